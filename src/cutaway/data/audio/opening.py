@@ -16,6 +16,7 @@ from ..images.prepared import MEBIBYTE
 from ..kinds import reject_changed
 from ..sets import DataSet, SequenceSplit, Split
 from ..settings import DataSettings
+from ..shards.indexed_folders import read_folder
 from ..shards.indexing import read_shards
 from ..shards.members import chosen
 from ..shards.tars import is_sharded
@@ -44,7 +45,10 @@ def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], 
     if is_transcribed(path):
         return open_transcribed(path, settings, targets)
     reject_changed(settings, ("missing", "lower"), "is for recordings with transcripts, and these have classes")
-    return audio_dataset(find(path, AUDIO), name, str(path), settings)
+    read = read_folder(
+        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers)
+    )
+    return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
 
 
 def audio_dataset(

@@ -18,7 +18,7 @@ import soundfile
 from ...errors import DataError, Problem
 from ...files import exists
 from ..folders import AUDIO, entries
-from ..shards.members import Member, content, stream
+from ..shards.members import Stored, content, stream
 
 Samples = npt.NDArray[np.float32]
 
@@ -46,7 +46,7 @@ class InMemory:
     rate: int  # samples in a second
 
 
-Recording = Path | Member | InMemory
+Recording = Path | Stored | InMemory
 
 
 def look_at(path: Recording) -> Look | Problem:

@@ -17,7 +17,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists
 from ..folders import IMAGES, entries
-from ..shards.members import Member, Packed, content
+from ..shards.members import Packed, Stored, content
 from .reading import FIX, Facts, Size, facts
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -64,6 +64,8 @@ class Looks(Packed[Seen]):
 
 def packed(looks: Sequence[Seen]) -> Arrays:
     """What looks told, as arrays: `digest` (n, 32), `height`, `width`, `grey`, `moving` (n,)."""
+    if isinstance(looks, Looks):
+        return dict(looks.arrays)
     sizes = np.array([look.facts.size for look in looks], np.int32).reshape(-1, 2)
     return {
         "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
@@ -98,7 +100,7 @@ def look_at(paths: Sequence[Path]) -> Looks:
     return Looks(packed([seen for seen in looks if isinstance(seen, Seen)]))
 
 
-def look(source: Path | Member) -> Seen | Problem:
+def look(source: Path | Stored) -> Seen | Problem:
     """The sum and the head of one file; or why it is no usable image."""
     try:
         data = content(source)

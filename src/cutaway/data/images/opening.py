@@ -11,10 +11,11 @@ from ...errors import Problem, SettingError
 from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Unlabelled
 from ..assembly import Origin, assemble
 from ..episodes import EpisodeSplit, in_episodes
-from ..folders import IMAGES, Found, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat, reject_flat
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
+from ..shards.indexed_folders import read_folder
 from ..shards.indexing import read_shards
 from ..shards.tars import is_sharded
 from . import boxes, masks
@@ -81,9 +82,15 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)
-    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, 2 if needs_classes else 1, apart)
-    seen = look_at(found.files)
-    return found, seen, fingerprint_of(found.names, [s.digest for s in seen])
+    least = 2 if needs_classes else 1
+    read = read_folder(
+        path,
+        SHARDED,
+        "flat" if flat else f"{least}{'-apart' * apart}",
+        lambda: find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart),
+        look_at,
+    )
+    return read.found, Looks(read.looks), read.fingerprint
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:

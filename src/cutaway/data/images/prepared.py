@@ -17,7 +17,7 @@ from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
 from ..sets import Split
 from ..settings import DataSettings
-from ..shards.members import Member, chosen
+from ..shards.members import Stored, chosen
 from ..splits import Rows, draw, straddle_note
 from .dataset import in_memory
 from .drawing import ImageTarget, OfImages, Shape, drawn
@@ -29,7 +29,7 @@ from .reading import Size, as_pixels, covering, read_image, resized
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
 MEBIBYTE = 1 << 20
-File = Path | Member
+File = Path | Stored
 
 
 def prepared(

@@ -26,7 +26,7 @@ from ..episodes import labelled_episodes
 from ..folders import IMAGES, find, is_flat, labelled
 from ..sets import Preprocessing, Split
 from ..shards.indexing import all_of, labelled_shards
-from ..shards.members import Member
+from ..shards.members import Stored
 from ..shards.tars import is_sharded
 from .drawing import drawn
 from .file_split import FileSplit
@@ -96,7 +96,7 @@ class ImagePreprocessing:
         if not found:
             raise DataError("No image was given.")
         look_at([source for source in found if isinstance(source, Path)])
-        names = [str(s) if isinstance(s, Path | Member) else f"image {i}" for i, s in enumerate(found)]
+        names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
         return drawn(FileSplit(found, None, self, names), self.spec.target)
 
     def labelled(self, source: str | Path) -> Split:

@@ -19,11 +19,11 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from ...errors import DataError, Problem
 from ...files import reject_irregular
-from ..shards.members import Member, stream
+from ..shards.members import Stored, stream
 
 Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
-Source = Path | Member | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
+Source = Path | Stored | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
 MAX_MEGAPIXELS = 64
 FIX = "Repair, replace or move away what is named."
@@ -69,7 +69,7 @@ def read_image(
     1/4, 1/8 of its size that is no smaller, which saves most of the work.
     Raises DataError, with a Problem, where it cannot be read; `name` is what to call what has no path.
     """
-    name = str(source) if isinstance(source, Path | Member) else name
+    name = str(source) if isinstance(source, Path | Stored) else name
     try:
         if isinstance(source, Image.Image):
             return _plain(source, channels, name)

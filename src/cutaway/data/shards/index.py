@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Index:
     arrays: Arrays
     places: dict[str, list[int]]  # shard or folder, by its name in the source → size and time, or time alone
     problems: tuple[Problem, ...] = ()  # what is no example, and why
+    about: dict[str, Any] = field(default_factory=dict)  # what else is known, as JSON values
 
     def __len__(self) -> int:
         return len(self.names)
@@ -80,7 +81,13 @@ class Index:
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
         problems = [[problem.where, problem.what] for problem in self.problems]
-        known = {"format": FORMAT, "kind": self.kind, "classes": self.classes, "places": self.places}
+        known = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "classes": self.classes,
+            "places": self.places,
+            "about": self.about,
+        }
         arrays = self.arrays | {"names": self.names.data, "ends": self.names.ends}
         with replacing(path) as temporary:
             save_file(arrays, temporary, {"index": json.dumps({**known, "problems": problems})})
@@ -96,7 +103,7 @@ class Index:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # it is no mapping
             names = Names(arrays.pop("names"), arrays.pop("ends"))
             problems = tuple(Problem(where, what) for where, what in known["problems"])
-            return cls(known["kind"], tuple(known["classes"]), names, arrays, known["places"], problems)
+            return cls(known["kind"], tuple(known["classes"]), names, arrays, known["places"], problems, known["about"])
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return None
 

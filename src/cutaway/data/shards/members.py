@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -25,8 +26,45 @@ Item = TypeVar("Item")
 FIX = "Take it from its source again, or prepare it anew."
 
 
+class Stored:
+    """A file that is known already: of which something is held against what is read."""
+
+    def read(self) -> bytes:
+        """Its bytes. Raises DataError, with a Problem, where they are not there or not what was known."""
+        raise NotImplementedError
+
+    def _unusable(self, what: str) -> DataError:
+        return DataError("A file cannot be used:", [Problem(str(self), what)], FIX)
+
+
 @dataclass(frozen=True)
-class Member:
+class Known(Stored):
+    """A file of a folder that was indexed."""
+
+    path: Path
+    size: int
+    time: int  # of its last change, in nanoseconds
+    index: Path  # that says so
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """Its bytes. Raises DataError where it is gone, or was changed since it was indexed, which ends that index."""
+        try:
+            with self.path.open("rb") as file:
+                now = os.fstat(file.fileno())
+                data = file.read()
+        except OSError as error:
+            raise self._unusable(f"it cannot be read ({cause(error)})") from error
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.time):
+            self.index.unlink(missing_ok=True)
+            raise self._unusable("it was changed since its folder was indexed; that index is removed now: begin again")
+        return data
+
+
+@dataclass(frozen=True)
+class Member(Stored):
     """A file inside a tar shard, which is not compressed."""
 
     shard: Path
@@ -44,8 +82,8 @@ class Member:
         return Path(self.name).suffix
 
     def read(self) -> bytes:
-        """Its bytes. Raises DataError, with a Problem, where the shard is missing or cut short, or they are not those
-        that were indexed."""
+        """Its bytes. Raises DataError where the shard is missing or cut short, or they are not those that were
+        indexed."""
         try:
             with self.shard.open("rb") as file:
                 file.seek(self.offset)
@@ -58,18 +96,15 @@ class Member:
             raise self._unusable("it is damaged: its sha256 is not that which it had when the shard was indexed")
         return data
 
-    def _unusable(self, what: str) -> DataError:
-        return DataError("A file in a shard cannot be used:", [Problem(str(self), what)], FIX)
+
+def content(source: Path | Stored) -> bytes:
+    """The bytes of a file, wherever it stands. Raises FileError or DataError where it cannot be read."""
+    return source.read() if isinstance(source, Stored) else read_bytes(source)
 
 
-def content(source: Path | Member) -> bytes:
-    """The bytes of a file, wherever it stands. Raises FileError, or DataError of a member, where it cannot be read."""
-    return source.read() if isinstance(source, Member) else read_bytes(source)
-
-
-def stream(source: Path | Member) -> Path | io.BytesIO:
-    """What libraries open: a path, or the bytes of a member. Raises DataError as `Member.read`."""
-    return io.BytesIO(source.read()) if isinstance(source, Member) else source
+def stream(source: Path | Stored) -> Path | io.BytesIO:
+    """What libraries open: a path, or the bytes of what is known. Raises DataError as `Stored.read`."""
+    return io.BytesIO(source.read()) if isinstance(source, Stored) else source
 
 
 def chosen(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
@@ -128,22 +163,24 @@ class Names(Packed[str]):
         return self.data[begin : self.ends[row]].tobytes().decode(errors="surrogateescape")
 
 
-class Files(Packed[Path]):
-    """Files in a folder, by their names."""
+class Files(Packed[Known]):
+    """Files in a folder that was indexed."""
 
-    def __init__(self, folder: Path, names: Names) -> None:
+    def __init__(self, folder: Path, index: Path, names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """`arrays` has `size` and `time`, (n,)."""
         super().__init__(np.arange(len(names)))
-        self.folder, self.names = folder, names
+        self.folder, self.place, self.names, self.arrays = folder, index, names, arrays
 
-    def item(self, row: int) -> Path:
-        """The path of that name."""
-        return self.folder / self.names[row]
+    def item(self, row: int) -> Known:
+        """The file of that name."""
+        size, changed = (int(self.arrays[key][row]) for key in ("size", "time"))
+        return Known(self.folder / self.names[row], size, changed, self.place)
 
 
 class Members(Packed[Member]):
     """Files in tar shards."""
 
-    def __init__(self, shards: Sequence[Path], names: Names, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def __init__(self, shards: Sequence[Path], names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """`arrays` has `shard`, `offset` and `size`, (n,), and `digest`, (n, 32)."""
         super().__init__(np.arange(len(names)))
         self.shards, self.names, self.arrays = shards, names, arrays

@@ -19,13 +19,13 @@ from ...errors import DataError, Problem
 from ...files import exists, read_bytes, reject_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.reading import Pixels, Size, facts, read_image
-from ..shards.members import Member
+from ..shards.members import Stored
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from .containers import Content, missing_bytes
 
 Array = npt.NDArray[Any]
-Video = Path | Member | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
+Video = Path | Stored | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
 Result = TypeVar("Result")
 Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
 
@@ -112,7 +112,7 @@ def _read_through(video: Video, count: int) -> None:
 
 def look_at(video: Video) -> Look:
     """What a video is, by its head and its first frame. Raises DataError, with a Problem, where it cannot be used."""
-    if isinstance(video, Member):
+    if isinstance(video, Stored):
         return _look_into(video, video.read())
     if not isinstance(video, Path):
         shape = video.shape
@@ -137,7 +137,7 @@ def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) 
     Frames are given to `fit` upright, in grey (1 channel) or RGB (3). Raises DataError, with a Problem, where one
     cannot be read, or there is none.
     """
-    if isinstance(video, Member) or (isinstance(video, Path) and not video.is_dir()):
+    if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
         return np.stack(_from_file(video, count, wanted, fit, channels))
     sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
     frames = [sources[i] for i in chosen(len(sources), wanted)]
@@ -177,7 +177,7 @@ def unusable_video(video: Video, what: str) -> DataError:
 
 def called(video: Video) -> str:
     """What to call a video in a message."""
-    return str(video) if isinstance(video, Path | Member) else "array"
+    return str(video) if isinstance(video, Path | Stored) else "array"
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
@@ -194,7 +194,7 @@ def _look_at_file(path: Path) -> Look:
         return _look_into(path, data)
 
 
-def _look_into(video: Path | Member, data: Content) -> Look:
+def _look_into(video: Path | Stored, data: Content) -> Look:
     digest = hashlib.sha256(data).hexdigest()
     if missing := missing_bytes(data):
         raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
@@ -243,7 +243,7 @@ def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
     return [found[name] for name in natural_order(found)], left
 
 
-def _from_file(path: Path | Member, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
+def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
     """The chosen frames of a file; read once more where it turns out to have more or fewer than it seemed to."""
     form = "gray" if channels == 1 else "rgb24"
     while True:
@@ -266,12 +266,12 @@ def _from_file(path: Path | Member, count: int, wanted: int, fit: Fit, channels:
 
 
 @contextlib.contextmanager
-def _opened(path: Path | Member) -> Iterator[tuple[Any, Any]]:
+def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     """A container and its first stream of images. Raises DataError, with a Problem, for whatever FFmpeg finds."""
     import av  # here, because it brings the libraries of FFmpeg
 
     try:
-        container = av.open(io.BytesIO(path.read()) if isinstance(path, Member) else str(path))
+        container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))
     except UnicodeError as error:
         raise unusable_video(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
     except av.FFmpegError as error:
