@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
-TENSOR = "tensor"  # the dimension of a mesh over which layers are split
-
 
 def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether the tensor is held in parts. Where that module has not been imported, which takes a second, none is."""
@@ -46,12 +44,6 @@ def whole(tensor: Tensor) -> Tensor:
     return DTensor.from_local(
         own, inner, [cut], run_check=False, shape=tensor.shape, stride=_strides(tensor.shape)
     ).full_tensor()
-
-
-def is_split(tensor: Tensor) -> bool:
-    """Whether the tensor's layer is split for tensor parallelism: the parts of stacked matrices do not lie one after
-    another."""
-    return in_parts(tensor) and TENSOR in (tensor.device_mesh.mesh_dim_names or ())
 
 
 def _cut_twice(tensor: DTensor) -> bool:

@@ -18,7 +18,6 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .environment import local_world_size
 from .gradients import Loss
-from .parts import TENSOR
 
 # What a loss says of its batch is looked at, never written to.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -34,7 +33,7 @@ def mesh_of(device: torch.device, processes: int, parallel: str, tensor: int = 1
         "fsdp": {"shard": processes},
         "hsdp": {"replicate": processes // within, "shard": within},
     }.get(parallel, {"replicate": processes})
-    sizes = {**data, **({TENSOR: tensor} if tensor > 1 else {})}
+    sizes = {**data, **({"tensor": tensor} if tensor > 1 else {})}
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
@@ -44,7 +43,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
     its part of the sum of all gradients. The weights of blocks travel as `dtype`, in which they compute; gradients are
     added in the weights' own."""
     loss = Loss(model)
-    data = tuple(name for name in mesh.mesh_dim_names or () if name != TENSOR)
+    data = tuple(name for name in mesh.mesh_dim_names or () if name != "tensor")
     share, mesh = fully_shard if "shard" in data else replicate, mesh[data]
     policy = MixedPrecisionPolicy(
         param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..distributed.parts import TENSOR, norm_of, part
+from ..distributed.parts import norm_of, part
 from ..distributed.sharding import collect_gradients, mesh_of, shard
 from ..distributed.storage import Saver
 from ..distributed.tensor_parallel import parallelize
@@ -32,7 +32,7 @@ class Sharded(Alone):
             model.to("meta")
         mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
         if place.tensor > 1:
-            parallelize(self.model, mesh[TENSOR])
+            parallelize(self.model, mesh["tensor"])
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
         self.loss = self.root
         self.saver = Saver()
@@ -65,12 +65,8 @@ class Sharded(Alone):
         return norm
 
     def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
-        """Each process writes the parts that it holds, while the loop goes on. Where layers are split, whose
-        parts do not lie one after another, the first writes all."""
-        if self.place.tensor > 1:
-            super().save(folder, tensors, state)
-        else:
-            self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
+        """Each process writes the parts that it holds, while the loop goes on."""
+        self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
 
     def saved(self) -> None:
         """As above."""
