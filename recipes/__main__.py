@@ -1,8 +1,9 @@
-"""Train the recipes and hold them to their scores: python -m recipes [NAME ...].
+"""Train the recipes and hold them to their scores: python -m recipes [NAME ...] [--more].
 
 A recipe is a TOML file in this folder: a model, data, settings, the published score, and what the score must be; with
 `over`, one training for each value of a setting, and the mean of their scores.
-Results are kept in docs/results.json and drawn as docs/results.md. Exit status 1 where a score is out of bounds.
+Results are kept in docs/results.json and drawn as docs/results.md. With --more a recipe of one's own answers trains the
+seeds that its row has not, and joins them with those that it has. Exit status 1 where a score is out of bounds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import tomllib
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,8 @@ Some settings were chosen after such scores had been seen, which flatters them a
 
 def main(names: list[str]) -> int:
     """Train what is named, or all that this machine can; keep and draw the results."""
-    failed = []
+    failed, more = [], "--more" in names
+    names = [name for name in names if name != "--more"]
     for path in sorted(HERE.glob("*.toml")):
         name = path.stem
         if names and name not in names:
@@ -67,6 +70,10 @@ def main(names: list[str]) -> int:
         if recipe.get("device") == "cuda" and not torch.cuda.is_available() and not names:
             print(f"{name}: skipped, it needs a GPU", flush=True)
             continue
+        if more and recipe.get("kind") != "own answers":
+            print(f"{name}: skipped, --more is for recipes of one's own answers", flush=True)
+            continue
+        recipe |= {"record": results().get(name, {}) if more else {}, "keep": partial(keep, name)}
         try:
             row = KINDS.get(recipe.get("kind", ""), train)(recipe)
         except CutawayError as error:
@@ -119,23 +126,30 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             if settings.get(key) == minilm.NAME:
                 settings[key] = str(minilm.folder())
         run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **settings)
-        evaluation = json.loads((run.folder / "evaluation.json").read_text())
-        about, metric = run.about, recipe["metric"]
-        return {
-            "command": minilm.hidden(about["command"]),
-            **evaluation["metrics"][metric],
-            "split": evaluation["split"],
-            "count": evaluation["count"],
-            "beside": [
-                *([also.replace("_", " "), evaluation["metrics"][also]["value"]] for also in recipe.get("also", ())),
-                *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
-            ],
-            "parameters": about["parameters"],
-            "seconds": about["seconds"],
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
-            f"PyTorch {about['versions']['torch']}",
-        }
+        return {"command": minilm.hidden(run.about["command"]), **row_of(recipe, run)}
+
+
+def row_of(recipe: dict[str, Any], run: cutaway.Run) -> dict[str, Any]:
+    """What a run reached as a row of results; with `beams`, what as many hypotheses of beam search do beside it."""
+    evaluation = json.loads((run.folder / "evaluation.json").read_text())
+    about, metric = run.about, recipe["metric"]
+    beams = {width: run.evaluate(num_beams=width)[metric].to_json() for width in recipe.get("beams", ())}
+    return {
+        **evaluation["metrics"][metric],
+        "split": evaluation["split"],
+        "count": evaluation["count"],
+        "beside": [
+            *([also.replace("_", " "), evaluation["metrics"][also]["value"]] for also in recipe.get("also", ())),
+            *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
+            *([f"num_beams={width}", found["value"]] for width, found in beams.items()),
+        ],
+        **({"beams": beams} if beams else {}),
+        "parameters": about["parameters"],
+        "seconds": about["seconds"],
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
+        f"PyTorch {about['versions']['torch']}",
+    }
 
 
 def figure(metric: str, value: float) -> str:

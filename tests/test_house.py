@@ -43,7 +43,7 @@ ALLOWED = {
     "textbook": {"nn"},
     "models": {"nn"},
     "data": set(),
-    "distributed": {"nn"},
+    "distributed": {"models", "nn"},
     "tasks": {"data", "nn"},
     # interop: weights that others trained, to begin with; generation: what evaluation lets a model write
     "training": {"distributed", "interop", "generation", "tasks", "data", "models", "nn"},
@@ -55,8 +55,9 @@ ALLOWED = {
     "report": {"views", "draw", *BELOW},
     "studio": {"report", "views", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
-    "api": {"searching", "report", "views", "draw", *BELOW},
-    "commands": {"api", "searching", "studio", "report", "views", "draw", *BELOW},
+    "planning": BELOW,
+    "api": {"planning", "searching", "report", "views", "draw", *BELOW},
+    "commands": {"api", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}
 

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
-    from .api import load, look, search, train
+    from .api import load, look, plan, prepare, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -32,6 +32,8 @@ _LAZY = {
     "list_models": "models.registry",
     "load": "api",
     "look": "api",
+    "plan": "api",
+    "prepare": "api",
     "Run": "training.run",
     "search": "api",
     "train": "api",
@@ -39,8 +41,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "search",
-    "train",
+    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "plan",
+    "prepare", "search", "train",
 ]  # fmt: skip
 
 

@@ -6,17 +6,23 @@ import html
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from .data.named.opening import NAMED
+from .data.opening import kind_of
+from .data.settings import DataSettings
+from .data.shards.manifest import Manifest
+from .data.shards.preparing import prepare_data
+from .data.shards.settings import ShardSettings
 from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.page import page
-from .errors import FileError, SettingError, UnknownName, short
+from .errors import DataError, FileError, SettingError, UnknownName, short
 from .files import as_path, reject_overwriting, write_text
 from .interop.convert import open_model, reject_absent
 from .interop.diffusers import is_diffusers
@@ -26,6 +32,7 @@ from .models.saving import CONFIG
 from .nn.modes import resting
 from .report.writing import report_on
 from .searching.extra import need_optuna
+from .settings import build, keys
 from .training.run import Run
 from .training.session import fit
 from .views.named import open_subject
@@ -33,6 +40,7 @@ from .views.page import describe
 from .views.subject import Subject
 
 if TYPE_CHECKING:
+    from .planning.plan import Plan
     from .searching.result import Search
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
@@ -91,6 +99,46 @@ def search(
 
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     return run_search(model, source, settings, space=space, out=out, resume=resume)
+
+
+def prepare(
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    **settings: Any,
+) -> Manifest:
+    """Make shards of data that is larger than memory in the folder `out`, and give what it holds.
+
+        cutaway.prepare("corpus/", "shards/", tokenizer="bpe", vocab_size=50_000, workers=8)
+        cutaway.train("gpt2", "shards/")
+
+    `settings` are those of `cutaway prepare --help`, and those of the data that are settled here. Stopped or killed,
+    the same call goes on: shards that are finished are kept. `progress` is told how many are done, of how many.
+    Raises CutawayError for what a person can fix.
+    """
+    out = as_path(out, "Shards are written to a folder, by its path")
+    source = Path(as_path(data, "Data that is prepared is a path")).expanduser()
+    of_data = [key for key in keys(DataSettings) if key in settings and key not in keys(ShardSettings)]
+    kind = kind_of(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
+    if str(data) in NAMED:
+        raise DataError(f"{data} is a named data set, which fits into memory: train on it as it is.")
+    return prepare_data(kind, source, out, settings, progress)
+
+
+def plan(model: str, data: Any, **settings: Any) -> Plan:
+    """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
+
+        found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
+        found["fsdp"].memory.total  # bytes on each GPU, at the moment when most is held
+        found.best.cost             # of the fastest strategy that fits
+
+    `settings` are those of `cutaway plan --help` and of `train`. Without `gpu` the plan is for this machine, and a few
+    steps are timed. The model may be larger than this machine. Raises CutawayError for what a person can fix.
+    """
+    from .planning.making import plan as make_plan
+
+    return make_plan(model, str(data) if isinstance(data, os.PathLike) else data, settings)
 
 
 @overload

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class CutawayError(Exception):
@@ -18,9 +19,22 @@ class CutawayError(Exception):
     characters, such as a setting of thousands of digits, it has the ends alone."""
 
     silent: bool | None = None  # whether another process tells it; None where all have it and the first tells it
+    shared = False  # whether all processes that train together have it
 
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """One process can raise what another has: a copy has the words, not what they were made of."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]) -> CutawayError:
+    """An error of that kind with those words."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(more)
+    return error
 
 
 class UnknownName(CutawayError, LookupError):

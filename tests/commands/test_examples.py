@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,16 @@ def test_what_to_try_fits_the_data(cli: Cli, every: Path, name: str) -> None:
     small = ["batch_size=4"] if name in ("photographs/", "scans/", "videos/", "dates.tsv") else []
     answer = cli("check", *words, *small)  # which times ten steps
     assert answer.status == 0, answer.err
+
+
+def test_molecules_are_what_they_are_said_to_weigh(every: Path) -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    descriptors = pytest.importorskip("rdkit.Chem.Descriptors")
+    with (every / "molecules.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(chem.MolFromSmiles(row["smiles"]), float(row["weight"])) for row in csv.DictReader(file)]
+    assert len({chem.MolToSmiles(molecule) for molecule, _ in rows}) == 800  # each stands there once
+    for molecule, weight in rows:  # RDKit rounds some masses otherwise, the 16th atom's too
+        assert descriptors.MolWt(molecule) == pytest.approx(weight, abs=16 * 2e-3)
 
 
 def test_damaged_files_are_named(cli: Cli, every: Path) -> None:

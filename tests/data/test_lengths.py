@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.lengths import bucketed, in_order, padding
+from cutaway.data.lengths import bucketed, padding
 from cutaway.data.sets import IGNORED, SequenceSplit
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
@@ -41,11 +41,8 @@ def test_a_batch_holds_so_many_tokens(lengths: list[int], tokens: int, seed: int
             assert len(both) * int(sizes[both].max()) > tokens
 
 
-def test_tokens_in_a_batch_keep_the_order_and_the_pools() -> None:
+def test_tokens_in_a_batch_keep_the_pools() -> None:
     lengths = torch.arange(1, 101).repeat(40)
-    given_order = torch.tensor([0, 99, 1, 2])
-    assert [batch.tolist() for batch in in_order(lengths, given_order, 3)] == [[0, 99, 1], [2]]
-    assert [batch.tolist() for batch in in_order(lengths, given_order, 3, tokens=100)] == [[0], [99], [1, 2]]
     plans = [bucketed(lengths, 1, torch.Generator().manual_seed(s), 2000) for s in (0, 0, 1)]
     assert [b.tolist() for b in plans[0]] == [b.tolist() for b in plans[1]]
     assert [b.tolist() for b in plans[0]] != [b.tolist() for b in plans[2]]

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["cutaway.api", "sklearn.datasets", "torch._dynamo", "torch.distributed"])
-PATIENCE = 300  # seconds
+PROCESSES.set_forkserver_preload(
+    ["cutaway.api", "sklearn.datasets", "torch._dynamo", "torch.distributed", "cutaway.training.sharded"]
+)
+PATIENCE = 250  # seconds, on a machine that does much else too
 
 
 def start(work: Callable[..., None], *given: Any, count: int, launch: str = "a launch") -> list[BaseProcess]:

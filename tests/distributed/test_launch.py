@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,13 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cutaway.commands import main
 from cutaway.files import read_json
 
-from .ranks import tensors
+from .ranks import tensors, together
 
 GIVEN = ["max_samples=200", "batch_size=20", "epochs=4", "threads=1", "tensorboard=false", "seed=5", "save_minutes=0"]
 
@@ -90,11 +91,9 @@ def test_a_worker_that_is_lost_is_told_once_and_the_run_goes_on_with_another_num
     assert err.count("cutaway:") == 1
     assert f"cutaway train --resume {run}" in " ".join(err.split())
     assert "Traceback" not in err
-    status, out, err = said(cutaway("train", "--resume", run, "processes=3"))
-    assert status == 0, err
-    assert "test accuracy" in out
+    assert main(["train", "--resume", str(run), "processes=1"]) == 0
     about, expected = read_json(run / "run.json"), read_json(whole / "run.json")
-    assert about["settings"]["processes"] == 3
+    assert about["settings"]["processes"] == 1
     steps, whole_steps = ((folder / "metrics.csv").read_text().splitlines() for folder in (run, whole))
     assert [row.split(",")[:3] for row in steps] == [row.split(",")[:3] for row in whole_steps]
     assert about["best"]["value"] == pytest.approx(expected["best"]["value"], abs=0.15)
@@ -122,21 +121,45 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "torchrun", "expected"),
+    ("words", "expected"),
     [
-        (["train", "lenet5-modern", "digits", "lr=fast", "processes=2"], 0, "lr=fast"),
-        (["train", "lenet5-modern", "nowhere.csv", "processes=2"], 0, "nowhere.csv"),
-        (["train", "lenet5-modern", "nowhere.csv"], 2, "nowhere.csv"),
-        (["train", "lenet5-modern", "digits", "processes=3"], 2, "torchrun has started 2"),
-        (["train", "lenet5-modern", "digits", "processes=0"], 0, "processes=0"),
-        (["train", "lenet5-modern", "digits", "objective=simclr", "processes=2"], 0, "objective=simclr"),
+        (["digits", "lr=fast", "processes=2"], "lr=fast"),
+        (["nowhere.csv", "processes=2"], "nowhere.csv"),
+        (["digits", "processes=0"], "processes=0"),
+        (["processes=2"], "A model and data are needed"),
     ],
 )
-def test_what_a_person_can_fix_is_told_once(words: list[str], torchrun: int, expected: str, tmp_path: Path) -> None:
-    status, out, err = said(cutaway(*words, "--out", tmp_path / "run", torchrun=torchrun))
-    own: Any = [line for line in err.splitlines() if line.startswith("cutaway:")]
-    assert (status if not torchrun else 2) == 2, err
-    assert len(own) == 1
-    assert expected in err
+def test_what_is_typed_wrong_is_told_before_processes_are_started(
+    words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cutaway.training.session.launch", None)
+    assert main(["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")]) == 2
+    assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_processes_cannot_do_is_told_once(tmp_path: Path) -> None:
+    words = ["train", "lenet5-modern", "digits", "objective=simclr", "processes=2", "--out", tmp_path / "run"]
+    status, out, err = said(cutaway(*words))
+    assert status == 2
+    assert err.count("cutaway:") == 1
+    assert "objective=simclr" in err
+    assert "Traceback" not in err
     assert not out
-    assert torchrun or "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(["nowhere.csv"], "nowhere.csv"), (["digits", "processes=3"], "torchrun has started 2")]
+)
+def test_under_torchrun_one_process_speaks(words: list[str], expected: str, tmp_path: Path) -> None:
+    statuses = together(_typed, ["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")], tmp_path, count=2)
+    assert statuses == [2, 2]
+    told = "".join(path.read_text() for path in tmp_path.glob("*.err"))
+    assert told.count("cutaway:") == 1
+    assert expected in " ".join(told.split())
+
+
+def _typed(words: list[str], folder: Path) -> None:
+    """Type a command in one of the processes; what it says is kept by the process's number."""
+    with (folder / f"{os.environ['RANK']}.err").open("w") as file, contextlib.redirect_stderr(file):
+        status = main(words)
+    sys.exit(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,3 +92,14 @@ def test_a_model_file_that_is_not_complete_is_named(tmp_path: Path, monkeypatch:
             presets.__wrapped__()
     finally:
         sys.modules.pop("cutaway.models.unfinished", None)
+
+
+def test_a_model_is_found_without_importing_the_others() -> None:
+    say = "import sys; from cutaway.models.registry import preset; preset(sys.argv[1]); print(*sys.modules)"
+    for name, others in (
+        ("mlp", ("bert", "resnet")),
+        ("vit-base-16", ("mlp", "resnet")),
+        ("bert-base-uncased", ("mlp",)),
+    ):
+        imported = subprocess.run([sys.executable, "-c", say, name], capture_output=True, text=True, check=True).stdout
+        assert not [other for other in others if f"cutaway.models.{other} " in imported]

@@ -278,3 +278,65 @@ def test_weights_that_do_not_fit_change_nothing() -> None:
     with pytest.raises(FileError):
         put_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.zeros(3)}, "here")
     assert torch.equal(model.weight, before)
+
+
+# --- weights in shards --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sharded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model's folder whose weights are larger than a file may be: 1 KB here."""
+    monkeypatch.setattr(saving, "LARGEST", 1000)
+    save_model(small("lenet5-modern")[0], tmp_path / "model", preset("lenet5-modern"))
+    return tmp_path / "model"
+
+
+def test_large_weights_are_shards_with_an_index_as_hugging_face_has_them(sharded: Path) -> None:
+    index = json.loads((sharded / saving.INDEX).read_text())
+    names = sorted({path.name for path in sharded.iterdir()} - {"config.json", saving.INDEX})
+    assert names == [f"model-{i:05d}-of-{len(names):05d}.safetensors" for i in range(1, len(names) + 1)]
+    assert len(names) > 2
+    found = {key: name for name in names for key in load_file(sharded / name)}  # as any program reads them
+    assert index["weight_map"] == found
+    model, _ = load_model(sharded)
+    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in model.state_dict().values())
+    for name in names:
+        content = load_file(sharded / name)
+        assert len(content) == 1 or sum(tensor.nbytes for tensor in content.values()) <= 1000
+        assert all(torch.equal(tensor, model.state_dict()[key]) for key, tensor in content.items())
+
+
+def test_weights_that_fit_one_file_again_leave_no_shards(sharded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load_model(sharded)[0].state_dict()
+    monkeypatch.undo()
+    model, _ = load_model(sharded)
+    save_model(model, sharded, preset("lenet5-modern"))
+    assert {path.name for path in sharded.iterdir()} == {"config.json", "model.safetensors"}
+    assert all(torch.equal(value, before[key]) for key, value in load_model(sharded)[0].state_dict().items())
+
+
+def test_a_shard_that_is_missing_damaged_or_of_another_model_is_named(sharded: Path, tmp_path: Path) -> None:
+    second = sorted(sharded.glob("model-*"))[1]
+    content = second.read_bytes()
+    second.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(FileError, match=f"{second.name} is not as it was written: its checksum does not fit"):
+        load_model(sharded)
+    write_tensors(second, {key: value + 1 for key, value in load_file(second).items()}, {})
+    with pytest.raises(FileError, match=f"{second.name} is whole, and not the file that was written with those"):
+        load_model(sharded)
+    second.unlink()
+    with pytest.raises(FileError, match=f"{second.name} could not be read: No such file"):
+        load_model(sharded)
+    (sharded / saving.INDEX).write_text('{"metadata": {"cutaway": {}, "sha256": {"../x": ""}}}')
+    with pytest.raises(FileError, match="does not say which files beside it hold the weights"):
+        load_model(sharded)
+
+
+def test_a_training_begins_with_weights_in_shards(sharded: Path) -> None:
+    from cutaway.training.weights import take_weights
+
+    other = small("lenet5-modern")[0]
+    nn.init.zeros_(next(other.parameters()))
+    taken = take_weights(other, preset("lenet5-modern"), str(sharded))
+    assert taken.path.endswith(saving.INDEX)
+    assert all(torch.equal(v, load_model(sharded)[0].state_dict()[k]) for k, v in other.state_dict().items())

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from cutaway.data.examples.signals import spelled
 from cutaway.files import read_json
 from cutaway.models.saving import read_tensors
 from cutaway.training.progress import Progress
@@ -61,6 +62,20 @@ def train_to_a_mean(folder: Path) -> None:
     train(folder, {k: v for k, v in MEAN.items() if k != "epochs"})
 
 
+# Speech by connectionist temporal classification; `spelled` stands beside the runs, made by the first of them.
+HEARD = {
+    "epochs": 3, "batch_size": 8, "n_mels": 16, "model.channels": "16,16", "model.hidden_dim": 16,
+    "save_minutes": 0, "tensorboard": False, "threads": 1, "seed": 7,
+}  # fmt: skip
+
+
+def train_to_hear(folder: Path) -> None:
+    data = folder.parent / "spelled"
+    if not data.exists():
+        spelled(data, count=60)
+    fit("ctc-conv-gru", data, HEARD, out=folder, progress=Progress(shown=False))
+
+
 def resume(folder: Path, train: Callable[[Path], None] = train) -> None:
     """What a person does: take the run up, or begin again where the kill came before there was one."""
     if (folder / "run.json").exists():
@@ -71,6 +86,10 @@ def resume(folder: Path, train: Callable[[Path], None] = train) -> None:
 
 def resume_to_a_mean(folder: Path) -> None:
     resume(folder, train_to_a_mean)
+
+
+def resume_to_hear(folder: Path) -> None:
+    resume(folder, train_to_hear)
 
 
 def left(folder: Path) -> dict[str, Any]:
@@ -114,8 +133,8 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.waits
 @pytest.mark.parametrize(
     ("train", "resume", "kills"),
-    [(train, resume, 8), (train_to_a_mean, resume_to_a_mean, 4)],
-    ids=["moving average", "mean of the last epochs"],
+    [(train, resume, 8), (train_to_a_mean, resume_to_a_mean, 4), (train_to_hear, resume_to_hear, 2)],
+    ids=["moving average", "mean of the last epochs", "speech to text"],
 )
 def test_many_kills_many_equal_ends(
     quick: Path, train: Callable[[Path], None], resume: Callable[[Path], None], kills: int

@@ -14,21 +14,23 @@ from importlib import import_module
 from typing import NoReturn
 
 from .. import __version__
-from ..distributed.environment import rank
+from ..distributed.environment import launched, rank
 from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
 from ..settings import RENAMED
 
 COMMANDS = (
-    "examples", "list", "show", "data", "check", "train", "search", "evaluate", "predict", "generate", "report",
-    "inspect", "studio", "verify", "convert",
+    "examples", "list", "show", "data", "prepare", "check", "plan", "train", "search", "evaluate", "predict",
+    "generate", "report", "inspect", "studio", "verify", "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("check", "train", "search", "inspect", "show")  # as key=value
+WITH_SETTINGS = ("prepare", "check", "plan", "train", "search", "inspect", "show")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
+    "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
+    "estimate": "plan", "cost": "plan", "profile": "plan",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 
@@ -54,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status: 0 done, 2 the person's to fix, 1 a fault of ours, 130 interrupted."""
     if argv is None:
         _leave_the_working_folder_alone()
+    if launched():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # notices that each process would give
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
     for stream in (sys.stdout, sys.stderr):  # a name that is not UTF-8 is shown by its bytes, and stops nothing

@@ -39,9 +39,9 @@ def _run(args: argparse.Namespace) -> int:
     from ..data.images.opening import verify
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
+    from ..training.checks import reject_unfit
     from ..training.estimate import estimate
     from ..training.fitting import reject_step_beyond_memory
-    from ..training.loop import reject_unfit
     from ..training.prepared import prepare
     from ..training.session import settle_length
     from .output import emit_json, note

@@ -26,6 +26,7 @@ TRY = {
     "videos/": "train cnn-lstm videos/ image_size=24",
     "graph/": "train gcn graph/ target=club test=0.4",
     "novel/": "train gae novel/",
+    "molecules.csv": "train gine molecules.csv smiles=smiles target=weight",
     "photographs/": "check resnet18 photographs/",
     "damaged/": "check resnet18 damaged/",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ from .tables.columns import natural_order
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
-Item = TypeVar("Item")  # a file, or a video in memory
+Item = TypeVar("Item", covariant=True)  # a file, or a video in memory
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Found(Generic[Item]):
 
     classes: tuple[str, ...]
     files: Sequence[Item]
-    names: list[str]  # what a person calls each
+    names: Sequence[str]  # what a person calls each
     labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
@@ -70,11 +70,10 @@ def holds(path: Path) -> str | None:
     own = [p for p in entries(path) if not p.name.startswith(".")]
     folders = [p for p in own if p.is_dir()]
     classes = [c for f in folders if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if c.is_dir()]
-    of_splits = [p for folder in classes for p in entries(folder)]
     # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
-    for inside in (of_splits, [p for folder in folders for p in entries(folder)]):
+    for homes in (classes, folders):
         for kind in (IMAGES, AUDIO, TEXTS, VIDEOS):
-            if any(kind.fits(p) for p in inside):
+            if any(kind.fits(p) for home in homes for p in _each(home)):
                 return kind.kind
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
@@ -202,7 +201,8 @@ def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Row
     """A sentence for each split that has no example of some class; `none` is what it has of it: no images."""
     notes: list[str] = []
     for split, rows in indices.items():
-        absent = [name for k, name in enumerate(classes) if k not in labels[rows]]
+        there = set(np.unique(labels[rows]).tolist())
+        absent = [name for k, name in enumerate(classes) if k not in there]
         if absent:
             notes.append(
                 Finding(f"The {split} split has {none} of {', '.join(absent)}: nothing is measured on them there.")
@@ -224,6 +224,15 @@ def entries(folder: Path) -> list[Path]:
     """What a folder holds, sorted. Raises DataError where it may not be read."""
     try:
         return sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+
+
+def _each(folder: Path) -> Iterator[Path]:
+    """What a folder holds, one after another and in no order: whoever needs one waits for no other. Raises as
+    `entries`."""
+    try:
+        yield from folder.iterdir()
     except OSError as error:
         raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
 

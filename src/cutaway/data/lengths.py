@@ -39,11 +39,6 @@ def bucketed(
     return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
 
-def in_order(lengths: Tensor, order: Tensor, batch_size: int, tokens: int = 0) -> list[Tensor]:
-    """Batches of examples in the order that is given, (n,): of `batch_size`, or of at most so many `tokens`."""
-    return _cut(order, lengths, batch_size, tokens)
-
-
 def padding(lengths: Tensor, plan: Iterable[Tensor]) -> float:
     """The fraction of all steps of these batches that is padding, in [0, 1)."""
     real = room = 0

@@ -19,7 +19,11 @@ from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
+from .shards.manifest import is_prepared
+from .shards.preparing import kind_of_prepared, open_prepared
+from .shards.tars import is_sharded, kind_of_shards
 from .tables.opening import TABLE_SUFFIXES
+from .tables.parquet import parquet_files
 from .task_sequence import in_tasks
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
@@ -68,6 +72,8 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         )
     if path.is_dir():
         return _kind_of_folder(path)
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     suffix = path.suffix.lower()
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
@@ -126,6 +132,8 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
         data = open_named(str(source), settings, sizes, targets)
         data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
         return data
+    if is_prepared(source):
+        return open_prepared(Path(source).expanduser(), settings, sizes, targets)
     found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
     opener: Callable[..., DataSet] = found.member(f"opening.{found.opens}")
     given = Path(source).expanduser() if found.path else source
@@ -146,6 +154,10 @@ def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
 
 
 def _kind_of_folder(path: Path) -> str:
+    if is_prepared(path):
+        return kind_of_prepared(path)
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
@@ -153,6 +165,8 @@ def _kind_of_folder(path: Path) -> str:
         return "audio"
     if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
         return "image"
+    if parquet_files(path):
+        return "table"
     found = holds(path)
     if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
         return IMAGES.kind

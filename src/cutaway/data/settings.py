@@ -76,7 +76,9 @@ class DataSettings:
         None, "use only this many training examples, drawn at random by split_seed", low=1
     )
     memory: int = setting(
-        512, "MiB of decoded images or videos to hold; a folder that needs more is read anew in every epoch", low=0
+        512,
+        "MiB of decoded images, videos or spectrograms to hold; data that needs more is read anew in every epoch",
+        low=0,
     )
     workers: int | None = setting(
         None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256

@@ -266,27 +266,41 @@ def split_by_position(
 
     Raises SettingError or DataError where nothing would be left to train on, or nothing for another split.
     """
-    val, test = fractions_left(settings, texts)
     whole = texts["train"]
+
+    def after_blank(begin: int, place: int) -> int:
+        return max(whole.rfind(blank, begin, place) + 1 for blank in (" ", "\n")) or place
+
+    fractions = fractions_left(settings, texts)
+    places, said = places_by_position(len(whole), *fractions, after_blank if whole_words else None)
+    splits = {split: whole[begin:end] for split, (begin, end) in places.items()}
+    return splits | {split: text for split, text in texts.items() if split != "train"}, said
+
+
+def places_by_position(
+    length: int, val: float, test: float, after_blank: Callable[[int, int], int] | None = None
+) -> tuple[dict[str, tuple[int, int]], list[str]]:
+    """Where each split of a text of so many characters begins and ends, the training split first, and a sentence on it.
+    `after_blank(begin, place)` moves a place back, to after the last blank from `begin` on, where words are to stay
+    whole. Raises DataError where a split would get nothing."""
     fractions = {"train": 1 - val - test, "val": val, "test": test}
     cut = [split for split in SPLITS if fractions[split]]
     places = [0]
     for split in cut:
-        place = min(len(whole), places[-1] + round(fractions[split] * len(whole)))
+        place = min(length, places[-1] + round(fractions[split] * length))
         if split == cut[-1]:
-            place = len(whole)
-        elif whole_words:
-            place = max(whole.rfind(blank, places[-1], place) + 1 for blank in (" ", "\n")) or place
+            place = length
+        elif after_blank is not None:
+            place = after_blank(places[-1], place)
         places.append(place)
-    splits = {split: whole[begin:end] for split, (begin, end) in zip(cut, pairwise(places))}
-    splits |= {split: text for split, text in texts.items() if split != "train"}
-    for split, text in splits.items():
-        if not text:
+    found = dict(zip(cut, pairwise(places)))
+    for split, (begin, end) in found.items():
+        if begin == end:
             raise DataError(
-                f"The {split} split gets no text: val={val:g} and test={test:g} of {len(whole):,} characters.",
+                f"The {split} split gets no text: val={val:g} and test={test:g} of {length:,} characters.",
                 fix="Give more text, or fractions that leave some to each split.",
             )
     if len(cut) == 1:
-        return splits, []
-    said = ", ".join(f"{split} {len(splits[split]):,}" for split in cut)
-    return splits, [f"The text is split by position, the training split first (characters: {said})."]
+        return found, []
+    said = ", ".join(f"{split} {end - begin:,}" for split, (begin, end) in found.items())
+    return found, [f"The text is split by position, the training split first (characters: {said})."]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from .images.file_split import cores
@@ -25,3 +26,22 @@ def in_threads(
     with ThreadPoolExecutor(workers or cores()) as threads:
         for part in parts:
             yield from threads.map(function, part)
+
+
+def ahead(function: Callable[[Item], Result], items: Iterable[Item], held: int = 2) -> Iterator[Result]:
+    """`function` of each item, in order, made in another thread while those before are used; at most `held` of them are
+    made and not yet taken. With 0 each is made when it is asked for."""
+    if held == 0:
+        yield from map(function, items)
+        return
+    thread = ThreadPoolExecutor(1)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(thread.submit(function, item))
+            if len(waiting) > held:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)

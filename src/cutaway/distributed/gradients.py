@@ -26,7 +26,7 @@ class Loss(nn.Module):
 
     def forward(self, *batch: Any) -> Any:
         """What the loss is told of a batch."""
-        assert self.loss is not None, "it is told first what is learned from"
+        assert self.loss is not None, "it is said before the first batch"
         return self.loss(*batch)
 
 

@@ -82,7 +82,7 @@ def _is_of_a_connection(error: RuntimeError) -> bool:
 def _speaks(error: CutawayError, store: Store | None) -> bool:
     """Whether this process tells of an error: the first, where it has it too, or else the first to come here, with its
     rank. Who only lost another that told why says nothing."""
-    if store is None:
+    if store is None or error.shared:
         return rank() == 0
     own, said = rank(), str(error)
     with contextlib.suppress(RuntimeError):  # where the store is gone, nobody hears
@@ -145,5 +145,6 @@ def by_first(do: Callable[[], T]) -> T:
             failed = error
     value, failed = from_first((value, failed))
     if failed is not None:
+        failed.shared = True
         raise failed
     return value  # type: ignore[return-value]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..models.saving import CONFIG, WEIGHTS
-from .huggingface.reading import INDEX, Folder
+from ..models.saving import CONFIG, INDEX, WEIGHTS
+from .huggingface.reading import Folder
 from .huggingface.vocabulary import BESIDE, TOKENIZER
 from .names import torchvision_names
 

@@ -229,26 +229,60 @@ class Preset:
 @functools.cache
 def presets() -> dict[str, Preset]:
     """Every preset by name, in the order of the files and of their PRESETS."""
-    package = importlib.import_module(__package__)
     found: dict[str, Preset] = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{__package__}.{info.name}")
-        of_file = getattr(module, "PRESETS", {})
-        missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
-        if of_file and missing:
-            raise ModelError(f"{module.__file__} has PRESETS and no {' and no '.join(missing)}: it needs all.")
-        for name, config in of_file.items():
+    for file in _files():
+        for name, one in _of_file(file).items():
             if name in found:
-                raise ValueError(f"two files have a preset {name}: {found[name].module.__name__} and {module.__name__}")
-            found[name] = Preset(name, module, config)
+                raise ValueError(
+                    f"two files have a preset {name}: {found[name].module.__name__} and {one.module.__name__}"
+                )
+            found[name] = one
     return found
+
+
+def find(name: str) -> Preset | None:
+    """The preset of that name, `vit-base-16` for `vit-base/16` too; None where there is none.
+
+    Files whose name the preset's begins with (resnet.py for resnet18) are asked first: who works with one model need
+    not wait until all are imported.
+    """
+    likely = [file for file in _files() if _letters(name).startswith(_letters(file))]
+    for file in sorted(likely, key=len, reverse=True):
+        if own := _named(name, _of_file(file)):
+            return own
+    return _named(name, presets())
+
+
+def _named(name: str, among: Mapping[str, Preset]) -> Preset | None:
+    return among.get(name) or next((found for found in among.values() if found.file_name == name), None)
+
+
+def _files() -> list[str]:
+    """The modules of this package, by name."""
+    return [info.name for info in pkgutil.iter_modules(importlib.import_module(__package__).__path__)]
+
+
+@functools.cache
+def _of_file(file: str) -> dict[str, Preset]:
+    """The presets of one module; none where it is no architecture."""
+    module = importlib.import_module(f"{__package__}.{file}")
+    of_file = getattr(module, "PRESETS", {})
+    missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
+    if of_file and missing:
+        raise ModelError(f"{module.__file__} has PRESETS and no {' and no '.join(missing)}: it needs all.")
+    return {name: Preset(name, module, config) for name, config in of_file.items()}
+
+
+def _letters(name: str) -> str:
+    """A name as files and presets have it in common: bertbaseuncased."""
+    return "".join(filter(str.isalnum, name))
 
 
 def preset(name: str) -> Preset:
     """The preset of that name; `vit-base-16` is `vit-base/16` too. Raises UnknownName with the nearest names."""
     if not isinstance(name, str):
         raise ModelError(f"A model is named by its preset, as in 'resnet18', and this is a {type(name).__name__}.")
-    found = presets().get(name) or next((p for p in presets().values() if p.file_name == name), None)
+    found = find(name)
     if found is None:
         raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")
     return found
@@ -286,4 +320,4 @@ def card(name: str) -> PresetCard:
     return preset(name).card
 
 
-__all__ = ["Card", "Preset", "PresetCard", "card", "create_model", "list_models", "preset", "presets"]
+__all__ = ["Card", "Preset", "PresetCard", "card", "create_model", "find", "list_models", "preset", "presets"]

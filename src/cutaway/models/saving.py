@@ -1,9 +1,10 @@
 """Models and other named tensors on disk: safetensors files with a checksum, never pickle.
 
-A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`. A file
-written here is a plain safetensors file that any program can read. Its header carries, beside the tensors, what else
-there is to know as JSON, and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one
-byte changed anywhere, or the end cut off, and the file is rejected before a tensor is made of it.
+A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`, or shards of
+it with an index, as Hugging Face has them, where it would have more than 5 GB. A file written here is a plain
+safetensors file that any program can read. Its header carries, beside the tensors, what else there is to know as JSON,
+and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one byte changed anywhere, or the
+end cut off, and the file is rejected before a tensor is made of it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from .origin import origin_from_json, origin_of
-from .registry import Preset, presets
+from .registry import Preset, find
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+LARGEST = 5_000_000_000  # bytes of a file of weights
 NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
 MARK = rb"\"sha256\":\""  # what stands before the digest in the header
 
@@ -48,7 +50,7 @@ def save_model(
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
         **(extra or {}),
     }
-    write_tensors(folder / WEIGHTS, model.state_dict(), description)
+    write_weights(folder, model.state_dict(), description)
     write_json(folder / CONFIG, description)
 
 
@@ -59,13 +61,14 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
     if not (folder / CONFIG).is_file():
         raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
     description = read_json(folder / CONFIG)
-    tensors, written = read_tensors(folder / WEIGHTS)
+    file = weights_of(folder)
+    tensors, written = read_weights(file)
     if description != written:
         raise FileError(
-            f"{folder / CONFIG} does not say what {WEIGHTS} beside it was written with: one of them was edited "
+            f"{folder / CONFIG} does not say what {file.name} beside it was written with: one of them was edited "
             "or comes from another model. Take both from one copy."
         )
-    found = presets().get(description["preset"])
+    found = find(description["preset"])
     if found is None:
         raise FileError(
             f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "
@@ -80,10 +83,71 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG}, written by Cutaway {description['cutaway']}, has settings that {found.name} does "
             f"not take in this version, {__version__}: {error}"
         ) from error
-    put_weights(model, tensors, folder / WEIGHTS)
+    put_weights(model, tensors, file)
     if "origin" in description:
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Write a model's tensors to `folder` as one file, or as shards with an index that names the file of each tensor
+    and the checksum of each file. What stood there before is gone once they are whole. Raises FileError."""
+    before = {folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")}
+    shards = _in_shards(tensors)
+    if len(shards) == 1:
+        write_tensors(folder / WEIGHTS, tensors, meta)
+        written = {folder / WEIGHTS}
+    else:
+        names = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
+        sums = {name: write_tensors(folder / name, shard, meta) for name, shard in zip(names, shards)}
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        where = {key: name for name, shard in zip(names, shards) for key in shard}
+        write_json(
+            folder / INDEX, {"metadata": {"total_size": size, "sha256": sums, "cutaway": meta}, "weight_map": where}
+        )
+        written = {folder / INDEX, *(folder / name for name in names)}
+    for path in before - written:
+        path.unlink(missing_ok=True)
+
+
+def weights_of(folder: Path) -> Path:
+    """The file that holds a model's weights, or that names those which do."""
+    return folder / (WEIGHTS if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file() else INDEX)
+
+
+def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors that `write_weights` wrote, of the file or of those that it names, and the JSON values beside them.
+    Raises FileError, which names it, where a file is missing or is not as it was written."""
+    if file.name != INDEX:
+        return read_tensors(file)
+    index = read_json(file)
+    try:
+        meta, sums = index["metadata"]["cutaway"], index["metadata"]["sha256"]
+        if any(Path(name).name != name for name in sums):
+            raise ValueError("a path")
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{file} does not say which files beside it hold the weights, with their checksums: another program wrote "
+            "it. Take the folder whole, from where it came."
+        ) from error
+    found: dict[str, Tensor] = {}
+    for name, sha256 in sums.items():
+        with verified(file.with_name(name), sha256) as opened:
+            found |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
+    return found, meta
+
+
+def _in_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The tensors in their order, in shards of at most as many bytes as a file has; a larger one by itself."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and size + tensor.nbytes > LARGEST:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    return shards
 
 
 def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
@@ -132,8 +196,8 @@ def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[s
         )
 
 
-def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Write named tensors and JSON values to one file, whole or not at all. Raises FileError.
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
+    """Write named tensors and JSON values to one file, whole or not at all; its checksum. Raises FileError.
 
     Strides are not kept: each tensor is written in the order of its indices. Tensors that share memory are written
     out each.
@@ -147,11 +211,26 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
             raise OSError(str(error)) from error
         with temporary.open("rb+") as file, mmap.mmap(file.fileno(), 0) as content:
             place = content.find(MARK) + len(MARK)
-            content[place : place + 64] = _digest(content, place)
+            digest = _digest(content, place)
+            content[place : place + 64] = digest
+    return digest.decode()
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The named tensors, on the CPU, and the JSON values of a file that `write_tensors` wrote.
+
+    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
+    another format or a pickle.
+    """
+    with verified(path) as opened:
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+        return tensors, json.loads(opened.metadata()["cutaway"])["meta"]
+
+
+@contextlib.contextmanager
+def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterator[Any]:
+    """A file that `write_tensors` wrote, opened as safetensors has it, to read tensors or slices of them; `sha256` is
+    the checksum that it is to have, where that is known.
 
     Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
     another format or a pickle.
@@ -163,10 +242,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             if os.fstat(file.fileno()).st_size == 0:
                 raise FileError(f"{path} is empty. Take it from a copy, or train again.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                _verify(path, content)
+                _verify(path, content, sha256)
         with safe_open(path, framework="pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
-            meta = json.loads(opened.metadata()["cutaway"])["meta"]
+            yield opened
     except OSError as error:
         if isinstance(error, FileError):
             raise
@@ -176,7 +254,6 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits: another "
             "program wrote it. Take it from where it came."
         ) from error
-    return tensors, meta
 
 
 @contextlib.contextmanager
@@ -210,8 +287,9 @@ def reject_pickle(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _verify(path: Path, content: mmap.mmap) -> None:
-    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote."""
+def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
+    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote, with that checksum if there is
+    to be a certain one."""
     reject_pickle(path)
     end = 8 + int.from_bytes(content[:8], "little")  # of the header
     if content[8:9] != b"{" or end > len(content):
@@ -226,6 +304,11 @@ def _verify(path: Path, content: mmap.mmap) -> None:
         raise FileError(
             f"{path} is not as it was written: its checksum does not fit, so it was changed or cut short. "
             "Take it from a copy, or train again."
+        )
+    if sha256 is not None and content[place : place + 64] != sha256.encode():
+        raise FileError(
+            f"{path} is whole, and not the file that was written with those beside it: its checksum is another. Take "
+            "the folder from one copy."
         )
 
 

@@ -20,6 +20,7 @@ from ..report.writing import report_on
 from ..settings import as_text
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.batches import mix
+from ..training.checkpoint import newest
 from ..training.folder import RunInUse, locked
 from ..training.prepared import Prepared
 from ..training.progress import Progress
@@ -319,7 +320,7 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
             progress.note(f"Trial {best['trial']} is the best: it is trained once more, as a run, and tested.")
             given = {key: best[key] for key in plan.space.texts()}
             given = {**plan.fixed, **effective(given, plan.fixed, plan.found)}
-            begun = tested and tested[-1] == best["trial"] and (run / "checkpoints" / "last.safetensors").is_file()
+            begun = tested and tested[-1] == best["trial"] and newest(run / "checkpoints") is not None
             if not begun:
                 with turn(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from ..errors import SettingError, TrainingError, UnknownName
 from ..settings import as_text, build
-from ..training.checkpoint import State
-from ..training.loop import Trainer, reject_unfit
+from ..training.checkpoint import State, newest
+from ..training.checks import reject_unfit
+from ..training.loop import Trainer
 from ..training.optimizers import build_optimizers
 from ..training.prepared import Prepared
 from ..training.progress import Progress
@@ -315,7 +316,7 @@ class Live:
         """Begin, or go on where the run that was opened has its checkpoint, with its curves."""
         trainer, run = self.trainer, self.run
         checkpoints = run.folder / "checkpoints" if run is not None else self.folder
-        if run is not None and (checkpoints / "last.safetensors").is_file():
+        if run is not None and newest(checkpoints) is not None:
             trainer.checkpoints = checkpoints
             trainer.resume()
             trainer.checkpoints = self.folder

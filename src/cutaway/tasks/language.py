@@ -72,8 +72,13 @@ class Language(TokenLoss):
 
         Every count is raised by one, so that what training did not have is unlikely and not impossible.
         """
-        counts = _real(train_target).bincount(minlength=self.target.vocab_size).double() + 1
-        losses = -(counts / counts.sum()).log()
+        return self.baseline_of(_real(train_target).bincount(minlength=self.target.vocab_size), target)
+
+    def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+        """The same from how often each token is a target in training, (V,), or fewer where the last are none."""
+        smoothed = torch.ones(self.target.vocab_size, dtype=torch.float64)
+        smoothed[: len(counts)] += counts
+        losses = -(smoothed / smoothed.sum()).log()
         name = "each token as likely as it is in training, whatever stands before it"
         return {"name": name, "value": losses[_real(target)].mean().item()}
 

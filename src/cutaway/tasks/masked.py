@@ -25,7 +25,7 @@ class MaskedLanguage(Language):
     def __init__(self, target: Masked, label_smoothing: float = 0.0) -> None:
         super().__init__(target, label_smoothing)
 
-    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of predicting each token by how often it occurs in training, whatever stands around it."""
-        found = super().baseline(train_target, target)
+    def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+        """The loss of predicting each token by how often it occurs in training, (V,), whatever stands around it."""
+        found = super().baseline_of(counts, target)
         return {**found, "name": "each token as likely as it is in training, whatever stands around it"}

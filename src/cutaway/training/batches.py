@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..data.lengths import bucketed, padding
+from ..data.plans import Batches, Plan
 from ..data.sets import DataSet, Split
 from ..data.task_sequence import part_of
 from .evaluation import planned
@@ -17,7 +18,7 @@ from .settings import TrainSettings
 WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 
 
-def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> list[Tensor]:
+def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> Batches:
     """The example numbers of each training batch of an epoch, the same whenever and wherever it is asked; those `among`
     which it draws, where these are not all."""
     if among is not None:
@@ -35,6 +36,19 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
         # One example has no variance for batch norm to divide by: it joins the batch before it.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
+
+
+def largest_of(split: Split, settings: TrainSettings) -> Tensor:
+    """The example numbers of the batch of the first epoch that has most to compute, padding among it; the longest
+    example first, where examples have lengths."""
+    lengths: Tensor | None = getattr(split, "lengths", None)
+    batches = batches_of(split, settings, epoch=0)
+    if isinstance(batches, Plan):  # there may be millions, alike but for the last
+        return batches[0]
+    if lengths is None or len(lengths) != len(split):
+        return max(batches, key=len)
+    largest = max(batches, key=lambda index: len(index) * int(lengths[index].max()))
+    return largest[lengths[largest].argsort(descending=True)]
 
 
 def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
@@ -73,8 +87,8 @@ def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
 
 def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
     """A sentence on how much of the training batches is padding, where examples have different lengths."""
-    lengths: Tensor | None = getattr(split, "lengths", None)
-    if lengths is None or hasattr(split, "carries") or lengths.min() == lengths.max():
+    lengths: Tensor | None = None if hasattr(split, "carries") else getattr(split, "lengths", None)
+    if lengths is None or lengths.min() == lengths.max():
         return []
     size, generator = settings.batch_size or len(split), torch.Generator().manual_seed(settings.seed)
     batches = bucketed(lengths, size, generator, settings.batch_tokens)

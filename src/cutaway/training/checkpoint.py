@@ -1,6 +1,8 @@
-"""Everything that training needs to go on as if it had never stopped, in one safetensors file with a checksum.
+"""Everything that training needs to go on as if it had never stopped: named tensors and JSON values, no pickle.
 
-No pickle: optimizer state is flattened to named tensors, the rest is JSON in the file's header.
+A run's checkpoint is one safetensors file with a checksum, `last.safetensors`; or, of processes that hold weights in
+parts, a folder `last-N` of what each of them held (distributed/checkpoint.py). Any number of processes goes on from
+either.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..distributed.checkpoint import INDEX, Checkpoint, complete, remove
 from ..distributed.parts import gathered, like, load
 from ..errors import FileError
-from ..models.saving import read_tensors, write_tensors
+from ..models.saving import misfits, read_tensors, write_tensors
 from .average import Average
+
+LAST = "last"
+WHOLE = f"{LAST}.safetensors"
 
 
 @dataclass
@@ -45,22 +51,17 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
 
 
-def save_checkpoint(
-    path: Path | None,
-    state: State,
+def contents(
     model: nn.Module,
     optimizers: list[Optimizer],
     average: Average | None,
     carried: tuple[Tensor, ...] = (),
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
-) -> None:
-    """Write everything to `path`, whole or not at all; of several processes those that have no path help alone.
-    `carried` is the state that a recurrent model goes on from, `remembered` what the objective has of earlier tasks,
-    `random` the random state of each process, this one's alone unless given.
-
-    Raises FileError where it cannot be written.
-    """
+) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name, whole or in parts as they are held. `carried` is the state that a recurrent
+    model goes on from, `remembered` what the objective has of earlier tasks, `random` the random state of each process,
+    this one's alone unless given."""
     tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:
         tensors |= {f"average.{k}": v for k, v in average.weights.items()}
@@ -73,21 +74,51 @@ def save_checkpoint(
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
         tensors |= {f"{_random(rank)}{name}": state for name, state in states.items()}
-    tensors = gathered(tensors, keep=path is not None)
-    if path is not None:
-        write_tensors(path, tensors, {"state": asdict(state)})
+    return tensors
+
+
+def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes: bool = True) -> None:
+    """Write one file, whole or not at all; of several processes those that do not write help alone. What was saved
+    before in parts is no longer needed. Raises FileError where it cannot be written."""
+    tensors = gathered(tensors, keep=writes)
+    if writes:
+        write_tensors(folder / WHOLE, tensors, {"state": asdict(state)})
+        for path in _in_parts(folder):
+            remove(path)
+
+
+def newest(folder: Path) -> Path | None:
+    """The checkpoint in a run's `checkpoints` to go on from, a file or a folder; None where there is none."""
+    file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
+    # Both are there only where a kill came between the last of one kind and the first of the other.
+    return max([*file, *_in_parts(folder)[-1:]], key=_written, default=None)
+
+
+def _in_parts(folder: Path) -> list[Path]:
+    return complete(folder, LAST)
+
+
+def _written(checkpoint: Path) -> int:
+    return (checkpoint / INDEX if checkpoint.is_dir() else checkpoint).stat().st_mtime_ns
 
 
 def load_checkpoint(
-    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
+    folder: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
 ) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
-    """Put everything back in place, the random state as the process of that `rank` had it, and give where training
-    stands, the state that a recurrent model goes on from, and what the objective remembers. A process that there was
-    not draws from a new beginning.
+    """Put everything back in place from the newest checkpoint in the folder, the random state as the process of that
+    `rank` had it, and give where training stands, the state that a recurrent model goes on from, and what the objective
+    remembers. A process that there was not draws from a new beginning.
 
-    Raises FileError where the file is damaged or of another run.
+    Raises FileError where there is none, or a file is missing, damaged or of another run.
     """
-    tensors, meta = read_tensors(path)
+    path = newest(folder)
+    if path is None:
+        raise FileError(f"{folder} has no checkpoint to go on from: train anew.")
+    if path.is_dir():
+        tensors, meta = _read_parts(path, model, optimizers, average, rank)
+    else:
+        tensors, meta = read_tensors(path)
+        _reject_other(path, model, tensors)
     try:
         load(model, _under("model.", tensors))
         if average is not None:
@@ -104,10 +135,45 @@ def load_checkpoint(
         torch.manual_seed(rank + torch.initial_seed() + state.update)
     cuda = _under("cuda.", random)
     if cuda and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)])
+        torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)][: torch.cuda.device_count()])
     carried, device = _under("carried.", tensors), next(model.parameters()).device
     remembered = {k: v.to(device) for k, v in _under("remembered.", tensors).items()}
     return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
+
+
+def _read_parts(
+    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What is in a folder, each tensor in the parts in which it is held now, and no other process's random state."""
+    from ..distributed.storage import read  # what it imports takes a second
+
+    checkpoint = Checkpoint(path)
+    _reject_other(path, model, checkpoint.tensors)
+    held = {f"model.{k}": v for k, v in model.state_dict().items()}
+    held |= {f"average.{k}": v for k, v in average.weights.items()} if average is not None else {}
+    for i, optimizer in enumerate(optimizers):
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        held |= {f"optimizer.{i}.{number}": weight for number, weight in enumerate(weights)}
+    tensors = {}
+    for name, stored in checkpoint.tensors.items():
+        if name.startswith("random.") and _random_rank(name) != rank:
+            continue
+        weight = held.get(name, held.get(name.rpartition(".")[0]))  # what an optimizer keeps of one lies as it does
+        if weight is not None and weight.shape == stored.shape:
+            tensors[name] = torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
+        else:
+            tensors[name] = torch.empty_like(stored, device="cpu")
+    read(checkpoint, tensors)
+    return tensors, checkpoint.meta
+
+
+def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Raise FileError where a checkpoint is another model's."""
+    if problems := misfits(model.state_dict(), _under("model.", tensors)):
+        raise FileError(
+            f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
+            "from a copy of its folder, or train anew."
+        )
 
 
 def random_state() -> dict[str, Tensor]:
@@ -123,6 +189,12 @@ def _random(rank: int) -> str:
     return f"random.{rank}." if rank else "random."
 
 
+def _random_rank(name: str) -> int:
+    """The rank of the process whose random state that is."""
+    number = name.split(".")[1]
+    return int(number) if number.isdecimal() else 0
+
+
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The weights alone of a checkpoint."""
     return _under("model.", read_tensors(path)[0])
@@ -133,7 +205,7 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     write_tensors(path, {f"model.{k}": v for k, v in weights.items()}, {})
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 

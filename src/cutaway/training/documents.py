@@ -113,8 +113,10 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
         length_penalty=ready.settings.length_penalty,
         tokens=ready.settings.batch_tokens,
     )
-    train_target = ready.data.splits["train"].target
-    assert train_target is not None
+    train = ready.data.splits["train"]
+    assert train.target is not None
+    counts = getattr(train, "target_counts", None)  # of tokens that are read from shards, and never held
+    baseline = task.baseline(train.target, target) if counts is None else task.baseline_of(counts, target)  # type: ignore[attr-defined]
     fractions = getattr(ready.data.preprocessing, "fractions", None)
     found = Results(outputs, target)
     more, tasks = over_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
@@ -125,8 +127,8 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
         "metrics": {k: m.to_json() for k, m in {**task.metrics(outputs, target), **more}.items()},
         **task.details(outputs, target),
         **tasks,
-        "baseline": task.baseline(train_target, target),
-        **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
+        "baseline": baseline,
+        **(task.beside(outputs, train, split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),
         **shown.examples(split, task, outputs, target, shown.masked(ready, split), fractions),
     }

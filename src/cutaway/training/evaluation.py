@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import IGNORED, Split
 from ..data.text.problems import ProblemSplit
 from ..generation.ctc import transcribe
@@ -98,7 +99,7 @@ def results_of(
         of_each, count = place.together((outputs, targets)), place.processes
         outputs = [of_each[k % count][0][k // count] for k in range(len(plan))]
         targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
-    places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
+    places = torch.split(torch.cat([*plan]).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 
 
@@ -118,7 +119,7 @@ def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
     return max(1, min(usual, PIXELS // (spec.height * spec.width)))
 
 
-def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> list[Tensor]:
+def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> Batches:
     """The example numbers of each batch when a split is only read: as the split groups them, else one after another.
     With `tokens` > 0 a batch has at most so many of them, padding included, instead of `batch_size` examples."""
     if hasattr(split, "plan"):
@@ -126,9 +127,9 @@ def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> list[Ten
     return list(torch.split(torch.arange(len(split)), batch_size))
 
 
-def planned(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+def planned(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
     """The example numbers of each batch, as the split groups them: so many examples, or at most so many tokens."""
-    plan: Callable[..., list[Tensor]] = split.plan  # type: ignore[attr-defined]  # the caller has looked
+    plan: Callable[..., Batches] = split.plan  # type: ignore[attr-defined]  # the caller has looked
     return plan(batch_size, generator, tokens=tokens) if tokens else plan(batch_size, generator)
 
 

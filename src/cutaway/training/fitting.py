@@ -23,7 +23,7 @@ from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
 from ..spec import Episodes, ImageSpec, TableSpec, Tokens, Views
-from .batches import batches_of
+from .batches import largest_of
 from .layers import blocks
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
@@ -65,14 +65,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
     the end where they keep more than their part of `most` bytes: they would take what is asked about."""
     split, place = ready.data.splits["train"], ready.place
-    lengths: Tensor | None = getattr(split, "lengths", None)
-
-    def width(batch: Tensor) -> int:
-        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
-
-    largest = max(batches_of(split, ready.settings, epoch=0), key=width)
-    if lengths is not None and len(lengths) == len(split):
-        largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
+    largest = largest_of(split, ready.settings)
 
     def kept(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it

@@ -7,7 +7,6 @@ ends bit for bit where the uninterrupted one ends.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import time
@@ -19,9 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
-from ..errors import SettingError, TrainingError
+from ..errors import TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER
@@ -30,7 +30,8 @@ from ..terms import metric
 from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
-from .checkpoint import State, load_checkpoint, random_state, save_checkpoint, save_weights
+from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
+from .checks import reject_unfit
 from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
@@ -92,7 +93,7 @@ class Trainer:
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
+        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._stop = Stop()
@@ -107,7 +108,7 @@ class Trainer:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
-        (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
+        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
             self.network.initialize_from(images)
@@ -136,6 +137,7 @@ class Trainer:
                         self._add_row_within(an_epoch)
                     if asked_to_stop:
                         self.checkpoint_now()
+                        self.strategy.saved()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
                         break
@@ -145,6 +147,7 @@ class Trainer:
                     if state.seconds - self._saved > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
+        self.strategy.saved()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
@@ -160,7 +163,7 @@ class Trainer:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
-        own = [self.place.share(index, self.objective.carries) for index in batches[state.batch :]]
+        own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
@@ -341,7 +344,7 @@ class Trainer:
         """The mean training loss of the running epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
-    def batches_of(self, epoch: int) -> list[Tensor]:
+    def batches_of(self, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return self.objective.batches(self.train, self.settings, epoch)
 
@@ -369,8 +372,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the last checkpoint."""
-        last = self.checkpoints / "last.safetensors"
-        parts = load_checkpoint(last, self.model, self.optimizers, self.average, self.place.rank)
+        parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
@@ -381,10 +383,10 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
-        path = self.checkpoints / "last.safetensors" if self.place.writes else None
         carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
-        save_checkpoint(path, self.state, self.model, self.optimizers, self.average, *learned)
+        tensors = contents(self.model, self.optimizers, self.average, *learned)
+        self.strategy.save(self.checkpoints, tensors, self.state)
         self._saved = self.state.seconds
 
     def look(self) -> None:
@@ -412,8 +414,9 @@ class Trainer:
         else:
             said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
             said += f", and the first values that are not stand in {where}" if where else ""
-        last = self.checkpoints / "last.safetensors"
-        kept = f"The last good checkpoint is {last}." if last.exists() else "There is no checkpoint yet."
+        self.strategy.saved()
+        last = newest(self.checkpoints)
+        kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
         raise TrainingError(
             f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
             "`cutaway check` shows values out of range."
@@ -427,20 +430,6 @@ class Mean:
     first: int  # epoch, counted from 1
     last: int
     score: float | None  # the metric that is monitored, on the validation split
-
-
-def reject_unfit(settings: TrainSettings, split: Split) -> None:
-    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
-    if settings.average_epochs and settings.ema:
-        raise SettingError(
-            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
-            "one is kept: give one of them."
-        )
-    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
-        raise SettingError(
-            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
-            "so many examples: give batch_size instead."
-        )
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

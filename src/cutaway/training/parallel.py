@@ -1,18 +1,20 @@
 """Strategies: what the processes of a training each hold of the model, and how their gradients come together.
 
-The loop asks one of these objects (`strategies.py` says which), and reads the same for all of them.
+The loop asks one of these objects, which strategies.py chooses, and reads the same for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..distributed.batch_norm import SynchronizedBatchNorm
 from ..distributed.gradients import added_up
+from .checkpoint import State, save_whole
 from .layers import blocks, has_batch_norm
 from .placement import Placement
 from .recompute import recomputing
@@ -54,6 +56,13 @@ class Alone:
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Scale the gradients to a norm of at most `most`; the norm that they had."""
         return nn.utils.clip_grad_norm_(parameters, most)
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Write a checkpoint to the folder; all processes ask for it. Raises FileError."""
+        save_whole(folder, tensors, state, self.place.writes)
+
+    def saved(self) -> None:
+        """Wait until the last checkpoint is written, where the loop went on meanwhile. Raises FileError."""
 
 
 class Replicated(Alone):

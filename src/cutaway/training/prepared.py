@@ -15,6 +15,7 @@ from ..data.settings import DataSettings
 from ..errors import SettingError
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
+from ..models.memory import shaped
 from ..models.registry import Preset, preset
 from ..settings import short
 from ..spec import ImageSizes
@@ -61,12 +62,14 @@ def prepare(
     given: Mapping[str, Any],
     resumed: bool = False,
     opened: Callable[..., DataSet] = open_data,
+    shapes: bool = False,
 ) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_data`'s place. Raises what a person can fix.
+    once, by what stands in `open_data`'s place. With `shapes` alone the model stands on the meta device, as large as it
+    may be. Raises what a person can fix.
     """
     reject_module(model)
     found = preset(model)
@@ -79,9 +82,10 @@ def prepare(
 
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
-    reject_too_large_to_learn(found, config, asked.training)
+    if not shapes:
+        reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
-    network = found.build(config, asked.training.memory_fraction)
+    network = shaped(found, config) if shapes else found.build(config, asked.training.memory_fraction)
     leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
 

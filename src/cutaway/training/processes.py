@@ -18,6 +18,7 @@ from ..files import read_json
 from ..models.contract import Network, contract_of
 from ..models.memory import Size
 from ..settings import build
+from .checkpoint import newest
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
 from .settings import TrainSettings
@@ -126,7 +127,7 @@ def run_of(launch: str | None, out: str | Path | None) -> Path | None:
 
 def and_how_to_go_on(lost: LostProcess, run: Path | None) -> LostProcess:
     """The same error, with what is left of the run."""
-    if run is not None and (run / "checkpoints" / "last.safetensors").exists():
+    if run is not None and newest(run / "checkpoints") is not None:
         way = f"Its checkpoint is kept, and any number of processes can go on: cutaway train --resume {run}"
     else:
         way = "There is no checkpoint yet: train anew."

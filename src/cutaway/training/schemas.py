@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import read_json
-from ..models.registry import presets
+from ..models.registry import find
 from ..schema import NUMBER, reject_unlike
 from ..settings import as_now
 from ..spec import TASKS_BEFORE, kind_now
@@ -129,7 +129,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
-    own, found = about["model_settings"], presets().get(about["model"])
+    own, found = about["model_settings"], find(about["model"])
     return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
 
 

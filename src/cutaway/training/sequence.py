@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import DataSet, Split, Tasks
 from ..errors import SettingError
 from ..settings import as_text, short
@@ -57,7 +58,7 @@ class Sequence:
         """Whether a task ends with that epoch, and another one comes after it."""
         return epoch + 1 < self.epochs and (epoch + 1) % self.each == 0
 
-    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, all of its task."""
         if self.of is None:
             return batches_of(train, settings, epoch)

@@ -25,21 +25,23 @@ from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
+from ..models.registry import preset
 from ..models.saving import save_model
 from ..settings import as_text
 from ..spec import Unlabelled
 from . import documents
 from .batches import reach
 from .board import Board
-from .checkpoint import State, load_weights
-from .checks import reject_module
+from .checkpoint import State, load_weights, newest
+from .checks import reject_module, reject_unfit
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Mean, Trainer, reject_unfit
+from .loop import Mean, Trainer
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
 from .progress import Progress
+from .resolved import resolve
 from .run import Run
 from .same import differences, take_threads
 from .schemas import source_of
@@ -54,6 +56,7 @@ MAY_CHANGE = (
     "max_restarts", "device", "tensorboard", "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.training.worker"
+UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
 
 
 def fit(
@@ -86,6 +89,10 @@ def fit(
                 if begun is not None:  # before the processes were started again
                     return _fit(None, None, {}, None, begun, progress, overwrite=False)
                 return _fit(model, source, given, out, resume, progress, overwrite)
+        if resume is None:  # what is typed wrong is told before any is started
+            if model is None or source is None:
+                raise SettingError(UNNAMED)
+            resolve(preset(model), source, given, resumed=False)
         asked = {
             "model": model,
             "source": source,
@@ -112,7 +119,7 @@ def _fit(
 ) -> Run:
     """Train in this process, which may be one of several: they do the same, and the first alone writes."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given:
+    if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
     if source is not None and not hasattr(source, "edge_index"):
@@ -135,10 +142,8 @@ def _fit(
                 given["parallel"] = "auto"
             notes = [] if given.get("threads") or not as_many else take_threads(before)
         if model is None or source is None:
-            raise SettingError(
-                "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
-            )
-        goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
+            raise SettingError(UNNAMED)
+        goes_on = earlier is not None and newest(earlier.folder / "checkpoints") is not None
         ready = prepare(model, source, given, resumed=goes_on)
         reject_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:

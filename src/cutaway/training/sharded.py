@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,9 @@ from torch import Tensor, nn
 
 from ..distributed.parts import norm_of, part
 from ..distributed.sharding import collect_gradients, mesh_of, shard
+from ..distributed.storage import Saver
 from ..distributed.tensor_parallel import parallelize
+from .checkpoint import LAST, State
 from .layers import blocks
 from .parallel import Alone
 from .placement import Placement
@@ -31,6 +35,7 @@ class Sharded(Alone):
             parallelize(self.model, mesh["tensor"])
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
         self.loss = self.root
+        self.saver = Saver()
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """The same, by all processes."""
@@ -58,3 +63,11 @@ class Sharded(Alone):
         norm = norm_of(gradients)
         torch._foreach_mul_([part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Each process writes the parts that it holds, while the loop goes on."""
+        self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
+
+    def saved(self) -> None:
+        """As above."""
+        self.saver.wait()

@@ -23,13 +23,13 @@ from ..errors import FileError
 from ..files import read_json, reject_address
 from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
-from ..interop.huggingface.reading import INDEX, Folder, is_folder
+from ..interop.huggingface.reading import Folder, is_folder
 from ..interop.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..models.contract import contract_of
 from ..models.memory import shaped
 from ..models.origin import Origin, origin_from_json
-from ..models.registry import Preset, presets
-from ..models.saving import WEIGHTS, misfits, read_tensors, reject_not_finite, reject_pickle
+from ..models.registry import Preset, find, presets
+from ..models.saving import INDEX, WEIGHTS, misfits, read_weights, reject_not_finite, reject_pickle, weights_of
 from ..settings import as_text
 from ..spec import kind_now
 from .layers import HEAD, LAYERS, auxiliary, heads
@@ -187,12 +187,13 @@ def _file(given: str, preset: Preset) -> Path:
         files = Folder(path).files
         return files[0] if len(files) == 1 else path / INDEX
     folder = path / "model" if (path / "run.json").is_file() else path
-    if not (folder / WEIGHTS).is_file():
+    file = weights_of(folder)
+    if not file.is_file():
         raise FileError(
-            f"weights={path} is a folder without a model: it has no {(folder / WEIGHTS).relative_to(path)}. Give a run "
-            "whose first epoch has ended, a model's folder, or a file."
+            f"weights={path} is a folder without a model: it has no {file.relative_to(path)}. Give a run whose first "
+            "epoch has ended, a model's folder, or a file."
         )
-    return folder / WEIGHTS
+    return file
 
 
 def _is_hugging(file: Path) -> bool:
@@ -224,7 +225,7 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
         return None
     network, meta = preset.network.built_on[1], _meta(file)
     name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
-    base = presets().get(str(name))
+    base = find(str(name))
     return base if base is not None and base.network is network else None
 
 
@@ -236,7 +237,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
     if _meta(file) is None:
         loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
-    tensors, meta = read_tensors(file)
+    tensors, meta = read_weights(file)
     _reject_other(file, meta, preset)
     theirs = preset.as_now(meta["config"])
     ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
@@ -260,9 +261,12 @@ def _origin(file: Path) -> Origin | None:
 def _meta(file: Path) -> dict[str, Any] | None:
     """What Cutaway wrote in the header of the file; None where another program wrote it."""
     try:
-        with safe_open(file, framework="pt") as opened:
-            written = (opened.metadata() or {}).get("cutaway")
-        found = None if written is None else json.loads(written)["meta"]
+        if file.name == INDEX:
+            found = read_json(file)["metadata"]["cutaway"]
+        else:
+            with safe_open(file, framework="pt") as opened:
+                written = (opened.metadata() or {}).get("cutaway")
+            found = None if written is None else json.loads(written)["meta"]
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -33,7 +33,7 @@ def test_every_next_token_is_a_target_once(
 ) -> None:
     split = split_of(streams, length, carries)
     plan = split.plan(batch_size, torch.Generator().manual_seed(0) if learns else None)
-    assert torch.cat(plan).sort().values.tolist() == list(range(len(split)))
+    assert torch.cat([*plan]).sort().values.tolist() == list(range(len(split)))
     targets = []
     for (tokens, mask), target in split.batches(plan):
         assert tokens.shape == mask.shape == target.shape
@@ -74,10 +74,10 @@ def test_a_score_does_not_depend_on_a_large_batch_size() -> None:
 
 def test_independent_windows_are_shuffled_by_the_generator_alone() -> None:
     split = split_of([100], 3, carries=False)
-    first, again, other = (torch.cat(split.plan(4, torch.Generator().manual_seed(s))) for s in (1, 1, 2))
+    first, again, other = (torch.cat([*split.plan(4, torch.Generator().manual_seed(s))]) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    assert torch.equal(torch.cat(split.plan(4, None)), torch.arange(len(split)))
+    assert torch.equal(torch.cat([*split.plan(4, None)]), torch.arange(len(split)))
 
 
 @few

@@ -22,30 +22,33 @@ def test_windows_cover_every_place_once(counts: list[int], gap: int, length: int
     found = Windows(counts, gap, length)
     begins = [sum(counts[:k]) + k * gap for k in range(len(counts))]
     wanted = [i for begin, count in zip(begins, counts) for i in range(begin, begin + count)]
-    assert covered(found.starts, found.lengths) == wanted
-    assert found.lengths.max() <= length
+    starts, lengths = found.grid()(torch.arange(len(found)))
+    assert covered(starts, lengths) == wanted
+    assert lengths.max() <= length
 
 
 @few
 @given(places, st.integers(0, 2), st.integers(1, 9), st.integers(0, 99))
 def test_shifted_windows_are_whole_and_within_their_stream(counts: list[int], gap: int, length: int, seed: int) -> None:
     found = Windows(counts, gap, length)
-    starts, lengths = found.shifted(seed)
+    every = torch.arange(len(found))
+    starts, lengths = found.grid(seed)(every)
     assert len(starts) == len(found)
-    for start, size, stream in zip(starts.tolist(), lengths.tolist(), found.stream.tolist()):
+    for start, size, stream in zip(starts.tolist(), lengths.tolist(), found.stream(every).expand(len(found)).tolist()):
         begin = int(found.begins[stream])
         assert size == min(length, counts[stream])
         assert begin <= start
         assert start + size <= begin + counts[stream]
-    assert torch.equal(found.shifted(seed)[0], starts)
-    assert torch.equal(lengths, found.longest)
+    assert torch.equal(found.grid(seed)(every)[0], starts)
+    assert torch.equal(lengths, found.longest(every))
 
 
 def test_every_shift_occurs() -> None:
     found = Windows([1000], 1, 8)
-    firsts = {int(found.shifted(seed)[0][0]) for seed in range(200)}
+    first = torch.tensor([0])
+    firsts = {int(found.grid(seed)(first)[0]) for seed in range(200)}
     assert firsts == set(range(8))
-    assert torch.equal(Windows([5], 1, 8).shifted(3)[0], torch.tensor([0]))  # a stream of one window stays
+    assert torch.equal(Windows([5], 1, 8).grid(3)(first)[0], first)  # a stream of one window stays
 
 
 def test_windows_are_called_by_their_tokens() -> None:

@@ -168,7 +168,7 @@ def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: P
     assert set(rehearsal.stored(train, 2).tolist()) < set(stored.tolist())  # what is stored stays
     assert (
         torch.cat(trainer.batches_of(1)).tolist()
-        == torch.cat(trainer.sequence.batches(train, trainer.settings, trainer.place, 1)).tolist()
+        == torch.cat(trainer.sequence.batches(train, trainer.settings, 1)).tolist()
     )
     for epoch in (6, 7):
         drawn = torch.cat(trainer.batches_of(epoch))

@@ -2,71 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import Problem
 from ...spec import AudioSpec, Classes, Target
 from ..assembly import Origin, assemble
 from ..folders import AUDIO, Found, absent_notes, find, fingerprint_of
+from ..images.prepared import MEBIBYTE
 from ..kinds import reject_changed
-from ..sets import DataSet, SequenceSplit
+from ..sets import DataSet, SequenceSplit, Split
 from ..settings import DataSettings
-from ..splits import complete_split, straddle_note
-from ..threads import in_threads
+from ..shards.indexed_folders import read_folder
+from ..shards.indexing import read_shards
+from ..shards.members import chosen
+from ..shards.tars import is_sharded
+from ..splits import Rows, complete_split, draw, straddle_note
 from .notes import loudest, preparation_notes
-from .preprocessing import AudioPreprocessing, all_problems, spectrograms
-from .reading import commonest, look_at, unusable
+from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
+from .reading import Look, Recording, commonest, unpacked
+from .sharded import SHARDED
+from .spectrogram import frame_count
 from .transcribed import open_transcribed
 from .transcripts import is_transcribed
+
+SAMPLE = 1024  # training recordings from which mean and standard deviation are taken, where not all are in memory
+BYTES = 4  # of a number of a spectrogram
 
 
 def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
     """Read a folder of class folders of .wav files, or of recordings with transcripts, which are spelled where a model
-    learns that of the `targets`. Raises as `audio_dataset`."""
+    learns that of the `targets`; or tar shards of recordings with classes. Raises as `audio_dataset`, or
+    `read_shards`."""
+    name = path.resolve().name
+    if is_sharded(path):
+        reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
+        read = read_shards(path, SHARDED, drop=settings.missing == "drop")
+        return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
     if is_transcribed(path):
         return open_transcribed(path, settings, targets)
     reject_changed(settings, ("missing", "lower"), "is for recordings with transcripts, and these have classes")
-    return audio_dataset(find(path, AUDIO), path.resolve().name, str(path), settings)
+    read = read_folder(
+        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers)
+    )
+    return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
 
 
-def audio_dataset(found: Found[Path], name: str, source: str, settings: DataSettings) -> DataSet:
-    """Audio files, in memory as log-mel spectrograms.
+def audio_dataset(
+    found: Found[Recording], name: str, source: str, settings: DataSettings, seen: Sequence[Look] | None = None
+) -> DataSet:
+    """Audio files as log-mel spectrograms: in memory where that takes no more than settings.memory, else made of the
+    files anew in every epoch. Each is looked at unless it was `seen` already.
 
     All recordings are brought to `settings.rate`, or to the rate that most training recordings have. Raises DataError
     that names every file that cannot be used, or SettingError.
     """
     files, names, labels = found.files, found.names, found.labels
-    looks = list(in_threads(look_at, files, settings.workers))
-    seen = [look for look in looks if not isinstance(look, Problem)]
-    if len(seen) < len(looks):
-        raise unusable(all_problems(files, looks), len(files))
+    seen = look_at_all(files, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings)
     rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
     used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
-    frames, lengths = spectrograms([files[i] for i in used], rate, settings.n_mels, settings.seconds, settings.workers)
-    places = {split: torch.from_numpy(np.searchsorted(used, rows)) for split, rows in indices.items()}
-    train, train_lengths = taken(frames, lengths, places["train"])
-    spec = AudioSpec(int(train_lengths.max()), settings.n_mels, Classes(found.classes))
+    counts = {i: frames_of(seen[i], rate, settings.seconds) for i in used.tolist()}
+    held = sum(counts.values()) * settings.n_mels * BYTES <= settings.memory * MEBIBYTE
+    heard = used if held else draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    own = [files[i] for i in heard]
+    frames, lengths = spectrograms(own, rate, settings.n_mels, settings.seconds, settings.workers)
+    places = {split: torch.from_numpy(np.searchsorted(heard, rows)) for split, rows in indices.items()}
+    train = taken(frames, lengths, places["train"])[0] if held else frames
+    longest = max(counts[i] for i in indices["train"].tolist())
+    spec = AudioSpec(longest, settings.n_mels, Classes(found.classes))
     preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [
         *absent_notes(labels, found.classes, indices, "none"),
         *preparation_notes(
-            [seen[i] for i in used], [names[i] for i in used], rate, settings.seconds, loudest(frames, lengths)
+            [seen[i] for i in heard], [names[i] for i in heard], rate, settings.seconds, loudest(frames, lengths)
         ),
         straddle_note(sums, indices, names.__getitem__, "recordings"),
     ]
-    audio_splits = {}
-    for split, rows in indices.items():
-        values, own = taken(frames, lengths, places[split])
-        target = torch.from_numpy(labels[rows])
-        audio_splits[split] = SequenceSplit(preprocessing.normalise(values), own, target, [names[i] for i in rows])
+
+    def as_split(split: str, rows: Rows) -> Split:
+        target, own_names = torch.from_numpy(labels[rows]), chosen(names, rows)
+        if held:
+            values, own = taken(frames, lengths, places[split])
+            return SequenceSplit(preprocessing.normalise(values), own, target, own_names)
+        own = torch.tensor([counts[i] for i in rows.tolist()])
+        return preprocessing.streamed(chosen(files, rows), own, target, own_names, settings.workers)
+
     origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
-    return assemble(origin, settings, indices, preprocessing, audio_splits, own_notes)
+    splits = {split: as_split(split, rows) for split, rows in indices.items()}
+    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
+
+
+def frames_of(look: Look, rate: int, seconds: float | None) -> int:
+    """How many frames a recording has once it is cut and brought to `rate`."""
+    samples = look.samples if seconds is None else min(look.samples, max(1, round(seconds * look.rate)))
+    return frame_count(-(-samples * rate // look.rate), rate)
 
 
 def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,10 +18,14 @@ from ...errors import DataError, Problem
 from ...spec import AudioSpec, Spelled, Transcript
 from ..folders import AUDIO, labelled
 from ..sets import IGNORED, SequenceSplit
+from ..shards.indexing import all_of, labelled_shards
+from ..shards.tars import is_sharded
 from ..threads import in_threads
-from .reading import Recording, Samples, look_at, read_samples, sound_files, unusable
+from .reading import Look, Recording, Samples, look_at, read_samples, sound_files, unusable
+from .sharded import SHARDED
 from .spectrogram import log_mel
 from .spelled import SpelledSplit
+from .streamed import StreamedSplit
 from .transcripts import AS_IT_IS, TABLE, ids_of, is_transcribed, outside, read_transcripts
 
 
@@ -58,7 +62,7 @@ class AudioPreprocessing:
 
         Raises DataError that names every file that is no usable recording.
         """
-        found = [file for source in sources for file in sound_files(Path(source).expanduser())]
+        found = [file for source in sources for file in _recordings(Path(source).expanduser())]
         if not found:
             raise DataError("No recording was given.")
         return self._as_split(found, None, [str(file) for file in found])
@@ -70,6 +74,9 @@ class AudioPreprocessing:
         """
         if isinstance(self.spec.target, Transcript):
             return self._transcribed(Path(source).expanduser(), self.spec.target)
+        if is_sharded(path := Path(source).expanduser()):
+            shards = labelled_shards(path, SHARDED, self.spec.target.classes).found
+            return self._as_split(shards.files, torch.from_numpy(shards.labels), shards.names)
         files, labels, names = labelled(source, AUDIO, self.spec.target.classes)
         return self._as_split(files, torch.tensor(labels), names)
 
@@ -103,13 +110,33 @@ class AudioPreprocessing:
         spec = specs.read_as(data["spec"], AudioSpec)
         return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
 
-    def _as_split(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequenceSplit:
-        looks = list(in_threads(look_at, files))
-        if any(isinstance(look, Problem) for look in looks):
-            raise unusable(all_problems(files, looks), len(files))
+    def streamed(
+        self,
+        files: Sequence[Recording],
+        lengths: Tensor,
+        target: Tensor | None,
+        names: Sequence[str],
+        workers: int | None = None,
+    ) -> StreamedSplit:
+        """A split whose recordings, of so many frames each, are read when a batch needs them, in `workers` threads."""
+
+        def frames(index: Sequence[int]) -> tuple[Tensor, Tensor]:
+            own = [files[i] for i in index]
+            made, counts = spectrograms(own, self.rate, self.spec.n_mels, self.seconds, workers)
+            return self.normalise(made), counts
+
+        return StreamedSplit(frames, lengths, target, names, workers)
+
+    def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        look_at_all(files)
         most = None if isinstance(self.spec.target, Transcript) else self.seconds
         frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, most)
         return self.split(frames, lengths, target, names)
+
+
+def _recordings(path: Path) -> Sequence[Recording]:
+    """The recordings of a path: a file, those directly in a folder, or those in tar shards."""
+    return all_of(path, SHARDED) if is_sharded(path) else sound_files(path)
 
 
 def spectrograms(
@@ -136,8 +163,13 @@ def spectrograms(
     return torch.cat(found), torch.tensor([len(frames) for frames in found])
 
 
-def all_problems(files: Sequence[Path], looks: Sequence[Any]) -> list[Problem]:
-    """What one look found, and what reading finds in the files that looked well: all is named at once."""
-    well = [file for file, look in zip(files, looks) if not isinstance(look, Problem)]
-    found = [look for look in looks if isinstance(look, Problem)]
-    return found + [read for read in in_threads(read_samples, well) if isinstance(read, Problem)]
+def look_at_all(files: Sequence[Recording], workers: int | None = None) -> list[Look]:
+    """A look at each, in `workers` threads. Raises DataError that names every file that cannot be used, where a look
+    finds one: then those that look well are read through too."""
+    looks = list(in_threads(look_at, files, workers))
+    problems = [look for look in looks if isinstance(look, Problem)]
+    if problems:
+        well = [file for file, look in zip(files, looks) if isinstance(look, Look)]
+        problems += [read for read in in_threads(read_samples, well) if isinstance(read, Problem)]
+        raise unusable(problems, len(files))
+    return [look for look in looks if isinstance(look, Look)]

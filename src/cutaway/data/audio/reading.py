@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import numpy.typing as npt
 import soundfile
 
 from ...errors import DataError, Problem
-from ...files import exists, read_bytes
+from ...files import exists
 from ..folders import AUDIO, entries
+from ..shards.members import Stored, content, stream
 
 Samples = npt.NDArray[np.float32]
 
@@ -45,7 +46,7 @@ class InMemory:
     rate: int  # samples in a second
 
 
-Recording = Path | InMemory
+Recording = Path | Stored | InMemory
 
 
 def look_at(path: Recording) -> Look | Problem:
@@ -53,7 +54,9 @@ def look_at(path: Recording) -> Look | Problem:
     if isinstance(path, InMemory):
         return Look(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
     try:
-        data = read_bytes(path)
+        data = content(path)
+    except DataError as error:
+        return error.problems[0]
     except OSError as error:
         return Problem(str(path), f"it cannot be read ({error.strerror or error})")
     if not data:
@@ -75,6 +78,20 @@ def look_at(path: Recording) -> Look | Problem:
             f"its head says {head.samplerate:,} samples a second, and {LEAST_RATE:,} to {LARGEST_RATE:,} are read",
         )
     return Look(hashlib.sha256(data).hexdigest(), head.samplerate, head.channels, head.frames)
+
+
+def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
+    """What looks told, as arrays: `digest` (n, 32), `rate`, `channels`, `samples` (n,)."""
+    return {
+        "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
+        **{key: np.array([getattr(look, key) for look in looks], np.int64) for key in ("rate", "channels", "samples")},
+    }
+
+
+def unpacked(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Look]:
+    """The looks that `packed` wrote."""
+    told = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
+    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *told)]
 
 
 def data_bytes(data: bytes) -> tuple[int, int]:
@@ -103,11 +120,13 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
         whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
         return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(stream(path)) as file:
             own_rate = file.samplerate
             samples = file.read(
                 -1 if seconds is None else max(1, round(seconds * own_rate)), dtype="float32", always_2d=True
             )
+    except DataError as error:
+        return error.problems[0]
     except (soundfile.SoundFileError, OSError) as error:
         return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
     peak = float(np.abs(samples).max(initial=0))  # NaN where one of them is

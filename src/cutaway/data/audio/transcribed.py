@@ -17,10 +17,9 @@ from ..kinds import reject_changed
 from ..sets import IGNORED, DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
-from ..threads import in_threads
 from .notes import loudest, preparation_notes
-from .preprocessing import AudioPreprocessing, all_problems, spectrograms
-from .reading import Look, Recording, commonest, look_at, unusable
+from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
+from .reading import Look, Recording, commonest
 from .transcripts import digest_of, ids_of, outside, read_transcripts
 
 DROP = "; or missing=drop leaves out what is named"
@@ -45,10 +44,7 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     found = read_transcripts(path, bool(settings.lower))
     dropped = list(found.problems)
     _reject(dropped, path, settings, "Give each recording one line with its transcript, and each line a recording")
-    looks = list(in_threads(look_at, found.files, settings.workers))
-    if any(isinstance(look, Problem) for look in looks):
-        raise unusable(all_problems(found.files, looks), len(found.files))
-    seen = [look for look in looks if not isinstance(look, Problem)]
+    seen = look_at_all(found.files, settings.workers)
     long = {i: look.samples / look.rate for i, look in enumerate(seen) if _too_long(look, settings.seconds)}
     too_long = [
         Problem(found.names[i], f"it lasts {s:.2f} s, longer than seconds={settings.seconds:g} allows")

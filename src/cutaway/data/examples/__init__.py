@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import boxes, captions, days, masks, photographs, signals, tables, texts
+from . import boxes, captions, days, masks, molecules, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ EXAMPLES = {
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
+        Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", molecules.molecules),
         Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
         Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.damaged),
     )

@@ -37,7 +37,7 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     found = Found(classes, annotated.files, annotated.names, labels)
     splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
     origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
-    straddle = straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")
+    straddle = straddle_note(seen.alike, indices, found.names.__getitem__, "images")
     said = [*boxes.absent_notes(rows, classes, indices), read.enlarged, straddle]
     return assemble(origin, settings, indices, preprocessing, splits, said)
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ...errors import Problem
+from ...errors import Problem, SettingError
 from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Unlabelled
 from ..assembly import Origin, assemble
 from ..episodes import EpisodeSplit, in_episodes
-from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat, reject_flat
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
+from ..shards.indexed_folders import read_folder
+from ..shards.indexing import read_shards
+from ..shards.tars import is_sharded
 from . import boxes, masks
 from .box_opening import open_boxes
 from .dataset import split_of
 from .drawing import DrawnSplit, target_of
 from .file_split import Progress
-from .files import look_at
+from .files import Looks, look_at
 from .mask_opening import open_masks
 from .prepared import image_notes, prepared
+from .sharded import SHARDED
 
 
 def open_folder(
@@ -35,34 +40,57 @@ def open_folder(
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
-    if masks.are_masks(path, targets):
+    sharded = is_sharded(path)
+    if not sharded and masks.are_masks(path, targets):
         return open_masks(path, settings, sizes)
-    if boxes.is_boxes(path):
+    if not sharded and boxes.is_boxes(path):
         return open_boxes(path, settings, sizes)
-    if has_captions(path):
+    if not sharded and has_captions(path):
         from .captions import open_captions  # needs what only text needs
 
         return open_captions(path, settings, sizes)
-    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
-    draws = any(issubclass(target, Drawn) for target in targets)
+    draws, apart = any(issubclass(target, Drawn) for target in targets), Episodes in targets
     needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
-    flat = is_flat(path, IMAGES)
-    if flat and needs_classes:
-        reject_flat(path)
-    least, apart = 2 if needs_classes else 1, Episodes in targets
-    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart)
-    seen = look_at(found.files)
+    read = _shards if sharded else _folder
+    found, seen, fingerprint = read(path, settings, needs_classes, apart)
     indices, said = split_of(found.labels, found.classes, found.splits, settings, targets)
     learned = partial(target_of, found.classes, targets=targets, settings=settings)
     preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
     spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
-    fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
     absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else said
     notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
-    if draws and len({s.facts.size for s in seen}) > 1:
+    if draws and len(seen.sizes) > 1:
         notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
     return assemble(origin, settings, indices, preprocessing, splits, notes)
+
+
+Read = tuple[Found[Any], Looks, str]  # images with their classes, what a look at each told, the fingerprint of them all
+
+
+def _shards(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
+    """The images in tar shards."""
+    if settings.missing == "fill":
+        raise SettingError("missing=fill is for tables: keys of shards without a class are left out by missing=drop.")
+    read = read_shards(path, SHARDED, needs_classes, settings.missing == "drop", apart)
+    return read.found, Looks(read.looks), read.fingerprint
+
+
+def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
+    """The images in class folders; in a folder itself where they need no classes."""
+    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
+    flat = is_flat(path, IMAGES)
+    if flat and needs_classes:
+        reject_flat(path)
+    least = 2 if needs_classes else 1
+    read = read_folder(
+        path,
+        SHARDED,
+        "flat" if flat else f"{least}{'-apart' * apart}",
+        lambda: find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart),
+        look_at,
+    )
+    return read.found, Looks(read.looks), read.fingerprint
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -16,22 +17,24 @@ from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
 from ..sets import Split
 from ..settings import DataSettings
+from ..shards.members import Stored, chosen
 from ..splits import Rows, draw, straddle_note
 from .dataset import in_memory
 from .drawing import ImageTarget, OfImages, Shape, drawn
 from .file_split import FileSplit, in_threads
-from .files import Seen, unusable
+from .files import Looks, unusable
 from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
 MEBIBYTE = 1 << 20
+File = Path | Stored
 
 
 def prepared(
-    found: Found[Path],
-    seen: Sequence[Seen],
+    found: Found[File],
+    seen: Looks,
     indices: dict[str, Rows],
     learned: Callable[[Shape], OfImages],
     settings: DataSettings,
@@ -56,8 +59,8 @@ class Sampled(NamedTuple):
 
 
 def sampled(
-    files: Sequence[Path],
-    seen: Sequence[Seen],
+    files: Sequence[File],
+    seen: Looks,
     indices: dict[str, Rows],
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
@@ -66,8 +69,8 @@ def sampled(
 ) -> Sampled:
     """Choose a size and channels for the files, and training images to fit the preprocessing on. What is `learned` of
     images (C, H, W) takes as much memory as so many channels `beside` them."""
-    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
-    shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
+    own_size, size, enlarged = size_for(seen.sizes, sizes, settings.image_size)
+    shape = (channels_for(seen.column("grey"), settings.color), *size)
     spec = ImageSpec(*shape, learned(shape))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
@@ -77,7 +80,7 @@ def sampled(
 
 
 def splits_of(
-    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
+    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
 ) -> dict[str, Split]:
     """The splits, held in memory or read anew in every epoch."""
     return decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, workers)
@@ -92,18 +95,18 @@ def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size
     return own_size, size, sizes.note(stays, size, asked)
 
 
-def channels_for(grey: Sequence[bool], color: str) -> int:
+def channels_for(grey: Sequence[bool] | npt.NDArray[np.bool_], color: str) -> int:
     """1 for grey, 3 for RGB: what the setting says, else what most are."""
-    return 1 if color == "gray" or (color == "auto" and 2 * sum(grey) > len(grey)) else 3
+    return 1 if color == "gray" or (color == "auto" and 2 * np.sum(grey) > len(grey)) else 3
 
 
-def training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
+def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSpec) -> Iterator[Tensor]:
     """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
 
     Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
     """
 
-    def whole(file: Path) -> Tensor | Problem:
+    def whole(file: File) -> Tensor | Problem:
         def drawn_at(size: Size) -> Size:
             return min(size, covering(size, (spec.height, spec.width)))
 
@@ -125,12 +128,12 @@ def training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSp
         raise unusable(problems, len(files) + len(others))
 
 
-def decoded(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
+def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
     """The splits decoded once, at the size that they enter the network in."""
     kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
     files = [found.files[i] for i in kept]
 
-    def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
+    def fitted(file: File) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
         try:
             return preprocessing.pixels(file, str(file))
         except DataError as error:
@@ -161,16 +164,16 @@ def decoded(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePr
 
 
 def read_anew(
-    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
+    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
 ) -> dict[str, Split]:
     """The splits read from their files, anew in every epoch."""
     return {
         split: drawn(
             FileSplit(
-                [found.files[i] for i in rows],
+                chosen(found.files, rows),
                 torch.from_numpy(found.labels[rows]),
                 preprocessing,
-                [found.names[i] for i in rows],
+                chosen(found.names, rows),
                 workers,
             ),
             preprocessing.spec.target,
@@ -179,17 +182,17 @@ def read_anew(
     }
 
 
-def image_notes(found: Found[Path], seen: Sequence[Seen], indices: dict[str, Rows], channels: int) -> list[str | None]:
+def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], channels: int) -> list[str | None]:
     """Sentences on files of several frames, colours that are lost, and images that stand in two splits."""
     notes: list[str | None] = []
-    moving = [name for name, s in zip(found.names, seen) if s.facts.moving]
+    moving = chosen(found.names, np.flatnonzero(seen.column("moving")))
     if moving:
         notes.append(
             f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
         )
-    coloured = sum(not s.facts.grey for s in seen)
+    coloured = int(np.sum(~seen.column("grey")))
     if channels == 1 and coloured:
         notes.append(
             f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
         )
-    return [*notes, straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")]
+    return [*notes, straddle_note(seen.alike, indices, found.names.__getitem__, "images")]

@@ -25,10 +25,14 @@ from ..adopted import relabelled
 from ..episodes import labelled_episodes
 from ..folders import IMAGES, find, is_flat, labelled
 from ..sets import Preprocessing, Split
+from ..shards.indexing import all_of, labelled_shards
+from ..shards.members import Stored
+from ..shards.tars import is_sharded
 from .drawing import drawn
 from .file_split import FileSplit
 from .files import image_files, look_at
 from .reading import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, read_image, resized
+from .sharded import SHARDED
 from .views import ImageViews
 
 PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around an image instead of enlarging it
@@ -88,11 +92,11 @@ class ImagePreprocessing:
         """
         found: list[Source] = []
         for source in sources:
-            found += image_files(Path(source).expanduser()) if isinstance(source, str | Path) else [source]
+            found += files_of(source) if isinstance(source, str | Path) else [source]
         if not found:
             raise DataError("No image was given.")
         look_at([source for source in found if isinstance(source, Path)])
-        names = [str(s) if isinstance(s, Path) else f"image {i}" for i, s in enumerate(found)]
+        names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
         return drawn(FileSplit(found, None, self, names), self.spec.target)
 
     def labelled(self, source: str | Path) -> Split:
@@ -107,6 +111,9 @@ class ImagePreprocessing:
             examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
             return labelled_episodes(examples, target, found.classes)
         assert isinstance(target, Classes | Drawn | Unlabelled), "what is learned of images in class folders"
+        if is_sharded(path):
+            shards = labelled_shards(path, SHARDED, target.names).found
+            return drawn(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)
         if not target.names and is_flat(path, IMAGES):
             files = image_files(path)
             labels, names = [0] * len(files), [file.name for file in files]
@@ -169,6 +176,13 @@ class ImagePreprocessing:
         if self.fit == "pad":
             return pad_to(image, size, self.box, background or self.background, resample)
         return crop_to(image, size, resample)
+
+
+def files_of(source: str | Path) -> Sequence[Source]:
+    """The images of a path: a file, those directly in a folder, or those in tar shards. Raises DataError where there
+    is none."""
+    path = Path(source).expanduser()
+    return all_of(path, SHARDED) if is_sharded(path) else image_files(path)
 
 
 def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:

@@ -19,10 +19,11 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from ...errors import DataError, Problem
 from ...files import reject_irregular
+from ..shards.members import Stored, stream
 
 Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
-Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
+Source = Path | Stored | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
 MAX_MEGAPIXELS = 64
 FIX = "Repair, replace or move away what is named."
@@ -68,14 +69,15 @@ def read_image(
     1/4, 1/8 of its size that is no smaller, which saves most of the work.
     Raises DataError, with a Problem, where it cannot be read; `name` is what to call what has no path.
     """
-    name = str(source) if isinstance(source, Path) else name
+    name = str(source) if isinstance(source, Path | Stored) else name
     try:
         if isinstance(source, Image.Image):
             return _plain(source, channels, name)
         if isinstance(source, np.ndarray):
             return _plain(_from_array(source, name), channels, name)
-        reject_irregular(source)
-        with Image.open(source) as image:
+        if isinstance(source, Path):
+            reject_irregular(source)
+        with Image.open(stream(source)) as image:
             _reject_huge(image, name)
             if drawn_at is not None and image.format in ("JPEG", "MPO"):
                 upright = _upright_size(image)

@@ -40,6 +40,23 @@ class Numeric:
     curve: Curve = ()  # where it is not empty, it takes the place of mean and scale
     cycles: tuple[str, ...] = ()  # of a date: those of CYCLES that it is placed in
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        type: ColumnType,
+        fill: float,
+        missing: bool,
+        mean: float,
+        scale: float,
+        curve: Curve,
+        fractions: bool,
+    ) -> Numeric:
+        """That of a column of this type; `fractions` says whether some of its numbers, of dates the days, are not
+        whole."""
+        cycles = ("year", "week", *(("day",) if fractions else ())) if type.kind == "date" else ()
+        return cls(name, type.kind, type.written, fill, missing, mean, scale, curve, cycles)
+
     @property
     def type(self) -> ColumnType:
         """The column's type, as `columns` reads it."""
@@ -141,17 +158,18 @@ def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> En
         mean, std = mean_and_std(known)
     elif scale == "quantile":
         curve = _normal_curve(known)
-    cycles: tuple[str, ...] = ()
-    if type.kind == "date":
-        cycles = ("year", "week", "day") if (known % 1).any() else ("year", "week")
     fill, missing = float(np.median(known)), len(known) < len(values)
-    return Numeric(name, type.kind, type.written, fill, missing, mean, std, curve, cycles)
+    return Numeric.of(name, type, fill, missing, mean, std, curve, bool((known % 1).any()))
 
 
 def mean_and_std(values: Numbers) -> tuple[float, float]:
     """Mean and standard deviation of finite values; the standard deviation counts as 1 where all are equal but for
     rounding."""
-    mean, std = float(values.mean()), float(values.std())
+    return scale_of(float(values.mean()), float(values.std()))
+
+
+def scale_of(mean: float, std: float) -> tuple[float, float]:
+    """What a column is standardised by, from its mean and standard deviation."""
     return mean, std if std > 1e-12 * abs(mean) else 1.0
 
 
@@ -166,9 +184,13 @@ def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
 
 def _fit_category(name: str, cells: pl.Series) -> Category:
     counts = cells.drop_nulls().alias("value").value_counts(name="count")
+    return most_frequent(name, counts, cells.null_count() > 0)
+
+
+def most_frequent(name: str, counts: pl.DataFrame, missing: bool) -> Category:
+    """The encoder of a column whose cells were counted, by `value` and `count`."""
     kept = counts.sort(["count", "value"], descending=[True, False])["value"].head(MOST_CATEGORIES)
-    missing, rare = cells.null_count() > 0, counts.height - len(kept)
-    return Category(name, tuple(natural_order(kept)), missing, rare)
+    return Category(name, tuple(natural_order(kept)), missing, counts.height - len(kept))
 
 
 def _normal_curve(values: Numbers) -> Curve:
@@ -178,6 +200,11 @@ def _normal_curve(values: Numbers) -> Curve:
     """
     count = min(QUANTILES, len(values))
     fractions = (np.arange(count) + 0.5) / count
-    quantiles, group = np.unique(np.quantile(values, fractions, method="hazen"), return_inverse=True)
+    return curve_of(np.quantile(values, fractions, method="hazen"), fractions)
+
+
+def curve_of(quantiles: Numbers, fractions: Numbers) -> Curve:
+    """The curve through these quantiles, of which several may be equal."""
+    quantiles, group = np.unique(quantiles, return_inverse=True)
     middle = np.bincount(group, weights=fractions) / np.bincount(group)
     return tuple((float(q), NormalDist().inv_cdf(p)) for q, p in zip(quantiles, middle))

@@ -12,35 +12,43 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...errors import DataError
-from ...spec import Episodes, TableSpec
+from ...spec import Episodes
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, drawn_splits, fractions_left, straddle_note
-from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
+from ..splits import Rows, draw, straddle_note
+from .columns import ColumnType, meaning
 from .distributions import distributions
 from .encoders import fit_encoder
 from .forms import Form
 from .leaks import leaks
 from .notes import column_notes, describe_columns, split_notes
+from .parquet import parquet_files, row_groups, table_at
 from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, read_table
-from .roles import Roles, choose_roles
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, group_numbers, named, read_labels
+from .roles import choose_roles
+from .steps import EMPTIED, MEND, Splits, fitted, split_rows, types_of, without_rows
+from .streamed import streamed_dataset
+from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
-Splits = dict[str, Rows]
-
 
 def open_table(path: Path, settings: DataSettings) -> DataSet:
-    """The data set in a .csv, .tsv or .parquet file.
+    """The data set in a .csv, .tsv or .parquet file, or in a folder of .parquet files, which are of one table.
 
-    Raises FileError, DataError (with every bad row or cell in `problems`), UnknownName or SettingError.
+    Parquet that would take more than settings.memory is read by row groups, anew in every epoch. Raises FileError,
+    DataError (with every bad row or cell in `problems`), UnknownName or SettingError.
     """
-    return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+    if not parquet_files(path):
+        reject_changed(settings, ("memory", "workers"), "is for Parquet, and this table is read as a whole")
+        return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+    groups = row_groups(path)
+    if groups.cells_in_bytes > settings.memory << 20:
+        return streamed_dataset(groups, settings)
+    origin = Origin.of_file(path) if path.is_file() else Origin(path.resolve().name, str(path), groups.fingerprint)
+    return table_dataset(table_at(path, Form.of(settings)), origin, settings)
 
 
 def table_dataset(
@@ -56,17 +64,20 @@ def table_dataset(
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
     check_learnable(labels, rows, splits=1 if fixed else 3)
     if fixed is None:
-        splits = _split(table, labels, roles, rows, settings)
+        splits = split_rows(table, labels, roles, rows, settings)
     else:
         splits = {split: np.intersect1d(given, rows) for split, given in fixed.items()}
 
     cells = {column: meaning(table.frame[column]) for column in roles.inputs}
-    types = _types(cells, roles, splits["train"], len(table))
+    types = types_of(cells, roles, splits["train"], len(table))
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]
         splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
-    preprocessing = _fit(cells, types, labels, splits["train"], settings, table.form)
+    learned = {column: type for column, type in types.items() if type.learned}
+    training = {column: cells[column].gather(splits["train"]) for column in learned}
+    encoders = [fit_encoder(column, type, training[column], settings.scale) for column, type in learned.items()]
+    preprocessing = fitted(encoders, types, labels, splits["train"], settings, table.form)
     assert not isinstance(preprocessing.spec.target, Episodes), "rows have a target each"
     check_taught(labels, preprocessing.spec.target, splits)
 
@@ -95,30 +106,6 @@ def table_dataset(
     )
 
 
-def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Splits:
-    """The rows of each split, by a seeded split. Raises SettingError or DataError where a split would be empty."""
-    val, test = fractions_left(settings)
-    groups = None if roles.group is None else group_numbers(table, roles.group, rows, settings)
-    indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
-    for split, chosen in indices.items():
-        if not len(chosen):
-            raise DataError(
-                f"The {split} split of {table.title} would be empty: {counted(len(rows), 'row')} are split with "
-                f"val={val:g} and test={test:g}.",
-                fix="Add rows, or give larger fractions: each split needs at least one.",
-            )
-    return {split: rows[chosen] for split, chosen in indices.items()}
-
-
-def _types(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
-    """The type of each input column, from its training rows unless a person said which."""
-    types = {}
-    for column, all_cells in cells.items():
-        training, asked = all_cells.gather(train), roles.types.get(column)
-        types[column] = asked_for(column, asked, training) if asked else infer(column, training, rows)
-    return types
-
-
 def _without_bad_cells(
     table: Table, cells: Cells, types: Mapping[str, ColumnType], splits: Splits, missing: str
 ) -> tuple[Splits, list[str]]:
@@ -130,43 +117,14 @@ def _without_bad_cells(
     problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
     found = list(problems.values())
     if found and missing == "error":
-        raise unreadable_cells(
-            table,
-            found,
-            "Fix them; or missing=fill counts them as missing, missing=drop leaves those rows out, "
-            "types=COLUMN:category takes the column's cells as categories, ignore=COLUMN leaves it out.",
-        )
+        raise unreadable_cells(table, found, MEND)
     if not found:
         return splits, []
     if missing == "fill":
         return splits, [f"missing=fill counts {counted(len(found), 'unreadable cell')} as missing: {named(found)}."]
     bad = np.array(sorted({row for row, _ in problems}), np.int64)
-    splits = {split: np.setdiff1d(rows, bad) for split, rows in splits.items()}
-    for split, rows in splits.items():
-        if not len(rows):
-            raise unreadable_cells(table, found, f"missing=drop would leave the {split} split empty: fix them.")
+    splits = without_rows(splits, bad, unreadable_cells(table, found, EMPTIED))
     return splits, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found)}."]
-
-
-def _fit(
-    cells: Cells, types: Mapping[str, ColumnType], labels: Labels, train: Rows, settings: DataSettings, form: Form
-) -> TablePreprocessing:
-    """The preprocessing of the columns that can be learned from, fitted on the training rows."""
-    fitted = [
-        fit_encoder(column, type, cells[column].gather(train), settings.scale)
-        for column, type in types.items()
-        if type.learned
-    ]
-    encoders = tuple(encoder for encoder in fitted if encoder is not None)
-    if not encoders:
-        reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())
-        raise DataError(
-            f"No column is left to predict {labels.column!r} from: {reasons}.",
-            fix="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
-        )
-    features = tuple(feature for encoder in encoders for feature in encoder.features)
-    spec = TableSpec(features, labels.fit(train))
-    return TablePreprocessing(spec, encoders, fill=settings.missing == "fill", written=form.kept())
 
 
 def _table_split(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TableSplit:

@@ -22,7 +22,8 @@ from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
-from .reading import Table, columns_table, counted, frame_table, read_table, rows_table
+from .parquet import table_at
+from .reading import Table, columns_table, counted, frame_table, rows_table
 from .targets import named, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
@@ -75,7 +76,7 @@ class TablePreprocessing:
     def labelled(self, source: str | Path) -> TableSplit:
         """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
         or with a class that training did not know."""
-        table = read_table(Path(source).expanduser(), self.written)
+        table = table_at(Path(source).expanduser(), self.written)
         target = self.spec.target
         if isinstance(target, Episodes):
             raise DataError(
@@ -194,7 +195,7 @@ def _tables(sources: Any, form: Form) -> Iterable[Table]:
 
 def _table(source: Any, form: Form) -> Table:
     if isinstance(source, str | Path):
-        return read_table(Path(source).expanduser(), form)
+        return table_at(Path(source).expanduser(), form)
     if isinstance(source, pl.DataFrame):
         return frame_table(source)
     if hasattr(source, "to_dict"):  # pandas, which need not be there

@@ -10,10 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import DataError
+from ...errors import DataError, Problem
 from ...spec import Masked
 from ..lengths import bucketed
+from ..plans import HELD, Batches, Order
 from ..sets import IGNORED, Batch, Split
+from ..shards.manifest import Progress
+from ..shards.tokens import ShardTokens, damaged_of, targets_of, together
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
 from .running_preprocessing import Reading, read_back
@@ -34,7 +37,7 @@ class MaskedSplit(Split):
 
     def __init__(
         self,
-        streams: Sequence[Tensor],
+        streams: Sequence[Tensor | ShardTokens],
         length: int,
         masking: Masking,
         decode: Callable[[list[int]], str],
@@ -45,34 +48,43 @@ class MaskedSplit(Split):
         goes_on: Tensor | None = None,
         padding: int = 0,
     ) -> None:
-        """`streams` are token ids, (n,) int64 with n ≥ 1 each; `length` is that of a window with its frame. `goes_on`
-        (Σ n,) is True where a token goes on with the word of the one before it, where words are to be chosen whole."""
-        self.tokens = torch.cat(list(streams))  # (Σ n,)
-        self.target: Tensor | None = self.tokens
+        """`streams` are token ids, (n,) int64 with n ≥ 1 each, or one in shards; `length` is that of a window with its
+        frame. `goes_on` (Σ n,) is True where a token goes on with the word of the one before it, where words are to be
+        chosen whole."""
+        self.tokens = together(streams)  # (Σ n,)
+        self.target, self.target_counts = targets_of(streams, first=0)
         self.masking, self.frame, self.padding = masking, frame, padding
         self.notes = list(notes)
         self._decode, self._names, self._goes_on = decode, names, goes_on
         self._around = 2 if frame else 0
         self._windows = Windows([len(stream) for stream in streams], gap=0, length=length - self._around)
-        self.lengths = self._windows.lengths + self._around  # (n,)
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self._windows)
 
-    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+    @property
+    def lengths(self) -> Tensor:
+        """The length of each window, with its frame, (n,)."""
+        return self._windows.grid()(torch.arange(len(self)))[1] + self._around
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
         """Batches of windows of nearly equal length."""
-        lengths = self.lengths if generator is None else self._windows.longest + self._around
+        if len(self) > HELD and len(self._windows.of_stream) == 1:  # all but the last are of one length
+            longest = self._windows.length + self._around
+            return Order(len(self), generator).plan(max(1, tokens // longest) if tokens else batch_size)
+        every = torch.arange(len(self))
+        lengths = self.lengths if generator is None else self._windows.longest(every) + self._around
         return bucketed(lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows, with what the seed hides in them."""
-        windows, lead = self._windows, self._around // 2
-        starts, counts = (windows.starts, windows.lengths) if seed is None else windows.shifted(seed)
+        grid, lead = self._windows.grid(seed), self._around // 2
         for index in order:
-            count = counts[index, None]  # (N, 1)
+            starts, counts = grid(index)
+            count = counts[:, None]  # (N, 1)
             step = torch.arange(int(count.max()) + 2 * lead) - lead  # (T,)
             inside = (step >= 0) & (step < count)  # (N, T)
-            place = (starts[index, None] + step).clamp(0, len(self.tokens) - 1)
+            place = (starts[:, None] + step).clamp(0, len(self.tokens) - 1)
             goes_on = self._goes_on[place] if self._goes_on is not None else None
             draw = AS_READ if seed is None else seed
             seen, target = self.masking.hide(self.tokens[place], place, inside, draw, goes_on)
@@ -83,14 +95,18 @@ class MaskedSplit(Split):
                 seen.scatter_(1, count + lead, self.frame.end)
             yield Batch((seen, mask), target.masked_fill(~inside, IGNORED))
 
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every shard whose content is not what was written, where the tokens are read from shards."""
+        return damaged_of(self.tokens, progress)
+
     def name(self, i: int) -> str:
         """The stream, and which of its tokens the window holds, counted from 0."""
         return self._windows.name(i, self._names)
 
     def row(self, i: int) -> dict[str, str] | None:
         """The window's text, nothing hidden."""
-        start = int(self._windows.starts[i])
-        return {"text": self._decode(self.tokens[start : start + int(self._windows.lengths[i])].tolist())}
+        starts, lengths = self._windows.grid()(torch.tensor([i]))
+        return {"text": self._decode(self.tokens[int(starts) : int(starts + lengths)].tolist())}
 
 
 GAP = "[MASK]"  # what a person writes for a token that is to be predicted
@@ -147,12 +163,14 @@ class MaskedPreprocessing(Reading):
         return frame_of(self.spec)
 
     def stream_split(
-        self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
+        self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> MaskedSplit:
         """Streams of at least 1 token as a split."""
         goes_on = None
         if self.whole_words:
-            goes_on = torch.from_numpy(continuing(self.tokenizer, torch.cat(list(streams)).numpy()))
+            tokens = together(streams)
+            assert isinstance(tokens, Tensor), "whole words are not told of tokens in shards"
+            goes_on = torch.from_numpy(continuing(self.tokenizer, tokens.numpy()))
         return MaskedSplit(
             streams,
             self.spec.longest,

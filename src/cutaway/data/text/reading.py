@@ -37,19 +37,21 @@ class Texts:
     digests: list[str]  # sha256 of each file
 
 
-def decoded(data: bytes) -> str:
-    """UTF-8 as text, with or without its mark. Raises ValueError, in words, where it is none."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+def decoded(data: bytes, at: int = 0, lines: int = 0) -> str:
+    """UTF-8 as text, with or without its mark. Raises ValueError, in words, where it is none. Of a part of a file `at`
+    is the byte where it begins, and `lines` are the line ends before that."""
+    if not at and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError("it is UTF-16 text, not UTF-8")
     if (nul := data.find(b"\0")) >= 0:
-        raise ValueError(f"it is not text: byte {nul:,} (line {data.count(10, 0, nul) + 1}) is zero")
+        raise ValueError(f"it is not text: byte {at + nul:,} (line {lines + data.count(10, 0, nul) + 1}) is zero")
     try:
-        return data.decode("utf-8").removeprefix(BOM)
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = lines + data.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"it is not UTF-8: byte {error.start:,} (line {line}) is 0x{data[error.start]:02X}, {error.reason}"
+            f"it is not UTF-8: byte {at + error.start:,} (line {line}) is 0x{data[error.start]:02X}, {error.reason}"
         ) from error
+    return text if at else text.removeprefix(BOM)
 
 
 def read_lines(path: Path) -> tuple[list[str], str]:

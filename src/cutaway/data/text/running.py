@@ -32,7 +32,8 @@ from .running_files import Read, joined, read_text, read_texts
 from .running_preprocessing import Reading, RunningPreprocessing, pieces_of
 from .tokenizers import PRETRAINED, Tokenizer
 
-__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "running_dataset"]
+__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "reading_of", "running_dataset"]
+__all__ += ["reject_short", "room_of", "unknown_note"]
 
 STEPS = {"characters": 64}  # tokens of a step, unless `length` is given
 OTHER_STEPS = 35  # of words or subwords, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
@@ -113,26 +114,43 @@ def running_dataset(
         raise DataError(f"{origin.source} cannot be learned from. {error}") from error
     if given and line_end not in found.tokens:
         line_end = ""
-    learned = _masked if learns_masked(targets) else _next
-    preprocessing, said = learned(found, settings, line_end)
-    told = given or learns_masked(targets)
-    notes = [fitting.tokenizer_note(found, given) if told else None, *said]
-    if not line_end and _leaves_out_line_ends(found):
-        what = "words" if found.kind == "words" else "subwords"
-        notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
+    preprocessing, notes = reading_of(found, given, settings, targets, line_end)
     streams = {split: [preprocessing.encode(r.text) for r in texts[split]] for split in SPLITS if split in texts}
     names = {split: [r.name for r in texts[split]] for split in streams}
     if settings.documents:
         notes += _leave_out_short(streams, names, preprocessing.least)
-    room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
     if settings.max_samples is not None:
+        room = room_of(preprocessing)
         streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
-    _reject_short(streams, preprocessing, room, origin.source, settings.documents)
-    unknown = [_unknown_note(split, torch.cat(ids), found.unknown) for split, ids in streams.items()]
+    lengths = {split: sum(map(len, ids)) for split, ids in streams.items()}
+    reject_short(lengths, preprocessing, origin.source, settings.documents)
+    unknown = []
+    if found.unknown is not None:
+        strange = {split: int((torch.cat(ids) == found.unknown).sum()) for split, ids in streams.items()}
+        unknown = [unknown_note(split, strange[split], lengths[split]) for split in streams]
     held = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
     digests = [f"{split} {hashlib.sha256(_content(splits[split])).hexdigest()}" for split in streams]
     split_hash = hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest()
     return assemble(origin, settings, split_hash, preprocessing, held, (*notes, *unknown))
+
+
+def reading_of(
+    tokenizer: Tokenizer, given: bool, settings: DataSettings, targets: tuple[type[Target], ...], line_end: str = ""
+) -> tuple[RunningPreprocessing | MaskedPreprocessing, Notes]:
+    """How a stream of tokens is read by a model with these targets, and what a person should know of it. `given` says
+    that the tokenizer was not fitted on this text. Raises SettingError."""
+    preprocessing, said = (_masked if learns_masked(targets) else _next)(tokenizer, settings, line_end)
+    told = given or learns_masked(targets)
+    notes = [fitting.tokenizer_note(tokenizer, given) if told else None, *said]
+    if not line_end and _leaves_out_line_ends(tokenizer):
+        what = "words" if tokenizer.kind == "words" else "subwords"
+        notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
+    return preprocessing, notes
+
+
+def room_of(preprocessing: Reading) -> int:
+    """The tokens of the text that a step has."""
+    return preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
 
 
 def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, Notes]:
@@ -219,13 +237,10 @@ def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -
     return kept
 
 
-def _reject_short(
-    streams: Mapping[str, Sequence[Tensor]], preprocessing: Reading, room: int, source: str, documents: bool
-) -> None:
-    """Raise DataError where a split is too short to be learned from, or measured on."""
-    after = preprocessing.least - 1
-    for split, of_split in streams.items():
-        count = sum(map(len, of_split))
+def reject_short(lengths: Mapping[str, int], preprocessing: Reading, source: str, documents: bool = False) -> None:
+    """Raise DataError where a split, of so many tokens, is too short to be learned from, or measured on."""
+    room, after = room_of(preprocessing), preprocessing.least - 1
+    for split, count in lengths.items():
         least = room + after if split == "train" and not documents else preprocessing.least
         if count < least:
             step = f", a step of {room:,}{' and the one after it' if after else ''}"
@@ -236,13 +251,12 @@ def _reject_short(
             )
 
 
-def _unknown_note(split: str, ids: Tensor, unknown: int | None) -> str | None:
+def unknown_note(split: str, count: int, among: int) -> str | None:
     """A sentence that counts the unknown tokens of a split; None where there are none."""
-    count = int((ids == unknown).sum()) if unknown is not None else 0
     if not count:
         return None
     return (
-        f"{count:,} of {len(ids):,} tokens of the {split} split ({100 * count / len(ids):.2g} %) are unknown, not "
+        f"{count:,} of {among:,} tokens of the {split} split ({100 * count / among:.2g} %) are unknown, not "
         "being in the vocabulary of the training split, or written as unknown: they count as one token."
     )
 

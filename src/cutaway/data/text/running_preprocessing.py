@@ -16,6 +16,9 @@ from ...errors import DataError
 from ...files import exists, reject_address
 from ...spec import TextSpec
 from ..sets import Split
+from ..shards.manifest import is_prepared, read_manifest
+from ..shards.tokens import ShardTokens
+from ..splits import SPLITS
 from .fitting import padding_of
 from .running_files import Read, joined, parted, texts_of
 from .stream import StreamSplit
@@ -72,6 +75,8 @@ class Reading(ABC):
 
         Raises DataError, naming the text, where one cannot be read or has too few tokens.
         """
+        if len(sources) == 1 and is_prepared(sources[0]):
+            return self._in_shards(Path(sources[0]).expanduser())
         texts = [text for source in sources for text in texts_of(source)]
         if not texts:
             raise DataError("No text was given.")
@@ -83,6 +88,8 @@ class Reading(ABC):
         if not exists(path):
             reject_address(source)
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
+        if is_prepared(path):
+            return self._in_shards(path)
         texts = texts_of(path)
         if not self.documents:
             return self._as_split([Read("", joined([read.text for read in texts]))], texts)
@@ -90,8 +97,10 @@ class Reading(ABC):
         return self._as_split([s for s in streams if len(self.encode(s.text)) >= self.least] or streams, texts)
 
     @abstractmethod
-    def stream_split(self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()) -> Split:
-        """Streams of tokens as a split, each with a name that a person calls it by."""
+    def stream_split(
+        self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
+    ) -> Split:
+        """Streams of tokens, or one in shards, as a split, each with a name that a person calls it by."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -103,6 +112,24 @@ class Reading(ABC):
             "line_end": self.line_end,
             "documents": self.documents,
         }
+
+    def _in_shards(self, folder: Path) -> Split:
+        """The test split of prepared text, or what there is nearest to one. Raises DataError where its tokens are those
+        of another tokenizer, or where a step is not to reach from one document into another."""
+        manifest = read_manifest(folder)
+        if manifest.about.get("tokenizer") != self.tokenizer.to_json():
+            raise DataError(
+                f"{folder} was prepared with another tokenizer than this model's, and holds its tokens alone.",
+                fix="Give the text itself; or prepare it again, with tokenizer=RUN for the run of this model.",
+            )
+        if self.documents:
+            raise DataError(
+                f"{folder} holds one stream, and this model was trained on documents.", fix="Give the text."
+            )
+        split = next(split for split in reversed(SPLITS) if split in manifest.splits)
+        return self.stream_split(
+            [ShardTokens(folder, manifest, split)], notes=[f"The {split} split of {folder} is read."]
+        )
 
     def _as_split(self, streams: Sequence[Read], texts: Sequence[Read]) -> Split:
         """The split of these streams, which come from those texts."""
@@ -137,7 +164,7 @@ class RunningPreprocessing(Reading):
     carries: bool = True  # read on where the step before ended
 
     def stream_split(
-        self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
+        self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> StreamSplit:
         """Streams of at least 2 tokens as a split."""
         padding = padding_of(self.tokenizer)

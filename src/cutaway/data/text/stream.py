@@ -21,8 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ..lengths import bucketed, in_order
+from ...errors import Problem
+from ..lengths import bucketed
+from ..plans import Batches, Order, Plan
 from ..sets import IGNORED, Batch, Split
+from ..shards.manifest import Progress
+from ..shards.tokens import ShardTokens, damaged_of, targets_of, together
 from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that
@@ -41,7 +45,7 @@ class StreamSplit(Split):
 
     def __init__(
         self,
-        streams: Sequence[Tensor],
+        streams: Sequence[Tensor | ShardTokens],
         length: int,
         carries: bool,
         decode: Callable[[list[int]], str],
@@ -49,42 +53,43 @@ class StreamSplit(Split):
         notes: Sequence[str] = (),
         padding: int = 0,
     ) -> None:
-        """`streams` are token ids, (n,) int64 with n ≥ 2 each; `decode` gives their text back; `names` are what a
-        person calls them. `notes` are sentences on them that a person should read; `padding` is the id that stands
-        where a window has no token."""
-        self.tokens = torch.cat(list(streams))  # (Σ n,)
-        self.target: Tensor | None = torch.cat([stream[1:] for stream in streams])
+        """`streams` are token ids, (n,) int64 with n ≥ 2 each, or one in shards; `decode` gives their text back;
+        `names` are what a person calls them. `notes` are sentences on them that a person should read; `padding` is the
+        id that stands where a window has no token."""
+        self.tokens = together(streams)  # (Σ n,)
+        self.target, self.target_counts = targets_of(streams, first=1)
         self.length, self.carries, self.padding = length, carries, padding
         self.notes = list(notes)
         self._decode, self._names = decode, names
         self._windows = Windows([len(stream) - 1 for stream in streams], gap=1, length=length)
-        self.starts = self._windows.starts  # (n,) of each window, the place of its first token
-        self.lengths = self._windows.lengths  # (n,)
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self._windows)
 
-    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+    @property
+    def lengths(self) -> Tensor:
+        """How many tokens each window reads, (n,)."""
+        return self._windows.grid()(torch.arange(len(self)))[1]
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
         """The windows of each batch. With `carries` they stand in the order of the text, and nothing is random; with
         `tokens` too a batch has so many rows as hold these, at least one."""
+        size = max(1, tokens // self.length) if tokens else batch_size  # all but the last are of one length
         if self.carries:
-            return self._in_rows(max(1, tokens // self.length) if tokens else batch_size, generator is not None)
-        lengths = self.lengths if generator is None else self._windows.longest
-        if len(self._windows.of_stream) > 1:
-            return bucketed(lengths, batch_size, generator, tokens)
-        order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
-        return in_order(lengths, order, batch_size, tokens)
+            return self._in_rows(size, generator is not None)
+        if len(self._windows.of_stream) == 1:
+            return Order(len(self), generator).plan(size)
+        lengths = self.lengths if generator is None else self._windows.longest(torch.arange(len(self)))
+        return bucketed(lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows. With a seed, and without `carries`, they lie on the grid that it shifts."""
-        starts, lengths_of = self.starts, self.lengths
-        if seed is not None and not self.carries:
-            starts, lengths_of = self._windows.shifted(seed)
+        grid = self._windows.grid(None if self.carries else seed)
         for index in order:
-            lengths = lengths_of[index]
+            starts, lengths = grid(index)
             step = torch.arange(int(lengths.max()) + 1)
             mask = step[:-1] < lengths[:, None]  # (N, T)
-            place = starts[index, None] + step  # (N, T + 1)
+            place = starts[:, None] + step  # (N, T + 1)
             if mask.all():
                 seen = self.tokens[place]
                 yield Batch((seen[:, :-1].contiguous(), mask), seen[:, 1:].contiguous())
@@ -93,23 +98,28 @@ class StreamSplit(Split):
                 inputs = seen[:, :-1].masked_fill(~mask, self.padding)
                 yield Batch((inputs, mask), seen[:, 1:].masked_fill(~mask, IGNORED))
 
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every shard whose content is not what was written, where the tokens are read from shards."""
+        return damaged_of(self.tokens, progress)
+
     def name(self, i: int) -> str:
         """The stream, and which of its tokens the window reads, counted from 0."""
         return self._windows.name(i, self._names)
 
     def row(self, i: int) -> dict[str, str] | None:
         """The window's text, with the last token that it predicts."""
-        start = int(self.starts[i])
-        return {"text": self._decode(self.tokens[start : start + int(self.lengths[i]) + 1].tolist())}
+        starts, lengths = self._windows.grid()(torch.tensor([i]))
+        start, end = int(starts), int(starts + lengths)
+        return {"text": self._decode(self.tokens[start : end + 1].tolist())}
 
-    def _in_rows(self, batch_size: int, learns: bool) -> list[Tensor]:
+    def _in_rows(self, batch_size: int, learns: bool) -> Plan:
         """The windows of each batch, where each goes on where the one before it ended."""
         if not learns:
             batch_size = min(batch_size, EVALUATED, max(1, len(self) // FEWEST))
         counts = torch.tensor(self._rows(batch_size))
         firsts, order = counts.cumsum(0) - counts, counts.argsort(descending=True, stable=True)
         firsts, counts = firsts[order], counts[order]
-        return [firsts[counts > k] + k for k in range(int(counts[0]))]
+        return Plan(int(counts[0]), lambda k: firsts[counts > k] + k)
 
     def _rows(self, batch_size: int) -> list[int]:
         """The windows of each row: of one stream nearly equal, the longer rows first; of several each stream's own."""

@@ -19,7 +19,7 @@ it is given, which are those of the training split; equal texts give equal token
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Subwords"]
 __all__ += ["Tokenizer", "Words", "library_from", "train_tokenizer"]
-__all__ += ["words_tokenizer"]
+__all__ += ["characters_tokenizer", "words_tokenizer"]
 
 KINDS = ("characters", "words", "bpe", "wordpiece")  # that are fitted here
 PRETRAINED = "pretrained"  # the kind of those that are not
@@ -123,14 +123,21 @@ def train_tokenizer(
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(reject_surrogates(text.lower() if lower else text))
-        kept = sorted(_commonest(counts, vocab_size - 2, min_count))
-        reject_one(kind, kept)
-        return Characters([*SPECIAL[kind], *kept], lower)
+        return characters_tokenizer(counts, vocab_size, min_count, lower)
     if kind == "words":
         return _words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
     if kind == "bpe":
         return Subwords(kind, train_bpe(texts, vocab_size, max(2, min_count), lower), lower)
     return Subwords(kind, train_wordpiece(texts, vocab_size, max(2, min_count), lower), lower)
+
+
+def characters_tokenizer(
+    counts: Mapping[str, int], vocab_size: int, min_count: int = 1, lower: bool = False
+) -> Characters:
+    """A tokenizer of characters from how often each occurs. Raises as `train_tokenizer` does."""
+    kept = sorted(_commonest(counts, vocab_size - 2, min_count))
+    reject_one("characters", kept)
+    return Characters([*SPECIAL["characters"], *kept], lower)
 
 
 def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False) -> Words:
@@ -327,7 +334,7 @@ class Subwords(Ours, OnLibrary):
         return {"kind": self.kind, "lower": self.lower, "library": self._library.to_str()}
 
 
-def _commonest(counts: Counter[str], most: int, min_count: int) -> list[str]:
+def _commonest(counts: Mapping[str, int], most: int, min_count: int) -> list[str]:
     """The tokens that occur at least `min_count` times, at most `most`, commonest first; equals by the alphabet."""
     ranked = sorted((token for token, n in counts.items() if n >= min_count), key=lambda token: (-counts[token], token))
     return ranked[:most]

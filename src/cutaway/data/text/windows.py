@@ -1,18 +1,22 @@
-"""Streams of tokens cut into windows of one length, on a grid that can be shifted."""
+"""Streams of tokens cut into windows of one length, on a grid that can be shifted.
+
+Where a window stands is computed from its number, so that there can be as many as a corpus has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+Grid = Callable[[Tensor], tuple[Tensor, Tensor]]  # numbers of windows (n,) to where each starts, and its length
 
 
 class Windows:
     """The windows of streams that lie one after another.
 
-    Of each stream the windows follow one another from its first place on, and the last may be shorter. `starts`,
-    `lengths` and `stream` (n,) are of each window: its first place, how many places it has, and whose it is.
+    Of each stream the windows follow one another from its first place on, and the last may be shorter.
     """
 
     def __init__(self, places: Sequence[int], gap: int, length: int) -> None:
@@ -23,30 +27,51 @@ class Windows:
         self.begins = (counts + gap).cumsum(0) - counts - gap  # (S,)
         self.counts = counts
         self.of_stream = (counts + length - 1) // length  # (S,) how many windows it has
-        self.stream = torch.arange(len(counts)).repeat_interleave(self.of_stream)  # (n,)
         self._first = self.of_stream.cumsum(0) - self.of_stream  # (S,) the number of its first window
-        within = (torch.arange(len(self.stream)) - self._first[self.stream]) * length
-        self.starts = self.begins[self.stream] + within  # (n,)
-        self.lengths = (counts[self.stream] - within).clamp(max=length)  # (n,)
-        self.longest = counts[self.stream].clamp(max=length)  # (n,) of each, wherever the grid is shifted to
+        self._all = int(self.of_stream.sum())
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return self._all
 
-    def shifted(self, seed: int) -> tuple[Tensor, Tensor]:
-        """Starts and lengths (n,) where the grid of each stream is shifted by less than a window, as the seed says.
+    def stream(self, index: Tensor) -> Tensor:
+        """Whose each of these windows is: (n,), or () where there is one stream."""
+        if len(self.counts) == 1:
+            return torch.tensor(0)
+        return torch.searchsorted(self._first, index, right=True) - 1
+
+    def grid(self, seed: int | None = None) -> Grid:
+        """Where windows stand: as they are, or, with a seed, with the grid of each stream shifted by less than a window
+        as it says.
 
         A window that would reach beyond its stream is moved back to end with it. A stream of one window stays.
         """
+        if seed is None:
+            return self._unshifted
         generator = torch.Generator().manual_seed(seed)
         shift = torch.randint(0, self.length, (len(self.counts),), generator=generator)  # (S,)
         last = self.begins + (self.counts - self.length).clamp(min=0)  # (S,) where the last window can begin
-        return torch.minimum(self.starts + shift[self.stream], last[self.stream]), self.longest
+
+        def shifted(index: Tensor) -> tuple[Tensor, Tensor]:
+            stream = self.stream(index)
+            starts = self.begins[stream] + (index - self._first[stream]) * self.length + shift[stream]
+            return torch.minimum(starts, last[stream]), self.longest(index)
+
+        return shifted
+
+    def longest(self, index: Tensor) -> Tensor:
+        """How long each of these windows is where the grid is shifted, wherever to, (n,)."""
+        return self.counts[self.stream(index)].clamp(max=self.length).expand(len(index))
 
     def name(self, i: int, names: Sequence[str]) -> str:
         """What a person calls window i: its stream, and which of its tokens it reads, counted from 0."""
-        stream = int(self.stream[i])
-        name, first = names[stream], int(self.starts[i] - self.begins[stream])
+        (start,), (length,) = (found.tolist() for found in self._unshifted(torch.tensor([i])))
+        stream = int(self.stream(torch.tensor([i])))
+        name, first = names[stream], start - int(self.begins[stream])
         if name and self.of_stream[stream] == 1:
             return name
-        return ", ".join(part for part in (name, f"tokens {first} to {first + int(self.lengths[i]) - 1}") if part)
+        return ", ".join(part for part in (name, f"tokens {first} to {first + length - 1}") if part)
+
+    def _unshifted(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        stream = self.stream(index)
+        within = (index - self._first[stream]) * self.length
+        return self.begins[stream] + within, (self.counts[stream] - within).clamp(max=self.length)

@@ -17,19 +17,29 @@ from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerpr
 from ..images.prepared import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
+from ..shards.indexing import read_shards
+from ..shards.members import chosen
+from ..shards.tars import is_sharded
 from ..splits import Rows, complete_split, draw, straddle_note
 from .preprocessing import VideoPreprocessing
-from .reading import Look, Video, look_at_all, read_all, read_frames
+from .reading import Look, Video, look_at_all, read_all, read_frames, unpacked
+from .sharded import SHARDED
 from .split import VideoSplit
 
 SAMPLE = 64  # training videos from whose frames mean and standard deviation are taken
 
 
 def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of class folders of video files or of folders of frames. Raises as `video_dataset`."""
-    return video_dataset(find(path, VIDEOS), path.resolve().name, str(path), settings, sizes)
+    """Read a folder of class folders of video files or of folders of frames, or tar shards of video files. Raises as
+    `video_dataset`, or as `read_shards`."""
+    name = path.resolve().name
+    if is_sharded(path):
+        read = read_shards(path, SHARDED, drop=settings.missing == "drop")
+        return video_dataset(read.found, name, str(path), settings, sizes, seen=unpacked(read.looks))
+    return video_dataset(find(path, VIDEOS), name, str(path), settings, sizes)
 
 
 def video_dataset(
@@ -39,15 +49,19 @@ def video_dataset(
     settings: DataSettings,
     sizes: ImageSizes,
     groups: Rows | None = None,
+    seen: Sequence[Look] | None = None,
 ) -> DataSet:
-    """Video files, folders of frames or arrays; those of one of `groups`, one for each, stay in one split.
+    """Video files, folders of frames or arrays; those of one of `groups`, one for each, stay in one split. Each is
+    looked at unless it was `seen` already.
 
     Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
     pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
     epoch where it does. Raises DataError that names every video that cannot be used, or SettingError.
     """
     videos, names, labels = found.files, found.names, found.labels
-    looks = look_at_all(videos, settings.workers)
+    if seen is None:
+        reject_changed(settings, ("missing",), "is for shards, of which it leaves out keys without a class")
+    looks = look_at_all(videos, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings, groups)
     own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
     channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
@@ -69,7 +83,7 @@ def video_dataset(
         target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
         if held:
             return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
-        own_videos, own_counts = [videos[i] for i in rows], [counts[i] for i in rows]
+        own_videos, own_counts = chosen(videos, rows), [counts[i] for i in rows]
         return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
 
     sums = [look.digest for look in looks]

@@ -22,8 +22,13 @@ from ...spec import VideoSpec
 from ..folders import VIDEOS, labelled
 from ..images.preprocessing import ImagePreprocessing
 from ..images.reading import Pixels
+from ..shards.indexing import all_of, labelled_shards
+from ..shards.tars import is_sharded
 from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
+from .sharded import SHARDED
 from .split import VideoSplit
+
+AHEAD = 1  # batches that are read while the one before is learned from
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,14 @@ class VideoPreprocessing:
         videos: list[Video] = []
         for source in sources:
             if isinstance(source, str | Path):
-                videos += video_paths(Path(source).expanduser())
+                path = Path(source).expanduser()
+                videos += all_of(path, SHARDED) if is_sharded(path) else video_paths(path)
             else:
                 videos.append(as_video(np.asarray(source)))
         if not videos:
             raise DataError("No video was given.")
         return self._as_split(
-            videos, None, [str(v) if isinstance(v, Path) else f"video {i}" for i, v in enumerate(videos)]
+            videos, None, [f"video {i}" if isinstance(v, np.ndarray) else str(v) for i, v in enumerate(videos)]
         )
 
     def labelled(self, source: str | Path) -> VideoSplit:
@@ -69,6 +75,10 @@ class VideoPreprocessing:
 
         Raises DataError where it holds none, or a class that training did not know.
         """
+        if is_sharded(path := Path(source).expanduser()):
+            read = labelled_shards(path, SHARDED, self.spec.target.classes)
+            counts = read.looks["frames"].tolist()
+            return self.streamed(read.found.files, counts, torch.from_numpy(read.found.labels), read.found.names)
         files, labels, names = labelled(source, VIDEOS, self.spec.target.classes)
         return self._as_split([*files], torch.tensor(labels), names)
 
@@ -113,4 +123,4 @@ class VideoPreprocessing:
             return self.clips([videos[i] for i in index], [counts[i] for i in index], workers)
 
         lengths = torch.tensor(counts).clamp(max=self.frames)
-        return VideoSplit(clips, lengths, target, self.images, names)
+        return VideoSplit(clips, lengths, target, self.images, names, held=0 if workers == 0 else AHEAD)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,12 +19,13 @@ from ...errors import DataError, Problem
 from ...files import exists, read_bytes, reject_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.reading import Pixels, Size, facts, read_image
+from ..shards.members import Stored
 from ..tables.columns import natural_order
 from ..threads import in_threads
-from .containers import missing_bytes
+from .containers import Content, missing_bytes
 
 Array = npt.NDArray[Any]
-Video = Path | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
+Video = Path | Stored | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
 Result = TypeVar("Result")
 Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
 
@@ -68,6 +70,34 @@ def read_all(
     return [result for result in found if not isinstance(result, list)]
 
 
+def look(video: Video) -> Look | Problem:
+    """A look at one; or what is wrong with it."""
+    try:
+        return look_at(video)
+    except DataError as error:
+        return error.problems[0]
+
+
+def packed(looks: Sequence[Look]) -> dict[str, Array]:
+    """What looks at files told, as arrays: `digest` (n, 32), `frames`, `height`, `width`, `grey` (n,)."""
+    return {
+        "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
+        "frames": np.array([look.frames for look in looks], np.int32),
+        "height": np.array([look.size[0] for look in looks], np.int32),
+        "width": np.array([look.size[1] for look in looks], np.int32),
+        "grey": np.array([look.grey for look in looks], bool),
+    }
+
+
+def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
+    """The looks that `packed` wrote."""
+    told = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
+    return [
+        Look(digest.tobytes().hex(), frames, (height, width), grey)
+        for digest, frames, height, width, grey in zip(arrays["digest"], *told)
+    ]
+
+
 def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
     """What `read` gives; or what is wrong with the videos, where it raises DataError."""
     try:
@@ -82,6 +112,8 @@ def _read_through(video: Video, count: int) -> None:
 
 def look_at(video: Video) -> Look:
     """What a video is, by its head and its first frame. Raises DataError, with a Problem, where it cannot be used."""
+    if isinstance(video, Stored):
+        return _look_into(video, video.read())
     if not isinstance(video, Path):
         shape = video.shape
         return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
@@ -105,7 +137,7 @@ def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) 
     Frames are given to `fit` upright, in grey (1 channel) or RGB (3). Raises DataError, with a Problem, where one
     cannot be read, or there is none.
     """
-    if isinstance(video, Path) and not video.is_dir():
+    if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
         return np.stack(_from_file(video, count, wanted, fit, channels))
     sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
     frames = [sources[i] for i in chosen(len(sources), wanted)]
@@ -145,7 +177,7 @@ def unusable_video(video: Video, what: str) -> DataError:
 
 def called(video: Video) -> str:
     """What to call a video in a message."""
-    return str(video) if isinstance(video, Path) else "array"
+    return str(video) if isinstance(video, Path | Stored) else "array"
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
@@ -159,17 +191,21 @@ def _look_at_file(path: Path) -> Look:
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        digest = hashlib.sha256(data).hexdigest()
-        if missing := missing_bytes(data):
-            raise unusable_video(path, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
+        return _look_into(path, data)
+
+
+def _look_into(video: Path | Stored, data: Content) -> Look:
+    digest = hashlib.sha256(data).hexdigest()
+    if missing := missing_bytes(data):
+        raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
     count, first = 0, None
-    with _opened(path) as (container, stream):
+    with _opened(video) as (container, stream):
         for packet in container.demux(stream):
             count += packet.size > 0
             if first is None:
                 first = next(iter(packet.decode()), None)
     if first is None:
-        raise unusable_video(path, "it holds no frames")
+        raise unusable_video(video, "it holds no frames")
     height, width = _pixels(first, "gray").shape
     return Look(digest, count, (height, width), first.format.name.startswith("gray"))
 
@@ -207,7 +243,7 @@ def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
     return [found[name] for name in natural_order(found)], left
 
 
-def _from_file(path: Path, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
+def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
     """The chosen frames of a file; read once more where it turns out to have more or fewer than it seemed to."""
     form = "gray" if channels == 1 else "rgb24"
     while True:
@@ -230,12 +266,12 @@ def _from_file(path: Path, count: int, wanted: int, fit: Fit, channels: int) -> 
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     """A container and its first stream of images. Raises DataError, with a Problem, for whatever FFmpeg finds."""
     import av  # here, because it brings the libraries of FFmpeg
 
     try:
-        container = av.open(str(path))
+        container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))
     except UnicodeError as error:
         raise unusable_video(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
     except av.FFmpegError as error:

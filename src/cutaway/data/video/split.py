@@ -12,6 +12,7 @@ from ..images.preprocessing import ImagePreprocessing
 from ..images.reading import as_image
 from ..lengths import bucketed
 from ..sets import Batch, Split
+from ..threads import ahead
 
 SHOWN, ACROSS = 9, 3  # frames at most in the image of a video, and in a row of it
 
@@ -29,11 +30,14 @@ class VideoSplit(Split):
         preprocessing: ImagePreprocessing,
         names: Sequence[str],
         notes: Sequence[str] = (),
+        held: int = 0,
     ) -> None:
         """`clips` gives the frames of examples by their numbers, `lengths` (n,) tell how many each has, for the plan
-        of batches. `notes` are sentences on these examples that a person should read."""
+        of batches. `notes` are sentences on these examples that a person should read. So many batches are `held` that
+        were read ahead."""
         self.lengths, self.target = lengths, target
         self.notes = list(notes)
+        self._held = held
         self._clips, self._names, self._preprocessing = clips, names, preprocessing
 
     def __len__(self) -> int:
@@ -46,15 +50,17 @@ class VideoSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Batches (N, T, C, H, W) with masks (N, T). Raises DataError, naming it, for a video that cannot be read."""
         del seed
-        for index in order:
-            clips = self._clips(index.tolist())
-            lengths = torch.tensor([len(clip) for clip in clips])
-            mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
-            frames = self._preprocessing.normalise(torch.cat(list(clips)))  # (Σ T, C, H, W)
-            x = frames.new_zeros(*mask.shape, *frames.shape[1:])  # (N, T, C, H, W)
-            x[mask] = frames
-            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
-            yield Batch((x, mask), target)
+        return ahead(self._batch, order, self._held)
+
+    def _batch(self, index: Tensor) -> Batch:
+        clips = self._clips(index.tolist())
+        lengths = torch.tensor([len(clip) for clip in clips])
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        frames = self._preprocessing.normalise(torch.cat(list(clips)))  # (Σ T, C, H, W)
+        x = frames.new_zeros(*mask.shape, *frames.shape[1:])  # (N, T, C, H, W)
+        x[mask] = frames
+        target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+        return Batch((x, mask), target)
 
     def name(self, i: int) -> str:
         """The video's path."""

@@ -27,14 +27,13 @@ from ...models.memory import shaped
 from ...models.origin import Origin
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
-from ...models.saving import CONFIG, WEIGHTS, opened_weights, reject_not_finite, reject_pickle
+from ...models.saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
 from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
 
-INDEX = "model.safetensors.index.json"
 GENERATION = "generation_config.json"
 PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 

@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 
 from ...data.sets import DataSet, Split
 from ...errors import SettingError
-from ...models.saving import WEIGHTS
+from ...models.saving import weights_of
 from ...nn.losses import distillation, of_both
 from ...spec import Classes
 from ...tasks.task import Task
@@ -72,7 +72,7 @@ class Teacher:
                 f"mixup blends examples, and {said}, which is given them in another form, was asked about each by "
                 "itself: leave mixup out."
             )
-        self.sha256 = digest(self.run.folder / "model" / WEIGHTS)
+        self.sha256 = digest(weights_of(self.run.folder / "model"))
         self._logits: Tensor | None = None
 
     @property

@@ -17,6 +17,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
+from ...data.plans import Batches
 from ...data.sets import DataSet, Split
 from ...errors import SettingError
 from ..batches import mix
@@ -42,7 +43,7 @@ class Rehearsal(Supervised):
                 f"buffer={most} stores them all, as joint training has them."
             )
 
-    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """The batches of the epoch's task, each with as many stored examples after it."""
         new, stored = super().batches(train, settings, epoch), self.stored(train, self.sequence.task(epoch))
         if not len(stored):

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from ...data.plans import Batches
 from ...data.sets import DataSet, Split
 from ...models.contract import contract_of
 from ...models.images import answers_of
@@ -75,7 +76,7 @@ class Supervised:
         beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
         return Learned(loss, sum(beside, loss), outputs)
 
-    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return self.sequence.batches(train, settings, epoch)
 

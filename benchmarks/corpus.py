@@ -1,0 +1,227 @@
+"""A corpus that is larger than memory: prepared, learned from, gone on with.
+
+By hand, since it takes long, and 13 GB of disk: CUTAWAY_DATA=… python -m benchmarks.corpus FOLDER [BYTES]
+
+Real books and articles are repeated, their paragraphs in another order each time and one letter in fifty another, by a
+seed, until there are 6 GB. Then, each in a process of its own: `cutaway prepare`, killed half way and typed again;
+`cutaway train`, for its peak of memory, beside the same training on a text that is small; steps on tokens in shards
+beside steps on the same tokens in memory, in turn; and the first step of a run that goes on at 90 % of an epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cutaway.data.plans import HELD, Order, Permutation
+from cutaway.data.sets import DataSet
+from cutaway.data.text.stream import StreamSplit
+from cutaway.training.loop import Trainer
+from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.progress import Progress
+
+from .pairs import race
+
+SIZE = 6 * 10**9  # bytes
+TEXTS = ("gutenberg/*.txt", "wikitext2_eval/*.txt", "tinyshakespeare/*.txt")
+MODEL = {"model.layers": 4, "model.heads": 4, "model.dim": 128, "model.dropout": 0.0, "length": 64, "batch_size": 32}
+SMALL = {**MODEL, "model.layers": 2, "model.heads": 2, "model.dim": 64}
+IN_MEMORY = 200_000_000  # tokens that are held for comparison: 1.6 GB
+STEPS = 40  # of one run of a pair
+
+
+def make_corpus(path: Path, data: Path, size: int, seed: int = 0) -> None:
+    """Write about `size` bytes of text, the same for the same seed."""
+    files = sorted({file for pattern in TEXTS for file in data.glob(pattern) if file.name != "SOURCE.txt"})
+    whole = "\n\n".join(file.read_text(encoding="utf-8-sig").replace("\r\n", "\n") for file in files)
+    paragraphs = [part.encode() for part in whole.split("\n\n") if part.strip()]
+    rng, letters = np.random.default_rng(seed), np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
+    with path.open("wb") as file:
+        while file.tell() < size:
+            text = b"\n\n".join(paragraphs[i] for i in rng.permutation(len(paragraphs)))
+            changed = np.frombuffer(text + b"\n\n", np.uint8).copy()
+            at = rng.integers(0, len(changed), len(changed) // 50)
+            at = at[(changed[at] >= ord("a")) & (changed[at] <= ord("z"))]
+            changed[at] = rng.choice(letters, len(at))
+            file.write(changed.tobytes())
+
+
+def cutaway(*words: Any, kill_after: int | None = None, out: Path | None = None) -> tuple[float, int]:
+    """Seconds that a command took, and the bytes that the largest of its processes had at most; it is killed once `out`
+    holds so many shards."""
+    began = time.perf_counter()
+    command = subprocess.Popen([sys.executable, "-m", "cutaway", *map(str, words)], start_new_session=True)
+    while kill_after is not None and len(list((out or Path()).glob("*.bin"))) < kill_after:
+        time.sleep(0.2)
+    if kill_after is not None:
+        os.killpg(command.pid, 9)
+    _, status, used = os.wait4(command.pid, 0)
+    assert kill_after is not None or status == 0, words
+    return time.perf_counter() - began, used.ru_maxrss * 1024
+
+
+def typed(settings: dict[str, Any], **more: Any) -> list[str]:
+    """Settings as they are typed."""
+    return [f"{key}={value}" for key, value in {**settings, **more}.items()]
+
+
+def ready_for(shards: Path, settings: dict[str, Any]) -> Prepared:
+    """gpt2 on prepared text."""
+    return prepare("gpt2", str(shards), {**settings, "seed": 0, "epochs": 1})
+
+
+def trainer_of(ready: Prepared, folder: Path) -> Trainer:
+    """What learns."""
+    return Trainer(
+        ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", Progress(shown=False)
+    )
+
+
+def steps_of(trainer: Trainer, seed: int) -> Iterator[None]:
+    """Steps of training without end, epoch after epoch."""
+    epoch = seed
+    while True:
+        trainer.plan = trainer.batches_of(epoch)
+        trainer.state.batch = 0
+        for batch in trainer.train.batches(trainer.plan, seed=epoch):
+            trainer.step([batch], steps=1 << 30)
+            yield None
+        epoch += 1
+
+
+def throughput(shards: Path, folder: Path) -> dict[str, Any]:
+    """Steps on the first tokens of the corpus, in shards and in memory; and on all of it, in shards, where the system's
+    cache holds them and where it has to read them from the disk."""
+    found = {}
+    sides: dict[str, Iterator[None]] = {}
+    for side in ("memory", "shards", "whole"):
+        settings = MODEL if side == "whole" else {**MODEL, "max_samples": IN_MEMORY // MODEL["length"]}
+        ready = ready_for(shards, settings)
+        train = ready.data.splits["train"]
+        if side == "memory":
+            tokens = train.tokens  # type: ignore[attr-defined]
+            held = torch.empty(len(tokens), dtype=torch.int64)
+            for at in range(0, len(tokens), 1 << 24):
+                part = tokens[at : at + (1 << 24)]
+                held[at : at + len(part)] = part
+            ready.data.splits["train"] = StreamSplit([held], MODEL["length"], False, train._decode)  # type: ignore[attr-defined]
+        sides[side] = steps_of(trainer_of(ready, folder), 0)
+
+    def run(side: str) -> Any:
+        return lambda: [next(sides[side]) for _ in range(STEPS)]
+
+    for side in ("shards", "whole"):
+        found[side] = vars(race(side, run(side), run("memory")))
+    batches = ready_for(shards, MODEL).data.splits["train"]
+    plan = batches.plan(MODEL["batch_size"], torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
+    for state in ("warm", "cold"):
+        if state == "cold":
+            forget(shards)
+        times = []
+        source = batches.batches(plan, seed=1)
+        for _ in range(200):
+            began = time.perf_counter()
+            next(source)
+            times.append(time.perf_counter() - began)
+        found[state] = {"median": statistics.median(times), "mean": statistics.mean(times)}
+    return found
+
+
+def forget(shards: Path) -> None:
+    """Let the system's cache drop the shards."""
+    for path in shards.glob("*.bin"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def resumed(shards: Path, folder: Path) -> dict[str, Any]:
+    """How long a run that stands at 90 % of an epoch takes to its first batch, and to its first step, from the opening
+    of its data on."""
+    trainer = trainer_of(ready_for(shards, MODEL), folder)
+    trainer.state.batch = trainer.state.update = len(trainer.batches_of(0)) * 9 // 10
+    trainer.checkpoint_now()
+    del trainer
+    began = time.perf_counter()
+    ready = ready_for(shards, MODEL)
+    trainer = trainer_of(ready, folder)
+    trainer.resume()
+    trainer.plan = trainer.batches_of(0)
+    (batch,) = trainer.train.batches([trainer.plan[trainer.state.batch]], seed=0)
+    first = time.perf_counter() - began
+    trainer.step([batch], steps=1 << 30)
+    return {"first batch": first, "first step": time.perf_counter() - began, "batch": trainer.state.batch}
+
+
+def shuffled(data: DataSet, batch_size: int) -> dict[str, float]:
+    """How well windows are mixed, beside an order that PyTorch draws: χ² of places and windows in 64 × 64 cells, which
+    is 4 032 ± 90 at random, and the correlation of neighbours; and how long an index takes."""
+    n = len(data.splits["train"])
+    found = {"windows": float(n)}
+    began = time.perf_counter()
+    order = Permutation(n, 1)
+    ours = order.part(0, 1 << 23)
+    found["seconds for each index"] = (time.perf_counter() - began) / len(ours)
+    theirs = torch.randperm(n, generator=torch.Generator().manual_seed(1))[: len(ours)]
+    for name, drawn in (("ours", ours), ("drawn", theirs)):
+        cells = np.histogram2d(np.arange(len(drawn)), drawn.numpy(), bins=64, range=[[0, len(drawn)], [0, n]])[0]
+        expected = len(drawn) / cells.size
+        found[f"{name}: chi squared"] = float(((cells - expected) ** 2 / expected).sum())
+        found[f"{name}: correlation"] = float(np.corrcoef(drawn[:-1], drawn[1:])[0, 1])
+    held = Order(HELD, torch.Generator().manual_seed(1)).plan(batch_size)
+    found["batches of an order that is held"] = float(len(held))
+    return found
+
+
+def main(folder: Path, size: int) -> None:
+    """Measure everything, and print it."""
+    data, corpus, shards = Path(os.environ["CUTAWAY_DATA"]), folder / "corpus.txt", folder / "shards"
+    if not corpus.exists():
+        make_corpus(corpus, data, size)
+    say("load", os.getloadavg())
+    if not (shards / "manifest.json").exists():
+        words = ("prepare", corpus, shards, "held_out=1", "workers=2")
+        half = corpus.stat().st_size // (2 * 64 * 2**20)
+        say("prepare, killed half way", cutaway(*words, kill_after=half, out=shards))
+        say("prepare, typed again", cutaway(*words))
+    small = folder / "small.txt"
+    with corpus.open("rb") as file:
+        small.write_bytes(file.read(4 * 2**20))
+    held_out = {"val": 0.25, "test": 0.25}  # as many characters as those of the corpus have: 2²⁰ each
+    for name, words in (
+        ("train on the corpus", [shards, *typed(SMALL, max_steps=300)]),
+        ("train on 4 MiB", [small, *typed(SMALL, max_steps=300, **held_out)]),
+    ):
+        say(name, cutaway("train", "gpt2", *words, "--out", folder / name.replace(" ", "-"), "--overwrite"))
+    for part in ("throughput", "resumed", "shuffled"):
+        words = [sys.executable, "-m", "benchmarks.corpus", str(folder), part]
+        say(part, json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+    say("load", os.getloadavg())
+
+
+def say(what: str, found: Any) -> None:
+    """Print one thing that was measured."""
+    print(f"{what}: {json.dumps(found, indent=1)}", flush=True)
+
+
+if __name__ == "__main__":
+    place, *rest = sys.argv[1:]
+    if rest and not rest[0].isdigit():
+        parts: dict[str, Any] = {
+            "throughput": lambda: throughput(Path(place) / "shards", Path(place)),
+            "resumed": lambda: resumed(Path(place) / "shards", Path(place)),
+            "shuffled": lambda: shuffled(ready_for(Path(place) / "shards", MODEL).data, MODEL["batch_size"]),
+        }
+        print(json.dumps(parts[rest[0]]()))
+    else:
+        main(Path(place), int(rest[0]) if rest else SIZE)

@@ -1,0 +1,125 @@
+"""cutaway plan: what training would take of memory, time and money, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import SettingError
+from .train import described, reject_options
+from .words import sort_words
+
+if TYPE_CHECKING:
+    from ..planning.plan import Plan, Strategy
+
+SUMMARY = "memory, time and cost of a training, here or on GPUs elsewhere"
+ROWS = (  # of what a device holds
+    ("weights", "weights"),
+    ("casts", "weights in bfloat16"),
+    ("gradients", "gradients"),
+    ("optimizer", "optimizer state"),
+    ("activations", "activations"),
+    ("outputs", "logits and loss"),
+    ("working", "backward pass"),
+    ("communication", "communication"),
+)
+
+EXAMPLES = """\
+examples:
+  cutaway plan lenet5-modern digits
+  cutaway plan gpt2 book.txt gpus=8 gpu=h100 price=2.5
+  cutaway plan gpt2-xl book.txt gpus=16 gpu=a100 batch_size=64 recompute=full
+  cutaway plan resnet50 photos/ processes=2
+
+All other settings are those of `cutaway train`. Nothing is trained that is kept, and
+of GPUs nothing is run: one step is made of shapes alone, with the loop, the model and
+the optimizer as they are, so a model larger than this machine can be planned. What is
+told of memory is the moment at which most is held, so the rows add up to it.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
+    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = EXAMPLES + "\n".join(_settings())
+
+
+def _settings() -> list[str]:
+    from ..planning.settings import PlanSettings
+
+    return described((PlanSettings, "plan"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, and print what was found."""
+    from ..api import plan
+    from .output import emit_json, patience
+
+    names, given = sort_words(args.words, names=2)
+    reject_options(given)
+    if len(names) < 2:
+        raise SettingError("A model and data are needed: cutaway plan MODEL DATA. `cutaway list` shows the models.")
+    with patience("Still at work: the data is read, and a step of training is gone through."):
+        found = plan(*names, **given)
+    if args.json:
+        emit_json(found.to_json())
+    else:
+        _print(found)
+    return 0
+
+
+def _print(plan: Plan) -> None:
+    from rich.table import Table
+
+    from ..draw.words import duration, plural
+    from ..models.memory import in_bytes
+    from .output import console, say
+
+    out = console()
+    batch = plural(plan.batch, "example") + (f", {plural(plan.tokens, 'token')}" if plan.tokens > plan.batch else "")
+    say(f"{plan.model} on {plan.data}: {plural(plan.parameters, 'parameter')}, {batch} a step")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(plan.device, overflow="fold")
+    for strategy in plan.strategies:
+        table.add_column(strategy.name, justify="right")
+    for field, title in ROWS:
+        sizes = [getattr(strategy.memory, field) for strategy in plan.strategies]
+        if any(sizes):
+            table.add_row(f"  {title}", *(in_bytes(size) if size else "" for size in sizes))
+    table.add_row(*_row(plan, "on each device", lambda s: in_bytes(s.memory.total)), style="bold")
+    room = plan.strategies[0].room
+    if room is not None:
+        table.add_row(*_row(plan, f"fits into {in_bytes(room)}", lambda s: "yes" if s.fits else "no"))
+    if plan.strategies[0].seconds_per_step is not None:
+        table.add_row()
+        table.add_row(*_row(plan, "a step", lambda s: short_time(s.seconds_per_step or 0)))
+        if plan.strategies[0].bound:
+            table.add_row(*_row(plan, "which waits for", lambda s: s.bound))
+        table.add_row(
+            *_row(
+                plan, f"an epoch, {plural(plan.steps_per_epoch, 'step')}", lambda s: duration(s.seconds_per_epoch or 0)
+            )
+        )
+        end = plural(plan.epochs, "epoch") if plan.steps == plan.epochs * plan.steps_per_epoch else "to the end"
+        table.add_row(*_row(plan, f"{end}, {plural(plan.steps, 'step')}", lambda s: duration(s.seconds or 0)))
+        if plan.strategies[0].cost is not None:
+            table.add_row(*_row(plan, "cost", lambda s: f"{s.cost or 0:,.2f}"))
+    out.print(table)
+    out.print()
+    best = plan.best
+    if best is not None and len(plan.strategies) > 1:
+        say(f"Fastest of what fits: {best.name}, with {plural(best.examples, 'example')} a step on each device.")
+    for sentence in (*plan.notes, *(f"Assumed: {said}" for said in plan.assumed)):
+        say(sentence, indent=2)
+
+
+def _row(plan: Plan, title: str, cell: Callable[[Strategy], str]) -> list[str]:
+    return [title, *(cell(strategy) for strategy in plan.strategies)]
+
+
+def short_time(seconds: float) -> str:
+    """The time of a step: 5.4 ms, 1.2 s."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

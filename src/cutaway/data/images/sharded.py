@@ -1,0 +1,9 @@
+"""How images in tar shards are looked at."""
+
+from __future__ import annotations
+
+from ..folders import IMAGES
+from ..shards.indexing import Looking
+from .files import look, packed, unusable
+
+SHARDED = Looking(IMAGES, look, packed, unusable)

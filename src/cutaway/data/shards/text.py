@@ -1,0 +1,437 @@
+"""Text in shards: tokenised once, then learned from as text in memory is.
+
+`prepare_text` looks at every file once (whether it is text, how many characters it has, which), cuts the splits where
+`cutaway train` cuts them, fits the tokenizer, and writes the tokens of each split in shards: numbers of one, two or
+four bytes, as few as hold the vocabulary. The tokens are those that `cutaway train` sees of the same files with the
+same splits and the same tokenizer; so are the batches.
+
+A shard is a stretch of the text, cut where every tokenizer cuts it anyway (`Corpus.pieces`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError, SettingError
+from ...spec import Context, ImageSizes, NextToken, Target
+from ..assembly import Origin, assemble
+from ..kinds import reject_changed, reject_settings_for_others
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..splits import SPLITS, fractions_left, places_by_position
+from ..text.fitting import AUTO, fit_tokenizer, given_tokenizer
+from ..text.opening import has_classes
+from ..text.running import ALPHABET, reading_of, reject_short, room_of, unknown_note
+from ..text.running_files import find_texts
+from ..text.tokenizer_files import tokenizer_from_json
+from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
+from .corpus import Corpus, Place, Seen
+from .making import begin, end, in_processes, keep, make, processes, reject_full
+from .manifest import Manifest, Progress
+from .preparing import reject_settled
+from .settings import ShardSettings
+from .tokens import ShardTokens
+
+MIB = 1 << 20
+PART = 64 * MIB  # bytes that are looked at in one go
+AT_ONCE = 16  # pieces of text that are tokenised together
+SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # when text is prepared
+WHEN_IT_LEARNS = ("length", "stateful", "max_samples", "special_tokens", "mask_prob", "whole_words")
+NOT_FOR_SHARDS = ("text", "target", "missing", "group", "window", "subsample", "form", "fold")
+
+
+# --- preparing ----------------------------------------------------------------------------------------------------
+
+
+def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress) -> Manifest:
+    """Tokenise a .txt or a folder of them into shards. Raises as `preparing.py` says, and DataError, with file, byte
+    and line, for what is no UTF-8 text or what the tokenizer cannot cut."""
+    _reject_settings(source, settings)
+    files = find_texts(source)
+    corpora = {split: Corpus.of(of_split) for split, of_split in files.items()}
+    given = given_tokenizer(settings)
+    asked = _asked(corpora, settings, how, given)
+    found = begin(out, asked)
+    if found.manifest is not None:
+        return found.manifest
+    size = sum(sum(corpus.sizes) for corpus in corpora.values())
+    workers = processes(how.workers, size)
+    if found.plan is None:
+        plan = _plan(source, corpora, settings, how, workers)
+        keep(out, asked, plan)
+    else:
+        plan = found.plan
+    tokenizer = tokenizer_from_json(plan["tokenizer"])
+    jobs = [*_jobs(plan, corpora, tokenizer)]
+    reject_full(out, jobs, plan["bytes"])
+    shards: dict[str, list[Any]] = {split: [] for split in plan["places"]}
+    counts = {split: np.zeros(len(tokenizer), np.int64) for split in shards}
+    for job, made in zip(jobs, make(out, jobs, workers, progress)):
+        shards[job.split].append(made.shard)
+        counts[job.split] += made.found
+    about = {
+        "tokenizer": plan["tokenizer"],
+        "given": given is not None,
+        "dtype": plan["dtype"],
+        "counts": {split: of_split.tolist() for split, of_split in counts.items()},
+    }
+    name = source.resolve().name if source.is_dir() else source.stem
+    head = {"kind": "text", "name": name, "source": str(source), "fingerprint": plan["fingerprint"], "asked": asked}
+    return end(out, Manifest(splits=shards, settings=plan["settings"], notes=plan["notes"], about=about, **head))
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """The job that makes a shard: the text between two places, as tokens."""
+
+    name: str
+    split: str
+    corpus: Corpus
+    begin: Place
+    end: Place
+    tokenizer: Tokenizer
+    dtype: str
+
+    def write(self, path: Path) -> None:
+        """Write the tokens, one number after another."""
+        with path.open("wb") as file:
+            for flat in _tokens(self.corpus, self.begin, self.end, self.tokenizer):
+                file.write(flat.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
+
+    def look(self, path: Path) -> tuple[int, npt.NDArray[np.int64]]:
+        """How many tokens there are, and how often each, (V,)."""
+        stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
+        with path.open("rb") as file:
+            while data := file.read(MIB):
+                counts += np.bincount(np.frombuffer(data, stored), minlength=len(counts))
+        return path.stat().st_size // stored.itemsize, counts
+
+
+def _tokens(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer) -> Iterator[npt.NDArray[np.int64]]:
+    """The tokens of the text between two places, some pieces at a time."""
+    text = corpus.pieces(start, stop, *_where(tokenizer.kind, tokenizer.lower))
+    while pieces := [*islice(text, AT_ONCE)]:
+        try:
+            yield tokenizer.encode_flat(pieces)[0]
+        except DataError as error:
+            where = f"{corpus.files[start.file]}, from byte {start.offset:,} on"
+            raise DataError(f"{where}, near {pieces[0][:40]!r}: {error}") from error
+
+
+def _where(kind: str, lower: bool | None) -> tuple[bool, bool]:
+    """Whether a text may be cut before blanks, and whether anywhere, with that kind of tokenizer: characters stand for
+    themselves, unless how one is written in lower case hangs on its neighbours."""
+    return kind in KINDS, kind == "characters" and not lower
+
+
+def _reject_settings(source: Path, settings: DataSettings) -> None:
+    reject_settings_for_others(settings, "text")
+    if settings.documents:
+        raise SettingError(
+            "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
+        )
+    reject_changed(settings, WHEN_IT_LEARNS, "is for the training on prepared text, not for preparing it")
+    reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
+    if has_classes(source) if source.is_dir() else source.suffix.lower() != ".txt":
+        raise DataError(
+            f"{source} is text with a class or a tag each, and only a corpus is prepared: a .txt, or a folder of them.",
+            fix=f"Train on it as it is: cutaway train MODEL {source}",
+        )
+
+
+def _asked(
+    corpora: Mapping[str, Corpus], settings: DataSettings, how: ShardSettings, given: Tokenizer | None
+) -> dict[str, Any]:
+    """What was asked for, by which a preparation is known again: the files as they look from outside, and settings."""
+    digest = hashlib.sha256()
+    for split, corpus in corpora.items():
+        for path, size in zip(corpus.files, corpus.sizes):
+            digest.update(f"{split} {path.name} {size} {path.stat().st_mtime_ns}\n".encode(errors="surrogateescape"))
+    named = settings.tokenizer
+    if given is not None:
+        named = hashlib.sha256(repr(given.to_json()).encode()).hexdigest()
+    return {
+        "data": digest.hexdigest(),
+        **{key: getattr(settings, key) for key in SETTLED},
+        "tokenizer": named,
+        **{key: getattr(how, key) for key in ("shard_size", "sample", "held_out")},
+    }
+
+
+# --- looking at the text and planning its shards ------------------------------------------------------------------
+
+
+def _plan(
+    source: Path, corpora: Mapping[str, Corpus], settings: DataSettings, how: ShardSettings, workers: int
+) -> dict[str, Any]:
+    """Everything that the shards follow from, as plain JSON values."""
+    fingerprint = _fingerprint(source, corpora, workers)
+    looked = {split: _Looked.at(corpus, settings, workers) for split, corpus in corpora.items()}
+    train = looked["train"]
+    notes = [note for split in looked for note in looked[split].notes()]
+    kind = settings.tokenizer
+    if kind == AUTO:
+        letters = len(train.letters)
+        kind = "characters" if letters <= ALPHABET else "bpe"
+        if kind == "bpe":
+            notes.append(
+                f"The text has more than {ALPHABET:,} different characters: its tokens are subwords (tokenizer=bpe). "
+                "tokenizer=characters takes each for itself."
+            )
+    places, fractions, said = _places(looked, settings, how, whole_words=kind != "characters")
+    tokenizer, fitted = _tokenizer(train, places["train"], replace(settings, tokenizer=kind), how)
+    bounds = {
+        split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MIB)
+        for split in places
+    }
+    dtype = next(name for name in ("uint8", "uint16", "uint32") if len(tokenizer) <= np.iinfo(name).max + 1)
+    return {
+        "fingerprint": fingerprint,
+        "places": bounds,
+        "tokenizer": tokenizer.to_json(),
+        "dtype": dtype,
+        "bytes": _size(train, tokenizer) * np.dtype(dtype).itemsize,
+        "settings": {**{key: getattr(settings, key) for key in SETTLED}, "tokenizer": kind, **fractions},
+        "notes": [*notes, *said, *fitted],
+    }
+
+
+def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> str:
+    """sha256 of the content, as `running_files.read_texts` has it of the same files."""
+    lines = []
+    for corpus in corpora.values():
+        sums = in_processes(corpus.sha256, range(len(corpus.files)), workers if len(corpus.files) > 1 else 0)
+        for path, digest in zip(corpus.files, sums):
+            lines.append(f"{digest}  {path.relative_to(source) if source.is_dir() else path.name}\n")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """The files of a split, part by part."""
+
+    corpus: Corpus
+    parts: Sequence[tuple[Place, Place]]
+    seen: Sequence[Seen]
+    lower: bool
+
+    @classmethod
+    def at(cls, corpus: Corpus, settings: DataSettings, workers: int) -> _Looked:
+        """Look at all of a corpus. Raises DataError, with file, byte and line, where it is no text."""
+        parts, lower = corpus.parts(PART), bool(settings.lower)
+        seen = [*in_processes(partial(_look, corpus, lower), parts, workers)]
+        return cls(corpus, parts, seen, lower)
+
+    @property
+    def characters(self) -> int:
+        """Of the whole text."""
+        return sum(part.characters for part in self.seen)
+
+    @property
+    def letters(self) -> Counter[str]:
+        """How often each character occurs."""
+        return self._sum(len(self.seen))
+
+    def place(self, characters: int) -> Place:
+        """The place after so many characters."""
+        for (start, stop), part in zip(self.parts, self.seen):
+            if characters <= part.characters:
+                return self.corpus.place_in(start, stop, characters)
+            characters -= part.characters
+        return self.corpus.end
+
+    def letters_up_to(self, characters: int) -> Counter[str]:
+        """How often each character occurs among the first so many."""
+        whole = left = 0
+        for part in self.seen:
+            if characters < left + part.characters:
+                break
+            whole, left = whole + 1, left + part.characters
+        found = self._sum(whole)
+        if left < characters:
+            for text in self.corpus.chunks(self.place(left), self.place(characters)):
+                found.update(text.lower() if self.lower else text)
+        return found
+
+    def text(self, start: int, stop: int) -> str:
+        """The characters from one on up to another."""
+        return "".join(self.corpus.chunks(self.place(start), self.place(stop)))
+
+    def after_blank(self, start: int, place: int) -> int:
+        """After the last blank before a place, from `start` on, or the place itself, where there is none for long."""
+        back = 1 << 16
+        while back <= 1 << 24:
+            near = self.text(max(start, place - back), place)
+            if blank := max(near.rfind(" "), near.rfind("\n")) + 1:
+                return place - len(near) + blank
+            back = back << 4 if place - back > start else 1 << 25
+        return place
+
+    def notes(self) -> list[str]:
+        """Sentences on what was read otherwise than it is written."""
+        returns = sum(part.returns for part in self.seen)
+        return [f"{returns:,} line ends are written with a carriage return, and are read without."] if returns else []
+
+    def _sum(self, parts: int) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for part in self.seen[:parts]:
+            found.update(part.letters)
+        return found
+
+
+def _look(corpus: Corpus, lower: bool, part: tuple[Place, Place]) -> Seen:
+    return corpus.look(*part, lower)
+
+
+def _places(
+    looked: Mapping[str, _Looked], settings: DataSettings, how: ShardSettings, whole_words: bool
+) -> tuple[dict[str, tuple[Place, Place]], dict[str, float], list[str]]:
+    """Where each split begins and ends; the fractions of val and test; and sentences on it."""
+    train = looked["train"]
+    most = how.held_out * MIB / train.characters if how.held_out else 1.0
+    asked, usual = fractions_left(settings, looked), DataSettings()
+    val, test = (min(x, most) if x == own else x for x, own in zip(asked, (usual.val, usual.test)))
+    found, notes = places_by_position(train.characters, val, test, train.after_blank if whole_words else None)
+    if (val, test) != asked:
+        notes.append(
+            f"Val and test have {how.held_out:,} MiB of the text each: held_out=0 makes them larger, or val and test."
+        )
+    ends = {begun: train.place(begun) for begun, _ in found.values()} | {train.characters: train.corpus.end}
+    places = {split: (ends[start], ends[stop]) for split, (start, stop) in found.items()}
+    given = {split: (of.corpus.begin, of.corpus.end) for split, of in looked.items() if split != "train"}
+    return (
+        {split: (places | given)[split] for split in SPLITS if split in places | given},
+        {"val": val, "test": test},
+        notes,
+    )
+
+
+def _tokenizer(
+    train: _Looked, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
+) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer that was named, or one that is fitted on the training split: characters on all of it, others on a
+    sample where it is large; and a sentence on that."""
+    count = sum(map(len, train.corpus.chunks(*places))) if places[1] != train.corpus.end else train.characters
+    if settings.tokenizer == "characters":
+        letters = train.letters_up_to(count)
+        return characters_tokenizer(letters, settings.vocab_size, settings.min_count, bool(settings.lower)), []
+    most = how.sample * MIB
+    if count <= most:
+        pieces, notes = [*train.corpus.pieces(*places, *_where(settings.tokenizer, settings.lower))], []
+    else:
+        pieces = [
+            _whole_lines(train.text(at, at + MIB))
+            for at in np.linspace(0, count - MIB, how.sample).astype(int).tolist()
+        ]
+        notes = [
+            f"The tokenizer was fitted on {how.sample:,} million of the {count / 1e6:,.0f} million characters of the "
+            "training split, in stretches of a million that are evenly spread (sample)."
+        ]
+    tokenizer, given = fit_tokenizer(settings, settings.tokenizer, pieces)
+    if not getattr(tokenizer, "by_pieces", True):
+        raise SettingError(
+            f"tokenizer={settings.tokenizer} marks the beginning of each text that it is given, and a corpus is given "
+            "to it in pieces: take another, such as that of GPT-2, or tokenizer=bpe."
+        )
+    return tokenizer, [] if given else notes
+
+
+def _whole_lines(text: str) -> str:
+    """A stretch without the lines that it has but a part of, where it has whole ones."""
+    _, _, after = text.partition("\n")
+    whole, _, _ = after.rpartition("\n")
+    return whole or text
+
+
+def _bounds(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer, size: int) -> list[Place]:
+    """Where the shards of a split begin, of about so many bytes of text each, and where the last one ends."""
+    where = _where(tokenizer.kind, tokenizer.lower)
+    before = [0, *np.cumsum(corpus.sizes).tolist()]  # bytes of the files before each
+    first, last = (before[place.file] + place.offset for place in (start, stop))
+    found = [start]
+    for at in range(first + size, last - size // 2, size):
+        file = int(np.searchsorted(before, at, side="right")) - 1
+        place = corpus.cut_after(Place(file, at - before[file]), stop, *where)
+        if found[-1] < place < stop:
+            found.append(place)
+    return [*found, stop]
+
+
+def _size(train: _Looked, tokenizer: Tokenizer) -> int:
+    """About how many tokens all the text has, told from a stretch in the middle."""
+    stretch = train.text(train.characters // 2, train.characters // 2 + MIB)
+    of_each = len(tokenizer.encode_flat([stretch])[0]) / max(1, len(stretch))
+    return int(train.characters * (of_each if tokenizer.kind == "characters" else 1.1 * of_each))
+
+
+def _jobs(plan: Mapping[str, Any], corpora: Mapping[str, Corpus], tokenizer: Tokenizer) -> Iterator[Tokenised]:
+    for split, bounds in plan["places"].items():
+        places = [Place(*place) for place in bounds]
+        for k, (start, stop) in enumerate(pairwise(places)):
+            corpus = corpora.get(split, corpora["train"])
+            yield Tokenised(f"{split}-{k:05}.bin", split, corpus, start, stop, tokenizer, plan["dtype"])
+
+
+# --- opening ------------------------------------------------------------------------------------------------------
+
+
+def open_text(
+    folder: Path,
+    manifest: Manifest,
+    settings: DataSettings,
+    *,
+    sizes: ImageSizes,
+    targets: tuple[type[Target], ...] = (),
+) -> DataSet:
+    """The data set in shards of text, for the next token, or for hidden ones where those are what is learned. Raises
+    SettingError for settings that were settled when it was prepared."""
+    del sizes
+    if Context in targets and NextToken not in targets:
+        raise DataError(
+            f"Word vectors are learned from text, and {folder} holds its tokens.", fix="Give the text itself."
+        )
+    if settings.documents:
+        raise SettingError(
+            "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
+        )
+    if settings.whole_words:
+        raise SettingError("whole_words=true needs a text in memory, and this one is in shards: leave it out.")
+    reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
+    tokenizer = tokenizer_from_json(manifest.about["tokenizer"])
+    _reject_other_tokenizer(folder, manifest, tokenizer, settings)
+    reject_settled(settings, manifest, folder, free=(*WHEN_IT_LEARNS, "tokenizer"))
+    preprocessing, notes = reading_of(tokenizer, manifest.about["given"], settings, targets)
+    streams = {split: ShardTokens(folder, manifest, split) for split in manifest.splits}
+    if settings.max_samples is not None:
+        most = settings.max_samples * room_of(preprocessing) + preprocessing.least - 1
+        streams["train"] = ShardTokens(folder, manifest, "train", most)
+    reject_short({split: len(ids) for split, ids in streams.items()}, preprocessing, str(folder))
+    if tokenizer.unknown is not None:
+        for split, ids in streams.items():
+            notes.append(unknown_note(split, int(ids.counts[tokenizer.unknown]), len(ids)))
+    held = {split: preprocessing.stream_split([ids]) for split, ids in streams.items()}
+    digests = [f"{split} {shard.sha256}" for split, shards in manifest.splits.items() for shard in shards]
+    split_hash = hashlib.sha256(f"{digests} {len(streams['train'])}".encode()).hexdigest()
+    origin = Origin(manifest.name, str(folder), manifest.fingerprint, manifest.notes)
+    return assemble(origin, settings, split_hash, preprocessing, held, notes)
+
+
+def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokenizer, settings: DataSettings) -> None:
+    named, then = settings.tokenizer, manifest.settings["tokenizer"]
+    given = given_tokenizer(settings)
+    if named in (AUTO, then) or (given is not None and given.to_json() == tokenizer.to_json()):
+        return
+    raise SettingError(
+        f"{folder} was prepared with another tokenizer ({then}) than {named}, and holds its tokens alone. Prepare the "
+        f"text again, with tokenizer={named}, into another folder; or leave out what asks for that one."
+    )

@@ -1,0 +1,299 @@
+"""Parquet files as one table that is read by row groups: what stands where is told by their footers alone.
+
+The footer is a struct in Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift,
+doc/specs/thrift-compact-protocol.md), of which the number of rows in each row group is wanted and all else is passed
+over. polars reads the rows themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...errors import DataError, SettingError
+from ...files import cause, reject_irregular
+from ..folders import entries
+from .forms import Form
+from .reading import Table, frame_table, read_table
+
+PARQUET = ".parquet"
+MAGIC = b"PAR1"
+MOST_ROWS = 1 << 18  # of a block: a larger row group is several
+BYTES = 8  # of a cell, about, by which a table's size is told
+FIX = "It may have been cut short or changed: take it from its source again."
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """The rows of Parquet files one after another, in blocks: a row group each, or a part of a large one."""
+
+    path: Path  # the file, or the folder of files
+    files: tuple[Path, ...]
+    first: npt.NDArray[np.int64]  # (B + 1,) the number of the first row of each block, and of all rows
+    file: npt.NDArray[np.int64]  # (B,) the file of each block
+    offset: npt.NDArray[np.int64]  # (B,) its first row in that file
+    schema: dict[str, pl.DataType]
+    fingerprint: str  # sha256 of sizes and footers, which tell where each column of each row group lies
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return len(self.file)
+
+    @property
+    def cells_in_bytes(self) -> int:
+        """About what all cells take in memory."""
+        return len(self) * len(self.schema) * BYTES
+
+    def frame(self, block: int, columns: Sequence[str]) -> pl.DataFrame:
+        """The rows of a block as they stand there, in these columns. Raises DataError where they cannot be read."""
+        return self._read(block, int(self.offset[block]), int(self.first[block + 1] - self.first[block]), columns)
+
+    def row(self, i: int) -> pl.DataFrame:
+        """Row i alone, in all columns."""
+        block = self.block_of(np.array([i]))[0]
+        return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
+
+    def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Every block in turn, with the number of its first row."""
+        for block in range(self.blocks):
+            yield int(self.first[block]), self.frame(block, columns)
+
+    def block_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The block of each of these rows."""
+        return np.searchsorted(self.first, rows, side="right") - 1
+
+    def place(self, i: int) -> str:
+        """What a person calls row i: row 18 of part-2.parquet."""
+        block = self.block_of(np.array([i]))[0]
+        return f"row {self.offset[block] + i - self.first[block] + 1} of {self.files[self.file[block]].name}"
+
+    def _read(self, block: int, offset: int, count: int, columns: Sequence[str]) -> pl.DataFrame:
+        path = self.files[self.file[block]]
+        try:
+            frame = pl.scan_parquet(path, glob=False).select(columns).slice(offset, count).collect(engine="streaming")
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+            raise _broken(path, str(error).splitlines()[0]) from error
+        if frame.height != count:
+            raise _broken(path, f"rows {offset + 1:,} to {offset + count:,} are promised, and {frame.height:,} there")
+        return frame
+
+
+class StreamedTable(Table):
+    """Some columns of all rows as text, whose rows are named after the files that they stand in."""
+
+    groups: RowGroups
+
+    @classmethod
+    def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
+        """These columns, read block by block."""
+        parts = [frame_table(frame, groups.path.name).frame for _, frame in groups.frames(columns)]
+        table = cls(groups.path.name, pl.concat(parts, rechunk=True))
+        object.__setattr__(table, "groups", groups)
+        return table
+
+    def place(self, i: int) -> str:
+        """What a person calls row i."""
+        return self.groups.place(i)
+
+    def where(self, i: int, column: str) -> str:
+        """Where cell (i, column) stands."""
+        return f"{self.groups.place(i)}, column {column}"
+
+    def row(self, i: int) -> dict[str, str]:
+        """Row i with all columns."""
+        return frame_table(self.groups.row(i)).row(0)
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """The Parquet files of a path: itself, or those in a folder, in the order of their names."""
+    if path.is_dir():
+        return [p for p in entries(path) if p.suffix.lower() == PARQUET and not p.name.startswith(".")]
+    return [path] if path.suffix.lower() == PARQUET else []
+
+
+def table_at(path: Path, form: Form) -> Table:
+    """The table at a path, which may be a folder of Parquet files, in memory. Raises as `read_table`."""
+    if not path.is_dir():
+        return read_table(path, form)
+    if form.asked and form != Form():
+        raise SettingError(f"separator, decimal, encoding and header are for CSV, and {path} holds Parquet.")
+    groups = row_groups(path)
+    return StreamedTable.of(groups, list(groups.schema))
+
+
+def row_groups(path: Path) -> RowGroups:
+    """What the footers of a Parquet file, or of a folder of them, tell. Raises DataError where one is damaged, or where
+    files have different columns."""
+    files = parquet_files(path)
+    if not files:
+        raise DataError(f"{path} holds no Parquet files ({PARQUET}).")
+    first, file, offset = [0], [], []
+    digest = hashlib.sha256()
+    schema: dict[str, pl.DataType] = {}
+    for number, one in enumerate(files):
+        footer = _footer(one)
+        digest.update(f"{one.stat().st_size} {len(footer)}\n".encode() + footer)
+        own = _schema(one)
+        if number and own != schema:
+            raise _unlike(files[0], schema, one, own)
+        schema, at = own, 0
+        for rows in _counts(footer, one):
+            parts = max(1, -(-rows // MOST_ROWS))
+            for k in range(parts if rows else 0):
+                count = rows * (k + 1) // parts - rows * k // parts
+                file.append(number)
+                offset.append(at)
+                first.append(first[-1] + count)
+                at += count
+    if first[-1] == 0:
+        raise DataError(f"{path} holds no rows.")
+    starts, of_file, offsets = (np.array(values, np.int64) for values in (first, file, offset))
+    return RowGroups(path, tuple(files), starts, of_file, offsets, schema, digest.hexdigest())
+
+
+def _schema(path: Path) -> dict[str, pl.DataType]:
+    try:
+        return dict(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise _broken(path, str(error).splitlines()[0]) from error
+
+
+def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, pl.DataType]) -> DataError:
+    """The error for files with different columns."""
+    odd = sorted(first.keys() ^ second.keys())
+    if odd:
+        has, lacks = (a, b) if odd[0] in first else (b, a)
+        what = f"{has.name} has a column {odd[0]!r}, and {lacks.name} has none"
+    elif other := next((column for column in first if first[column] != second[column]), None):
+        what = f"column {other!r} is {first[other]} in {a.name} and {second[other]} in {b.name}"
+    else:
+        what = f"the columns of {b.name} stand in another order than those of {a.name}"
+    return DataError(f"The Parquet files of {a.parent} are not of one table: {what}.", fix="Write them alike.")
+
+
+def _footer(path: Path) -> bytes:
+    reject_irregular(path)
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            if size < 12:
+                raise _broken(path, f"it has {size} bytes")
+            file.seek(-8, 2)
+            end = file.read(8)
+            length = int.from_bytes(end[:4], "little")
+            if end[4:] != MAGIC or length + 12 > size:
+                raise _broken(path, "it does not end as such a file does")
+            file.seek(-8 - length, 2)
+            return file.read(length)
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise _broken(path, cause(error)) from error
+
+
+def _broken(path: Path, what: str) -> DataError:
+    return DataError(f"{path} is not a whole Parquet file: {what}.", fix=FIX)
+
+
+# --- the footer ---------------------------------------------------------------------------------------------------
+
+ROW_GROUPS, NUM_ROWS = 4, 3  # fields of FileMetaData and of RowGroup
+BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, MAP, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
+
+
+def _counts(footer: bytes, path: Path) -> list[int]:
+    """The number of rows of each row group."""
+    thrift, found = _Thrift(footer), []
+    try:
+        for field, kind in thrift.fields():
+            if field != ROW_GROUPS or kind not in LISTS:
+                thrift.skip(kind)
+                continue
+            count, _ = thrift.list()
+            for _ in range(count):
+                for own, of in thrift.fields():
+                    if own == NUM_ROWS:
+                        found.append(thrift.integer())
+                    else:
+                        thrift.skip(of)
+    except (IndexError, ValueError) as error:
+        raise _broken(path, "its footer cannot be read") from error
+    return found
+
+
+class _Thrift:
+    """A reader of the compact protocol, from one value to the next."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def varint(self) -> int:
+        """A number of 7 bits a byte, the lowest first."""
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def integer(self) -> int:
+        """A signed number: 0, −1, 1, −2, … are 0, 1, 2, 3, …"""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """The number and the type of each field of a struct; its value is to be read or skipped before the next."""
+        number = 0
+        while byte := self._byte():
+            number = number + (byte >> 4) if byte >> 4 else self.integer()
+            yield number, byte & 15
+
+    def list(self) -> tuple[int, int]:
+        """How many values a list has, and their type."""
+        byte = self._byte()
+        return (self.varint() if byte >> 4 == 15 else byte >> 4), byte & 15
+
+    def skip(self, kind: int, inside: bool = False) -> None:
+        """Pass over a value; a boolean takes a byte inside a list alone."""
+        if kind in BOOLEANS:
+            self.at += inside
+        elif kind == BYTE:
+            self.at += 1
+        elif kind in INTEGERS:
+            self.varint()
+        elif kind == DOUBLE:
+            self.at += 8
+        elif kind == BINARY:
+            size = self.varint()  # which moves on itself
+            self.at += size
+        elif kind in LISTS:
+            count, of = self.list()
+            for _ in range(count):
+                self.skip(of, inside=True)
+        elif kind == MAP:
+            count = self.varint()
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self.skip(kinds >> 4, inside=True)
+                self.skip(kinds & 15, inside=True)
+        elif kind == STRUCT:
+            for _, of in self.fields():
+                self.skip(of)
+        else:
+            raise ValueError(f"a value of type {kind}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]

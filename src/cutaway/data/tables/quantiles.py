@@ -1,0 +1,100 @@
+"""Exact order statistics of numbers that are read several times and never held: what sorting them all would give.
+
+A float64 is a 64-bit number that sorts as it does once its sign is turned. The first pass counts numbers by their first
+bits; the next counts, among those that begin like a number that is wanted, by the bits that follow; until few enough
+are left to be held. That is a radix sort that follows only what is asked for (D. Knuth, The art of computer
+programming, vol. 3, 5.2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.float64]
+Keys = npt.NDArray[np.uint64]
+Ranks = npt.NDArray[np.int64]
+
+COUNTERS = 1 << 22  # that are held at a time: 32 MiB
+HELD = 1 << 20  # numbers that are few enough to be held
+SIGN = np.uint64(1 << 63)
+
+
+class Selection:
+    """The numbers that stand at some ranks, found in as many passes as it takes; each pass is given all numbers."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        """`ranks` are counted from 0 in the order of size."""
+        self.ranks = ranks
+        self.values = np.full(len(ranks), np.nan)
+        self.done = not len(ranks)
+        self._left = ranks.copy()  # of each, its rank among the numbers that begin alike
+        self._bits = 0  # that are known
+        self._of = np.zeros(len(ranks), np.int64)  # which of the prefixes each rank is at
+        self._prefixes = np.zeros(1, np.uint64)  # sorted
+        self._width = 0  # bits that the running pass makes known
+        self._counts = np.zeros(0, np.int64)
+        self._collects = False
+        self._found: list[Keys] = []
+        self._begin()
+
+    def see(self, numbers: Numbers) -> None:
+        """Some of the numbers, none of them NaN."""
+        keys = _keys(numbers)
+        prefix = keys >> np.uint64(64 - self._bits) if self._bits else np.zeros(len(keys), np.uint64)
+        place = np.searchsorted(self._prefixes, prefix).clip(max=len(self._prefixes) - 1)
+        alike = self._prefixes[place] == prefix
+        if self._collects:
+            self._found.append(keys[alike])
+            return
+        own = (keys[alike] >> np.uint64(64 - self._bits - self._width)) & np.uint64((1 << self._width) - 1)
+        self._counts += np.bincount((place[alike] << self._width) + own.astype(np.int64), minlength=len(self._counts))
+
+    def end_pass(self) -> None:
+        """All numbers were given."""
+        if self._collects:
+            keys = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.uint64)
+            starts = np.searchsorted(keys, self._prefixes << np.uint64(64 - self._bits))
+            self.values = _numbers(keys[starts[self._of] + self._left])
+            self.done, self._found = True, []
+            return
+        counts = self._counts.reshape(len(self._prefixes), -1)  # (prefixes, 2^width)
+        upto = counts.cumsum(1)
+        bucket = np.array([np.searchsorted(upto[p], r, side="right") for p, r in zip(self._of, self._left)])
+        self._left -= upto[self._of, bucket] - counts[self._of, bucket]
+        whole = (self._prefixes[self._of] << np.uint64(self._width)) | bucket.astype(np.uint64)
+        pairs = np.unique(np.stack([self._of, bucket], 1), axis=0)
+        left = counts[pairs[:, 0], pairs[:, 1]].sum()
+        self._prefixes, self._of = np.unique(whole, return_inverse=True)
+        self._bits += self._width
+        if self._bits == 64:
+            self.values, self.done = _numbers(whole), True
+            return
+        self._begin(collects=left <= HELD)
+
+    def _begin(self, collects: bool = False) -> None:
+        self._collects = collects
+        room = int(np.log2(COUNTERS / len(self._prefixes)))
+        self._width = min(16, max(1, room), 64 - self._bits)
+        self._counts = np.zeros(0 if collects else len(self._prefixes) << self._width, np.int64)
+
+
+def at_ranks(passes: Callable[[], Iterable[Numbers]], ranks: Ranks) -> Numbers:
+    """The numbers at these ranks; `passes` gives all of them, some at a time, whenever it is called."""
+    selection = Selection(ranks)
+    while not selection.done:
+        for numbers in passes():
+            selection.see(numbers)
+        selection.end_pass()
+    return selection.values
+
+
+def _keys(numbers: Numbers) -> Keys:
+    bits = np.ascontiguousarray(numbers, np.float64).view(np.uint64)
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
+
+
+def _numbers(keys: Keys) -> Numbers:
+    return np.where(keys & SIGN, keys ^ SIGN, ~keys).view(np.float64)

@@ -1,0 +1,158 @@
+"""A split of a table that is read by row groups while training goes on: the order of its rows, and its batches.
+
+In an epoch the blocks come in a random order, and the rows of W of them at a time are mixed: a batch has rows of W
+blocks drawn at random. W is what goes into the memory that is allowed; where it is all blocks, that is a full shuffle.
+The order follows from the seed and the epoch, and any batch of it from its number: what came before is not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..sets import Batch, Split
+
+LOOKED_AHEAD = 4096  # batches whose blocks are known before they are needed
+Rows = npt.NDArray[np.int64]
+Encoded = Callable[[int, Rows], Tensor]  # the inputs (n, F) of these rows of a block, by its number
+
+
+class RowGroupSplit(Split):
+    """Rows (n, F) of a table in blocks, of which few are in memory at a time."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        block: Rows,
+        target: Tensor | None,
+        encoded: Encoded,
+        window: int,
+        place: Callable[[int], str],
+        row: Callable[[int], dict[str, str]],
+        ahead: bool = True,
+    ) -> None:
+        """`rows` (n,), sorted, are the numbers of the examples in the table, `block` (n,) says in which block each
+        stands. So many blocks are mixed in a `window`; as many again are read `ahead`. `place` and `row` tell what a
+        person calls a row of the table, and what stands in it."""
+        self.rows, self.target, self.window = rows, target, window
+        self.numbers, starts = np.unique(block, return_index=True)  # of the blocks that have examples
+        self.ends = np.append(starts[1:], len(rows)).astype(np.int64)
+        self.starts = starts.astype(np.int64)
+        self._encoded, self._place, self._row, self._ahead = encoded, place, row, ahead
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of rows that stand in few blocks, one after another without a generator; a last one of a single row,
+        which has no variance for batch norm to divide by, joins the one before it."""
+        order = self.order(generator)
+        batches = [order.part(start, start + batch_size) for start in range(0, len(self), batch_size)]
+        if generator is not None and len(batches) > 1 and len(batches[-1]) == 1 < batch_size:
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches
+
+    def order(self, generator: torch.Generator | None) -> Windows:
+        """The order of an epoch, which the generator draws."""
+        return Windows(self.starts, self.ends, self.window, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, F) in the given order. Blocks are read as they are needed, in another thread, and are kept while
+        there is room. Raises DataError, naming the file, where one cannot be read."""
+        del seed
+        room = 2 * self.window if self._ahead else self.window
+        held: OrderedDict[int, Future[Tensor]] = OrderedDict()  # the one that was needed longest ago first
+        awaited: Counter[int] = Counter()  # by how many of the batches that are known
+        waiting: deque[tuple[Tensor, Rows, Rows]] = deque()
+        reader = ThreadPoolExecutor(1)
+        try:
+            for index in order:
+                place = self._block_of(index)
+                blocks = np.unique(place)
+                waiting.append((index, place, blocks))
+                awaited.update(blocks.tolist())
+                for block in blocks.tolist():
+                    if block not in held:
+                        held[block] = reader.submit(self._read, block)
+                    held.move_to_end(block)
+                while waiting and (len(held) > room or len(waiting) > (LOOKED_AHEAD if self._ahead else 0)):
+                    yield self._batch(waiting.popleft(), held, awaited)
+                    for block in [b for b in held if not awaited[b]][: max(0, len(held) - room)]:
+                        del held[block]
+            while waiting:
+                yield self._batch(waiting.popleft(), held, awaited)
+        finally:
+            reader.shutdown(cancel_futures=True)
+
+    def name(self, i: int) -> str:
+        """The row's place: row 18 of part-2.parquet."""
+        return self._place(int(self.rows[i]))
+
+    def row(self, i: int) -> dict[str, str]:
+        """The row as the person gave it."""
+        return self._row(int(self.rows[i]))
+
+    def _block_of(self, index: Tensor) -> Rows:
+        return np.searchsorted(self.ends, index.numpy(), side="right")
+
+    def _read(self, k: int) -> Tensor:
+        return self._encoded(int(self.numbers[k]), self.rows[self.starts[k] : self.ends[k]])
+
+    def _batch(
+        self, known: tuple[Tensor, Rows, Rows], held: OrderedDict[int, Future[Tensor]], awaited: Counter[int]
+    ) -> Batch:
+        index, place, blocks = known
+        inputs: Tensor | None = None
+        for block in blocks.tolist():
+            own = torch.from_numpy(np.flatnonzero(place == block))
+            found = held[block].result()
+            if inputs is None:
+                inputs = found.new_empty(len(index), found.shape[1])
+            inputs[own] = found[index[own] - int(self.starts[block])]
+            awaited[block] -= 1
+        assert inputs is not None, "a batch has rows"
+        target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+        return Batch((inputs,), target)
+
+
+class Windows:
+    """The examples of blocks in the order of an epoch: the blocks at random, the rows of a window of them mixed."""
+
+    def __init__(self, starts: Rows, ends: Rows, window: int, generator: torch.Generator | None) -> None:
+        """Block k has the examples `starts[k]` … `ends[k]` − 1. Without a generator they come as they stand."""
+        self.starts, self.ends, self.window = starts, ends, window
+        self._seed: int | None = None
+        self._blocks = np.arange(len(starts))
+        if generator is not None:
+            self._blocks = torch.randperm(len(starts), generator=generator).numpy()
+            self._seed = int(torch.randint(1 << 62, (), generator=generator))
+        sizes = (ends - starts)[self._blocks]
+        self._upto = np.cumsum([sizes[k : k + window].sum() for k in range(0, len(sizes), window)])
+        self._drawn: tuple[int, Tensor] = (-1, torch.empty(0, dtype=torch.int64))
+
+    def part(self, start: int, end: int) -> Tensor:
+        """The examples from one place of the order on up to another, or to its end, (end − start,)."""
+        end, parts = min(end, int(self._upto[-1])), []
+        while start < end:
+            window = int(np.searchsorted(self._upto, start, side="right"))
+            first = int(self._upto[window - 1]) if window else 0
+            parts.append(self._mixed(window)[start - first : end - first])
+            start += len(parts[-1])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _mixed(self, window: int) -> Tensor:
+        """The examples of a window in their order; it is drawn once for all batches that follow one another."""
+        if self._drawn[0] != window:
+            blocks = self._blocks[window * self.window : (window + 1) * self.window]
+            rows = torch.cat([torch.arange(int(self.starts[k]), int(self.ends[k])) for k in blocks])
+            if self._seed is not None:
+                generator = torch.Generator().manual_seed((self._seed + window) % (1 << 63))
+                rows = rows[torch.randperm(len(rows), generator=generator)]
+            self._drawn = window, rows
+        return self._drawn[1]

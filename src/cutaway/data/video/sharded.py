@@ -1,0 +1,9 @@
+"""How videos in tar shards are looked at."""
+
+from __future__ import annotations
+
+from ..folders import VIDEOS
+from ..shards.indexing import Looking
+from .reading import look, packed, unusable
+
+SHARDED = Looking(VIDEOS, look, packed, unusable)

@@ -1,0 +1,240 @@
+"""What of a step is alive in memory, moment by moment, and what the step computes.
+
+Every operation that PyTorch carries out is seen (`TorchDispatchMode`), whether its tensors have numbers or are
+`FakeTensor`s, which have shapes alone. A storage is counted once, from the operation that makes it until it is freed.
+What a kernel takes for itself and gives back before it ends is not seen, but for what `shapes.held_within` knows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ..inspect.costs import multiply_adds, name_of
+from .shapes import carry_out, held_within
+
+KINDS = ("weights", "casts", "gradients", "optimizer", "activations", "outputs", "working")
+OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # in names of operations that are products
+PRODUCTS = (
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "convolution",
+    "linear",
+)  # what selective recomputation keeps the result of
+
+
+class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
+    """Bytes that are alive, by kind, now and at the peak; operations, bytes moved and kernels, in all.
+
+    The kinds: weights, with buffers and a moving average; `casts`, weights in the number format of products; gradients;
+    what the optimizer remembers; activations, with the batch; outputs, with what the loss makes of them; and `working`,
+    what comes and goes in the backward pass. There are two peaks: of all kinds, and of the last
+    three, which are of the batch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kind = "weights"  # of what is made now
+        self.now: Counter[str] = Counter()
+        self.peak: Counter[str] = Counter()
+        self.of_batch: Counter[str] = Counter()  # and where most is alive of what is of the batch
+        self.flops = self.moved = self.kernels = 0
+        self.not_counted: set[str] = set()  # operations whose multiply-adds are not known
+        self.blocks: list[Counter[str]] = []  # of each block: what it keeps, what of it is products, what it gives
+        self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by a storage's address
+        self._inside: Counter[str] | None = None
+        self._forward = True  # until the first backward pass begins
+        self._most = self._most_of_batch = 0
+
+    # --- what is alive ------------------------------------------------------------------------------------------
+
+    def count(self, x: Tensor, kind: str) -> None:
+        """Count the tensor's storage under that kind, from now on."""
+        for part in _strided(x):
+            storage = part.untyped_storage()
+            address = storage._cdata
+            if address in self._alive:
+                was, size, reference = self._alive[address]
+                self.now[was] -= size
+                self._alive[address] = (kind, size, reference)
+            else:
+                size = storage.nbytes()
+                self._alive[address] = (kind, size, weakref.ref(storage, self._freed(address)))
+            self.now[kind] += size
+
+    def _look(self, passing: int = 0) -> None:
+        """Remember what is alive, with what a kernel holds for itself, where it is more than before."""
+        now = self.now
+        of_batch = passing + now["activations"] + now["outputs"] + now["working"]
+        total = of_batch + now["weights"] + now["casts"] + now["gradients"] + now["optimizer"]
+        if total > self._most or of_batch > self._most_of_batch:
+            found = now + Counter(working=passing)
+            if total > self._most:
+                self._most, self.peak = total, found
+            if of_batch > self._most_of_batch:
+                self._most_of_batch, self.of_batch = of_batch, found
+
+    def _freed(self, address: int) -> Callable[[Any], None]:
+        def freed(reference: Any) -> None:
+            kind, size, known = self._alive[address]
+            if known is reference:  # the address may be another storage's by now
+                del self._alive[address]
+                self.now[kind] -= size
+
+        return freed
+
+    def begin(self) -> None:
+        """Forget what was computed, and the peak: what is alive stays."""
+        self.kind, self._forward, self.blocks = "activations", True, []
+        self._most = self._most_of_batch = 0
+        self.flops = self.moved = self.kernels = 0
+
+    # --- what is computed ---------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry the operation out and count what it makes."""
+        kwargs = kwargs or {}
+        if op.namespace == "prim":  # asks for a tensor's device
+            return op(*args, **kwargs)
+        self._look()
+        result = carry_out(op, args, kwargs)
+        backward = torch._C._current_graph_task_id() != -1
+        self._forward = self._forward and not backward
+        kind = "working" if backward else "casts" if self._casts(op, args) else self.kind
+        made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
+        for x in made:
+            for part in _strided(x):
+                if part.untyped_storage()._cdata not in self._alive:
+                    self.count(part, kind)
+                    if self._inside is not None and kind != "casts":
+                        self._keep(op, part)
+        # Autograd adds gradients up in place, which it does not while a dispatch mode watches.
+        if not (backward and op is torch.ops.aten.add.Tensor):
+            self._look(held_within(op, args))
+        if not op.is_view and made:
+            read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+            self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided(x))
+            self.kernels += 1
+            self.flops += self._flops(op, args, result)
+        return result
+
+    def _casts(self, op: OpOverload, args: Any) -> bool:
+        """Whether a weight is brought to another number format."""
+        if name_of(op) != "_to_copy":
+            return False
+        return self._alive.get(args[0].untyped_storage()._cdata, ("",))[0] == "weights"
+
+    def _flops(self, op: OpOverload, args: Any, result: Any) -> int:
+        """Two for each multiply-add."""
+        if (cost := BACKWARD.get(name_of(op))) is not None:
+            return 2 * cost(args)
+        found = multiply_adds(op, args, result)
+        if found is None and not name_of(op).endswith("_backward") and any(word in name_of(op) for word in OF_PRODUCTS):
+            self.not_counted.add(name_of(op))
+        return 2 * (found or 0)
+
+    # --- where in the model -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watching(self, model: nn.Module, blocks: list[nn.Module]) -> Iterator[None]:
+        """Tell activations, outputs and gradients of the model apart, and what each of its blocks keeps."""
+
+        def entering(module: nn.Module, args: Any) -> None:
+            self.kind = "activations"
+
+        def leaving(module: nn.Module, args: Any, result: Any) -> None:
+            for x in tree_leaves(result):
+                if isinstance(x, Tensor):
+                    self.count(x, "outputs")
+            self.kind = "outputs"
+
+        def entering_block(module: nn.Module, args: Any) -> None:
+            if self._forward:
+                self.blocks.append(Counter())
+                self._inside = self.blocks[-1]
+
+        def leaving_block(module: nn.Module, args: Any, result: Any) -> None:
+            if self._inside is not None:
+                self._inside["gives"] = sum(x.nbytes for x in tree_leaves(result) if isinstance(x, Tensor))
+            self._inside = None
+
+        def has_gradient(parameter: Tensor) -> None:
+            if parameter.grad is not None:
+                self.count(parameter.grad, "gradients")
+
+        handles = [model.register_forward_pre_hook(entering), model.register_forward_hook(leaving)]
+        for block in blocks:
+            handles += [block.register_forward_pre_hook(entering_block), block.register_forward_hook(leaving_block)]
+        for parameter in (p for p in model.parameters() if p.requires_grad):
+            handles.append(parameter.register_post_accumulate_grad_hook(has_gradient))  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _keep(self, op: OpOverload, x: Tensor) -> None:
+        """Count what the running block has made, for as long as it is kept."""
+        inside, storage = self._inside, x.untyped_storage()
+        assert inside is not None
+        size = storage.nbytes()
+        keys = ["keeps"]
+        if name_of(op) in PRODUCTS or name_of(op).startswith("_scaled_dot_product"):
+            keys.append("products")
+        inside.update(dict.fromkeys(keys, size))
+
+        def freed() -> None:
+            if self._forward:
+                inside.subtract(dict.fromkeys(keys, size))
+
+        weakref.finalize(storage, freed)
+
+
+def _strided(x: Tensor) -> list[Tensor]:
+    """The tensor, or those that a sparse one is made of."""
+    if x.layout is torch.strided:
+        return [x]
+    if x.layout is torch.sparse_coo:
+        return [x._indices(), x._values()]
+    if x.layout is torch.sparse_csr:
+        return [x.crow_indices(), x.col_indices(), x.values()]
+    return []
+
+
+def _of_convolution(args: Any) -> int:
+    """Twice the forward pass: for the input, unless nobody asks, and for the kernel."""
+    gradient, x, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
+    places = (x if transposed else gradient).numel()
+    return int((wanted[0] + wanted[1]) * places * weight[0].numel())
+
+
+def _of_attention(args: Any) -> int:
+    """Four products where the forward pass has two."""
+    q, k, v = args[1:4]
+    return int(2 * q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
+
+
+def _of_recurrent(args: Any) -> int:
+    """Twice the forward pass."""
+    return int(2 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in args[1:3]))
+
+
+BACKWARD: dict[str, Callable[[Any], int]] = {
+    "convolution_backward": _of_convolution,
+    "mkldnn_rnn_layer_backward": _of_recurrent,
+    **{
+        f"_scaled_dot_product_{kernel}_backward": _of_attention
+        for kernel in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+    },
+}

@@ -1,0 +1,274 @@
+"""How a plan is made: a step is imagined, and what it takes is laid out over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..data.settings import DataSettings
+from ..errors import ModelError, SettingError
+from ..models.memory import in_bytes
+from ..settings import build, keys, unknown_setting
+from ..training.batches import batches_of, largest_of
+from ..training.estimate import Estimate, estimate
+from ..training.layers import blocks
+from ..training.objectives.choice import epochs_of
+from ..training.placement import free_memory
+from ..training.prepared import Prepared, prepare
+from ..training.session import settle_length
+from ..training.settings import TrainSettings
+from .hardware import GIB, Gpu, find_gpu
+from .plan import Plan, Strategy
+from .settings import RECOMPUTE, PlanSettings, reject_plan
+from .step import Step, step_of
+from .strategies import Memory, Weights, bytes_sent, memory_of, weights_of
+
+LAUNCH = 5e-6  # seconds that a GPU needs for the smallest kernel, which eager PyTorch starts one by one
+AGAIN = {"none": 1.0, "selective": 1.0, "full": 4 / 3}  # of operations: recomputing repeats the forward pass
+HOUR = 3600
+Timed = Callable[
+    [Step, str, Weights], tuple[float | None, str]
+]  # seconds of a step by a strategy, and what it waits for
+
+
+def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
+    """The plan of a training with these settings, of which those of `PlanSettings` say where it would run.
+
+    Nothing is trained that is kept, and of a GPU nothing is run: the model may be larger than this machine. Raises what
+    a person can fix.
+    """
+    known = keys(PlanSettings, TrainSettings, DataSettings)
+    for key in given:
+        if key not in known and not key.startswith("model."):
+            raise unknown_setting(key, known)
+    own = {key: value for key, value in given.items() if key in keys(PlanSettings)}
+    asked = build(PlanSettings, own)
+    shared = build(TrainSettings, {key: given[key] for key in ("processes", "parallel") if key in given})
+    rest = {key: value for key, value in given.items() if key not in (*own, "processes", "parallel")}
+    reject_plan(asked, own, shared)
+    if asked.gpu is None:
+        return _here(model, source, rest, asked, shared)
+    return _elsewhere(model, source, rest, asked, shared, find_gpu(asked.gpu))
+
+
+def _here(model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings) -> Plan:
+    """On this machine, where a few steps are measured if they fit."""
+    try:
+        ready = prepare(model, source, given)
+    except ModelError:  # which is too large, or it is raised again
+        ready = prepare(model, source, given, shapes=True)
+    return plan_here(ready, given, asked, shared)
+
+
+def plan_here(
+    ready: Prepared,
+    given: Mapping[str, Any],
+    asked: PlanSettings,
+    shared: TrainSettings,
+    measured: Estimate | None = None,
+) -> Plan:
+    """The plan of a training that is prepared, on this machine; `measured` are a few of its steps, if they are."""
+    settle_length(ready, given)
+    device, processes = ready.place.device, shared.processes
+    free = free_memory(device)
+    there = any(x.is_meta for x in ready.model.parameters())
+    held = 0 if there else sum(x.nbytes for x in (*ready.model.parameters(), *ready.model.buffers()))
+    fraction = ready.settings.memory_fraction or math.inf
+    sharing = processes if device.type == "cpu" else 1  # that memory
+    room = None if free is None else fraction * (free + held) / sharing
+
+    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float | None, str]:
+        return (None, "") if measured is None else (measured.seconds_per_step, "")
+
+    costs = Costs(ready, asked, processes, processes, names_of(shared, processes, processes), room)
+    found = costs.strategies(timed)
+    if measured is None and found[0].fits and not there:
+        measured = estimate(ready)
+        found = costs.strategies(timed)
+    if measured is not None:
+        said = "A step takes as long as a few of them took here, one after another, in one process."
+        if processes > 1:
+            said += f" The {processes} processes share this machine's cores, and are reckoned as fast together."
+    else:
+        said = "No step is measured: it does not fit here."
+    return costs.plan(f"this machine ({device})", found, [said])
+
+
+def _elsewhere(
+    model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings, gpu: Gpu
+) -> Plan:
+    """On GPUs that are not here."""
+    precision = str(given.get("precision", "auto"))
+    if precision in ("float32", "float64") and asked.peak is None:
+        raise SettingError(
+            f"precision={precision}: what is known of {gpu.name} is its peak in bfloat16. Give peak=TFLOP/s of that "
+            "precision, or leave precision out."
+        )
+    rest = {key: value for key, value in given.items() if key not in ("device", "precision")}
+    if precision == "float64":
+        rest["precision"] = precision
+    ready = prepare(model, source, {**rest, "device": "cpu"}, shapes=True)
+    half = torch.bfloat16 if precision in ("auto", "bfloat16") else None
+    ready.place = replace(ready.place, autocast_dtype=half)
+    settle_length(ready, given)
+    peak = asked.peak * 1e12 if asked.peak else gpu.peak
+    memory = asked.gpu_memory * GIB if asked.gpu_memory else gpu.memory
+    node = min(asked.gpus, asked.gpus_per_node)
+    again = AGAIN[asked.recompute]
+
+    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float, str]:
+        shared_by = 1 if strategy == "one" else asked.tensor_parallel
+        within, between = bytes_sent(strategy, step, weights, asked.gpus, node, shared_by)
+        waits = {
+            "computing": again * step.flops / shared_by / (peak * asked.utilization),
+            "memory": again * step.moved / shared_by / gpu.bandwidth,
+            "kernels": again * step.kernels * LAUNCH,
+            "communication": within / gpu.link + between / (asked.network * 1e9),
+        }
+        bound = max(waits, key=lambda key: waits[key])
+        return waits[bound], bound
+
+    room = (ready.settings.memory_fraction or math.inf) * memory
+    costs = Costs(ready, asked, asked.gpus, node, names_of(shared, asked.gpus, node), room)
+    said = [
+        f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
+        f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
+        f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs for each kernel, without compile.",
+        "A step takes the longest of computing, memory, kernels and communication.",
+    ]
+    if asked.gpus > 1:
+        said.append(
+            f"Links: {gpu.link / 1e9:g} GB/s within a machine of {asked.gpus_per_node}, {asked.network:g} between "
+            "machines, each way (network=); what is sent hides behind what is computed."
+        )
+    return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
+
+
+class Costs:
+    """What a training takes by each of some strategies, on so many devices, `node` of them in each machine."""
+
+    def __init__(
+        self, ready: Prepared, asked: PlanSettings, devices: int, node: int, names: tuple[str, ...], room: float | None
+    ) -> None:
+        self.ready, self.asked, self.names, self.room = ready, asked, names, room
+        self.devices, self.node = devices, node
+        self.copies = devices // asked.tensor_parallel  # that share a batch
+        self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
+        if self.copies > self.batch:
+            raise SettingError(
+                f"{devices} devices share each batch of {self.batch:,} examples, and some would have none: give "
+                f"batch_size={self.copies} or more, or fewer devices."
+            )
+        if (asked.recompute != "none" or asked.tensor_parallel > 1) and not blocks(ready.model):
+            key = "recompute" if asked.recompute != "none" else "tensor_parallel"
+            raise SettingError(f"{key} is for a model of blocks, and {ready.preset.name} has none: leave it out.")
+        self.weights = weights_of(
+            ready.model, blocks(ready.model), ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
+        )
+        self.epochs = epochs_of(ready.settings, ready.data)
+        an_epoch = len(batches_of(ready.data.splits["train"], ready.settings, epoch=0))
+        self.an_epoch = math.ceil(an_epoch / ready.settings.accumulate)
+        self.in_all = min(ready.settings.max_steps or math.inf, self.epochs * self.an_epoch)
+        self._steps: dict[int, Step] = {}
+
+    def step(self, strategy: str) -> Step:
+        """What one device does of a step by that strategy."""
+        parts = 1 if strategy == "one" else self.copies
+        if parts not in self._steps:
+            self._steps[parts] = step_of(self.ready, parts, gpu=self.asked.gpu is not None)
+        return self._steps[parts]
+
+    def memory(self, strategy: str, recompute: str) -> Memory:
+        """What one device holds by that strategy."""
+        ranks = {"fsdp": self.copies, "hsdp": self.node // self.asked.tensor_parallel}.get(strategy, 1)
+        shared_by = 1 if strategy == "one" else self.asked.tensor_parallel
+        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute)
+
+    def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
+        """Every strategy with its memory, its time and its price."""
+        return tuple(self._strategy(name, timed) for name in self.names)
+
+    def _strategy(self, name: str, timed: Timed) -> Strategy:
+        step, devices = self.step(name), 1 if name == "one" else self.devices
+        seconds, bound = timed(step, name, self.weights)
+        in_all = None if seconds is None else seconds * self.in_all
+        priced = in_all is not None and self.asked.price is not None
+        return Strategy(
+            name,
+            devices,
+            step.examples,
+            self.memory(name, self.asked.recompute),
+            self.room,
+            seconds,
+            bound,
+            None if seconds is None else seconds * self.an_epoch,
+            in_all,
+            (self.asked.price or 0) * devices * (in_all or 0) / HOUR if priced else None,
+        )
+
+    def plan(self, device: str, found: tuple[Strategy, ...], assumed: list[str]) -> Plan:
+        """The plan, with what is to be known of it."""
+        step = self.step(self.names[-1])
+        devices = 1 if self.names[-1] == "one" else self.copies
+        return Plan(
+            self.ready.preset.name,
+            self.ready.data.source,
+            device,
+            sum(p.numel() for p in self.ready.model.parameters()),
+            self.batch * self.ready.settings.accumulate,
+            step.tokens * devices * self.ready.settings.accumulate,
+            self.an_epoch,
+            int(self.in_all),
+            self.epochs,
+            float(step.flops * devices),
+            found,
+            tuple(assumed),
+            tuple(self._notes(step, found)),
+        )
+
+    def _notes(self, step: Step, found: tuple[Strategy, ...]) -> list[str]:
+        notes = []
+        if not any(strategy.fits for strategy in found):
+            notes.append(self._way_out(found[-1]))
+        if not step.imagined:
+            notes.append("The model asks for numbers, so a step of it was made, on this machine, to see what it takes.")
+        if step.not_counted:
+            notes.append(f"Products that are not counted: {', '.join(step.not_counted)}.")
+        return notes
+
+    def _way_out(self, best: Strategy) -> str:
+        """What would make the last strategy fit."""
+        room = best.room or math.inf
+        for recompute in RECOMPUTE[RECOMPUTE.index(self.asked.recompute) + 1 :]:
+            memory = self.memory(best.name, recompute)
+            if memory.total <= room and self.step(best.name).blocks:
+                return (
+                    f"Nothing fits. With recompute={recompute}, {best.name} takes {in_bytes(memory.total)}, and fits."
+                )
+        memory = best.memory
+        examples = int((room - memory.total + memory.of_batch) / (memory.of_batch / best.examples))
+        if examples > 0:
+            size = examples * (1 if best.name == "one" else self.copies)
+            return (
+                f"Nothing fits. {best.name} does with batch_size={size}, and accumulate="
+                f"{math.ceil(self.batch / size)} makes up for it."
+            )
+        return (
+            f"Nothing fits: {best.name} holds {in_bytes(memory.total - memory.of_batch)} on each device whatever the "
+            "batch is. Take more devices, or a smaller model."
+        )
+
+
+def names_of(shared: TrainSettings, devices: int, node: int) -> tuple[str, ...]:
+    """The strategies that so many devices can have, or the one that is asked for."""
+    there = ("one", *(("ddp", "fsdp") if devices > 1 else ()), *(("hsdp",) if devices > node else ()))
+    if shared.parallel == "auto":
+        return there
+    if shared.parallel not in there:
+        several = "several machines" if shared.parallel == "hsdp" else "several devices"
+        raise SettingError(f"parallel={shared.parallel} is for {several}, and there is one: leave it out.")
+    return (shared.parallel,)

@@ -1,0 +1,177 @@
+"""What each process holds by each strategy, and what the processes send one another.
+
+    strategy   weights, gradients, optimizer    sent in a step, of each process
+    one        all                              nothing
+    ddp        all, and buckets of gradients    gradients, added up: 2 (N − 1)/N of them
+    fsdp       1/N, and the blocks at work      weights twice, gradients once: (N − 1)/N of each
+    hsdp       1/n, n GPUs of a machine         the same within a machine, 1/n of the gradients between machines
+
+ddp: S. Li et al., 2020 <https://arxiv.org/abs/2006.15704>; fsdp: stage 3 of S. Rajbhandari et al., ZeRO, 2019
+<https://arxiv.org/abs/1910.02054>, as PyTorch's `fully_shard` does it. What is of a batch is that of 1/N of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import torch
+from torch import nn
+
+from .step import Block, Step
+
+STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
+BUCKET = 25 * 2**20  # bytes of gradients that DistributedDataParallel sends at once
+GATHERED = 2  # blocks whose weights are whole at once: the one that computes, and the next
+# Of a Transformer block's 34 bytes a number of its input, those that tensor parallelism leaves whole: V. Korthikanti
+# et al., Reducing activation recomputation in large Transformer models, 2022, table 2 <https://arxiv.org/abs/2205.05198>.
+NOT_SHARED = 10 / 34
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model's parameters as strategies see them, in bytes of the format that they are kept in."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    itemsize: int
+    compute: int  # bytes of a number in products
+    blocks: tuple[int, ...]  # bytes of each block's parameters
+    matrices: int  # bytes of the matrices of blocks, which tensor parallelism shares
+    copies: int = 0  # further copies of weights, as of a moving average
+
+    @property
+    def total(self) -> int:
+        """Bytes of all parameters."""
+        return self.itemsize * sum(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def root(self) -> int:
+        """Bytes of what stands outside of blocks: embeddings and head."""
+        return self.total - sum(self.blocks)
+
+    def sharded(self, ranks: int) -> float:
+        """The fraction of all parameters that the first of so many processes has: some rows of each."""
+        rows = (math.ceil(shape[0] / ranks) * math.prod(shape[1:]) if shape else 1 for shape in self.shapes)
+        return sum(rows) * self.itemsize / max(1, self.total)
+
+
+def weights_of(
+    model: nn.Module, blocks: list[nn.Module], dtype: torch.dtype, compute: torch.dtype | None, copies: int = 0
+) -> Weights:
+    """Those of a model, whose parameters are kept as `dtype` and are brought to `compute` for products."""
+    size = dtype.itemsize
+    inside = [list(block.parameters()) for block in blocks]
+    return Weights(
+        tuple(tuple(p.shape) for p in model.parameters()),
+        size,
+        (compute or dtype).itemsize,
+        tuple(size * sum(p.numel() for p in one) for one in inside),
+        size * sum(p.numel() for one in inside for p in one if p.ndim >= 2),
+        copies,
+    )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that one process holds where it holds most."""
+
+    weights: float  # and buffers
+    casts: float  # weights in the number format of products
+    gradients: float
+    optimizer: float
+    activations: float
+    outputs: float
+    working: float  # what comes and goes in the backward pass
+    communication: float  # buckets, and weights and gradients that are whole for as long as they are at work
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return float(sum(getattr(self, field.name) for field in fields(self)))
+
+    @property
+    def of_batch(self) -> float:
+        """What grows with the batch."""
+        return self.activations + self.outputs + self.working
+
+
+def memory_of(
+    strategy: str, step: Step, weights: Weights, ranks: int, tensor_parallel: int = 1, recompute: str = "none"
+) -> Memory:
+    """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
+    them hold the weights together (1 where each has them whole)."""
+    matrices = weights.matrices / max(1, weights.total)
+    own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
+    part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
+    kept = 1.0 if tensor_parallel == 1 else NOT_SHARED + (1 - NOT_SHARED) / tensor_parallel
+    saved = _saved(step.blocks, recompute)
+
+    def at(peak: Mapping[str, int]) -> Memory:
+        buffers = peak["weights"] - weights.total * (1 + weights.copies)
+        return Memory(
+            weights=buffers + part * (peak["weights"] - buffers),
+            casts=0.0 if strategy in ("fsdp", "hsdp") else own * peak["casts"],
+            # Several processes have room for all of them: in buckets, and where they arrive.
+            gradients=peak["gradients"] if strategy == "one" else part * step.gradients,
+            optimizer=part * peak["optimizer"],
+            activations=max(0.0, peak["activations"] - saved) * kept,
+            outputs=peak["outputs"],
+            working=peak["working"],
+            communication=own * _communication(strategy, weights),
+        )
+
+    return max(at(step.peak), at(step.of_batch), key=lambda memory: memory.total)
+
+
+def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
+    """Bytes that recomputing leaves out: all that blocks keep but their outputs (and products, where it is selective),
+    and but for one block, which is computed again while its gradients are."""
+    if recompute == "none" or not blocks:
+        return 0
+    left = [max(0, b.keeps - b.gives - (b.products if recompute == "selective" else 0)) for b in blocks]
+    return sum(left) - max(left)
+
+
+def _communication(strategy: str, weights: Weights) -> float:
+    if strategy == "ddp":
+        return weights.total + min(weights.total, 3 * BUCKET)
+    if strategy not in ("fsdp", "hsdp"):
+        return 0
+    block = max(weights.blocks, default=0)
+    narrow = weights.compute / weights.itemsize
+    # Whole: what stands outside of blocks and its gradient; two blocks; a block's gradient, before and as it is sent.
+    return 2 * weights.root + GATHERED * narrow * block + narrow * block + block
+
+
+def bytes_sent(
+    strategy: str, step: Step, weights: Weights, gpus: int, node: int, tensor_parallel: int = 1
+) -> tuple[float, float]:
+    """Bytes that each GPU sends in a step: within its machine of `node` GPUs, and between machines. Rings send
+    (N − 1)/N of what is gathered or scattered, and twice that of what is added up for all."""
+    if gpus == 1 or strategy == "one":
+        return 0.0, 0.0
+    copies, within = gpus // tensor_parallel, node // tensor_parallel
+    own = 1 - (weights.matrices / max(1, weights.total)) * (1 - 1 / tensor_parallel)
+    gradients = own * weights.total
+    gathered = own * weights.total * weights.compute / weights.itemsize
+    inside = _of_blocks(step, weights, tensor_parallel)
+
+    def ring(n: int) -> float:
+        return (n - 1) / n
+
+    if strategy == "ddp":
+        sent = 2 * ring(copies) * gradients
+    elif strategy == "fsdp":
+        sent = ring(copies) * (2 * gathered + gradients)
+    else:
+        inside += ring(within) * (2 * gathered + gradients)
+        return inside, 2 * ring(gpus // node) * gradients / within
+    return (inside + sent, 0.0) if gpus <= node else (inside, sent)
+
+
+def _of_blocks(step: Step, weights: Weights, tensor_parallel: int) -> float:
+    """What tensor parallelism sends: four sums of a block's output in each block, two going forward and two back."""
+    if tensor_parallel == 1:
+        return 0.0
+    return 4 * 2 * (tensor_parallel - 1) / tensor_parallel * sum(block.gives for block in step.blocks)

@@ -1,0 +1,286 @@
+"""Tables by row groups of Parquet: what is fitted, encoded and seen equals what it is in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import cutaway
+from cutaway.data.opening import kind_of, open_data
+from cutaway.data.sets import DataSet, Split
+from cutaway.data.settings import DataSettings
+from cutaway.data.tables import parquet, streamed
+from cutaway.data.tables.encoders import Numeric
+from cutaway.data.tables.parquet import row_groups
+from cutaway.data.tables.quantiles import at_ranks
+from cutaway.data.tables.streamed_split import RowGroupSplit, Windows
+from cutaway.errors import DataError, SettingError
+
+ROWS, GROUP = 3000, 170
+
+
+def frame(rows: int = ROWS, seed: int = 0) -> pl.DataFrame:
+    """A table of every type of column, with gaps, sorted by its target."""
+    rng = np.random.default_rng(seed)
+    kind = np.sort(rng.integers(0, 4, rows))
+    x = rng.normal(size=rows) * 10.0 ** rng.integers(-3, 4, rows) + kind
+    days = np.datetime64("2020-01-01") + rng.integers(0, 900, rows)
+    return pl.DataFrame(
+        {
+            "x": pl.Series(np.where(rng.random(rows) < 0.1, np.nan, x)),
+            "small": pl.Series(rng.normal(size=rows).astype(np.float32)),
+            "count": pl.Series(rng.integers(-5, 20, rows) + 10 * kind, dtype=pl.Int32),
+            "colour": pl.Series(np.array(["red", "green", "blue", None], object)[rng.integers(0, 4, rows)].tolist()),
+            "many": pl.Series([f"v{v}" for v in rng.zipf(1.5, rows).clip(max=300)]),
+            "flag": pl.Series(rng.random(rows) < 0.3),
+            "day": pl.Series(days),
+            "same": pl.Series(["a"] * rows),
+            "kind": pl.Series([f"k{k}" for k in kind]),
+        }
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """One file of 18 row groups, the last of which is smaller."""
+    frame().write_parquet(tmp_path / "table.parquet", row_group_size=GROUP)
+    return tmp_path / "table.parquet"
+
+
+def opened(path: Path, target: str = "kind", **settings: Any) -> DataSet:
+    return open_data(path, DataSettings(target=target, **settings))
+
+
+def inputs(split: Split) -> torch.Tensor:
+    """All inputs, in the order of examples."""
+    order = torch.arange(len(split)).split(97)
+    return torch.cat([batch.inputs[0] for batch in split.batches(order)])
+
+
+def test_the_footer_says_how_many_rows_stand_where(table: Path, tmp_path: Path) -> None:
+    groups = row_groups(table)
+    assert groups.blocks == -(-ROWS // GROUP)
+    assert np.diff(groups.first).tolist() == [GROUP] * (ROWS // GROUP) + [ROWS % GROUP]
+    whole = pl.concat([part for _, part in groups.frames(list(groups.schema))])
+    assert whole.equals(pl.read_parquet(table))
+    wide = pl.DataFrame({f"c{k}": [k, k + 1] for k in range(40)})
+    wide.write_parquet(tmp_path / "wide.parquet", row_group_size=1)
+    assert row_groups(tmp_path / "wide.parquet").first.tolist() == [0, 1, 2]
+
+
+def test_a_large_row_group_is_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MOST_ROWS", 1000)
+    frame().write_parquet(tmp_path / "one.parquet", row_group_size=ROWS)
+    groups = row_groups(tmp_path / "one.parquet")
+    assert np.diff(groups.first).tolist() == [1000] * 3
+    assert groups.frame(2, ["x", "day"]).equals(pl.read_parquet(tmp_path / "one.parquet")[2000:, ["x", "day"]])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"scale": "quantile", "max_samples": 700},
+        {"target": "x", "missing": "drop", "scale": "none"},
+        {"group": "many", "ignore": ("small",), "types": ("count:category",), "split_seed": 3},
+    ],
+)
+def test_what_is_fitted_is_what_is_fitted_in_memory(table: Path, settings: dict[str, Any]) -> None:
+    held, read = opened(table, **settings), opened(table, **settings, memory=0)
+    assert isinstance(read.splits["train"], RowGroupSplit)
+    assert read.spec.columns == held.spec.columns  # type: ignore[union-attr]
+    assert read.spec.target.classes == held.spec.target.classes
+    assert read.split_hash == held.split_hash
+    for ours, theirs in zip(read.preprocessing.encoders, held.preprocessing.encoders):  # type: ignore[attr-defined]
+        if isinstance(theirs, Numeric):
+            # Sums of at most 3 000 numbers in another order, each rounded to 2^-53 of its size.
+            assert ours.mean == pytest.approx(theirs.mean, rel=1e-12, abs=1e-12)
+            assert ours.scale == pytest.approx(theirs.scale, rel=1e-12)
+            assert np.array(ours.curve) == pytest.approx(np.array(theirs.curve), rel=1e-12, abs=1e-12)
+            ours = dataclasses.replace(ours, mean=theirs.mean, scale=theirs.scale, curve=theirs.curve)
+        assert ours == theirs  # names, categories, medians, which cells are missing: exactly
+    for name, split in held.splits.items():
+        assert torch.equal(read.splits[name].target, split.target)  # type: ignore[arg-type]
+        assert [read.splits[name].row(i) for i in (0, 5)] == [split.row(i) for i in (0, 5)]
+        torch.testing.assert_close(inputs(read.splits[name]), inputs(split), rtol=1e-6, atol=1e-6)
+
+
+def test_a_folder_of_files_is_one_table(table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for k in range(3):
+        frame()[1000 * k : 1000 * (k + 1)].write_parquet(folder / f"part-{k}.parquet", row_group_size=GROUP)
+    assert kind_of(folder, DataSettings()) == "table"
+    whole = opened(table)
+    for data in (opened(folder), opened(folder, memory=0)):
+        assert data.split_hash == whole.split_hash
+        assert torch.equal(inputs(data.splits["val"]), inputs(whole.splits["val"])) or data.name == "parts"
+        torch.testing.assert_close(inputs(data.splits["val"]), inputs(whole.splits["val"]), rtol=1e-6, atol=1e-6)
+    row = int(data.splits["test"].rows[-1])  # type: ignore[attr-defined]
+    assert (
+        data.splits["test"].name(len(data.splits["test"]) - 1) == f"row {row % 1000 + 1} of part-{row // 1000}.parquet"
+    )
+    assert torch.equal(whole.preprocessing.labelled(folder).inputs, whole.preprocessing.labelled(table).inputs)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("workers", [None, 0])
+@pytest.mark.parametrize("window", [1, 3, 18])
+def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
+    table: Path, window: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed, "_window", lambda *_: window)
+    split = opened(table, memory=0, workers=workers).splits["train"]
+    assert isinstance(split, RowGroupSplit)
+    expected = inputs(split)
+    orders = []
+    for seed in (0, 0, 1):
+        plan = split.plan(64, torch.Generator().manual_seed(seed))
+        assert torch.cat(plan).sort().values.tolist() == list(range(len(split)))
+        seen = torch.cat([batch.inputs[0] for batch in split.batches(plan)])
+        assert torch.equal(seen, expected[torch.cat(plan)])
+        orders.append(torch.cat(plan))
+    assert torch.equal(orders[0], orders[1])
+    assert not torch.equal(orders[0], orders[2])
+    assert torch.equal(torch.cat(split.plan(64, None)), torch.arange(len(split)))
+
+
+def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_window", lambda *_: 2)
+    data = opened(table, memory=0, val=0, test=0)
+    split = data.splits["train"]
+    plan = split.plan(50, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
+    read: list[int] = []
+    whole = parquet.RowGroups._read
+
+    def counted(self: parquet.RowGroups, block: int, *rest: Any) -> pl.DataFrame:
+        read.append(block)
+        return whole(self, block, *rest)
+
+    monkeypatch.setattr(parquet.RowGroups, "_read", counted)
+    resumed = [batch.inputs[0] for batch in split.batches(plan[-6:])]
+    assert len(set(read)) == len(read) <= 4  # the window that it stands in, and the one before where a batch has both
+    monkeypatch.undo()
+    assert torch.equal(torch.cat(resumed), inputs(split)[torch.cat(plan[-6:])])
+
+
+def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_window", lambda *_: 2)
+    split = opened(table, memory=0, val=0, test=0).splits["train"]
+    assert isinstance(split, RowGroupSplit)
+    held: list[int] = []
+    whole = split._batch
+
+    def counted(known: Any, futures: Any, awaited: Any) -> Any:
+        held.append(len(futures))
+        return whole(known, futures, awaited)
+
+    monkeypatch.setattr(split, "_batch", counted)
+    plan = split.plan(32, torch.Generator().manual_seed(0))
+    assert sum(len(batch.target) for batch in split.batches(plan)) == ROWS
+    assert max(held) <= 2 * 2 + 2  # two windows, and the blocks of the batch that is added
+
+
+def test_windows_mix_as_well_as_what_they_hold() -> None:
+    """Of sorted classes, the spread of a class's share over batches is that of drawing blocks, and rows of them."""
+    blocks, size, batch, classes = 120, 50, 60, 4
+    starts = np.arange(blocks) * size
+    label = torch.arange(blocks * size) * classes // (blocks * size)
+
+    def spread(window: int) -> float:
+        shares = []
+        for seed in range(12):
+            order = Windows(starts, starts + size, window, torch.Generator().manual_seed(seed)).part(0, blocks * size)
+            shares.append((label[order] == 0).view(-1, batch).double().mean(1))
+        return float(torch.cat(shares).var())
+
+    p = 1 / classes
+    for window in (10, 30, 120):
+        between, within = p * (1 - p) / window * (1 - window / blocks), p * (1 - p) / batch
+        expected = between + within * (1 - batch / (window * size))
+        # 1 200 batches: the variance of a variance is about 2/1200 of its square, more as batches of a window agree.
+        assert spread(window) == pytest.approx(expected, rel=0.35)
+
+
+@pytest.mark.parametrize("numbers", [0, 1, 7, 5000])
+def test_order_statistics_are_exact(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cutaway.data.tables.quantiles.HELD", 10)
+    monkeypatch.setattr("cutaway.data.tables.quantiles.COUNTERS", 1 << 12)
+    rng = np.random.default_rng(numbers)
+    values = np.concatenate([rng.normal(size=numbers), rng.integers(-3, 3, numbers), [0.0, -0.0, 1e300, -5e-324]])
+    ranks = np.unique(rng.integers(0, len(values), 40))
+    found = at_ranks(lambda: np.array_split(values, 7), ranks)
+    assert np.array_equal(found, np.sort(values)[ranks])
+
+
+@pytest.mark.parametrize("missing", ["error", "drop", "fill"])
+def test_cells_that_cannot_be_read(tmp_path: Path, missing: str) -> None:
+    bad = frame().with_columns(pl.col("small").cast(pl.String))
+    bad = bad.with_columns(
+        pl.when(pl.int_range(pl.len()) % 800 == 5).then(pl.lit("oops")).otherwise("small").alias("small")
+    )
+    bad.write_parquet(tmp_path / "bad.parquet", row_group_size=GROUP)
+    if missing == "error":
+        with pytest.raises(DataError, match=r"4 cells of .* row 6 of bad\.parquet, column small: oops|'oops' is not"):
+            opened(tmp_path / "bad.parquet", memory=0)
+        return
+    held, read = (opened(tmp_path / "bad.parquet", memory=m, missing=missing) for m in (512, 0))
+    assert read.split_hash == held.split_hash
+    torch.testing.assert_close(inputs(read.splits["train"]), inputs(held.splits["train"]), rtol=1e-6, atol=1e-6)
+    assert any(f"missing={missing}" in note and "4" in note for note in read.notes)
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def another_column(path: Path) -> None:
+    frame(50).rename({"x": "z"}).write_parquet(path)
+
+
+def another_type(path: Path) -> None:
+    frame(50).with_columns(pl.col("count").cast(pl.Float64)).write_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (truncated, r"b\.parquet is not a whole Parquet file: it does not end as such a file does"),
+        (lambda path: path.write_bytes(b""), "it has 0 bytes"),
+        (another_column, "a.parquet has a column 'x', and b.parquet has none|b.parquet has a column 'z'"),
+        (another_type, "column 'count' is Int32 in a.parquet and Float64 in b.parquet"),
+    ],
+)
+def test_files_that_are_no_table_are_named(tmp_path: Path, spoil: Callable[[Path], object], said: str) -> None:
+    for name in ("a", "b"):
+        frame(100).write_parquet(tmp_path / f"{name}.parquet")
+    spoil(tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path)
+
+
+def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None:
+    data = opened(table, memory=0)
+    content = bytearray(table.read_bytes())
+    content[2000:6000] = bytes(4000)
+    table.write_bytes(content)
+    with pytest.raises(DataError, match=r"table\.parquet is not a whole Parquet file"):
+        inputs(data.splits["train"])
+
+
+def test_settings_of_memory_are_for_parquet(tmp_path: Path) -> None:
+    frame().write_csv(tmp_path / "table.csv")
+    with pytest.raises(SettingError, match="memory=0 is for Parquet"):
+        opened(tmp_path / "table.csv", memory=0)
+
+
+def test_a_run_on_row_groups_learns_and_predicts_the_whole_table(table: Path, tmp_path: Path) -> None:
+    run = cutaway.train("mlp", table, out=tmp_path / "run", target="kind", memory=0, epochs=2, batch_size=64)
+    assert run.evaluate(table)["accuracy"].value > 0.4  # of four classes
+    assert len(run.predict([table])) == ROWS
