@@ -24,6 +24,11 @@ def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
+def by_heads(tensor: Tensor) -> bool:
+    """Whether the tensor is held in parts for tensor parallelism: what a process has of it need not be one slice."""
+    return in_parts(tensor) and "tensor" in (tensor.device_mesh.mesh_dim_names or ())
+
+
 def whole(tensor: Tensor) -> Tensor:
     """The tensor that is held in parts: all processes ask for it. One that is not, as it is."""
     if not in_parts(tensor):
