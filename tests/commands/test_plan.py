@@ -71,7 +71,17 @@ def test_a_model_larger_than_this_machine_is_planned_and_what_would_fit_is_said(
     assert "No step is measured: it does not fit here." in answer.out
     assert "whatever the batch is" in answer.out
 
-    deep = "plan gpt2 help.txt model.layers=6 model.dim=64 model.heads=4 length=128 gpu=h100".split()
+    deep = [
+        "plan",
+        "gpt2",
+        "help.txt",
+        "model.layers=6",
+        "model.dim=64",
+        "model.heads=4",
+        "length=128",
+        "batch_size=64",
+        "gpu=h100",
+    ]
     assert "Nothing fits. With recompute=selective, one takes" in cli(*deep, "gpu_memory=0.12").out
     answer = cli(*deep, "gpu_memory=0.12", "recompute=selective")
     assert re.search(r"^fits into .* yes$", answer.out, re.MULTILINE)

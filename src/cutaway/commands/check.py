@@ -40,7 +40,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..data.images.opening import verify
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
-    from ..planning.step import step_of
+    from ..planning.step import can_be_watched, step_of
     from ..training.estimate import estimate
     from ..training.fitting import reject_step_beyond_memory
     from ..training.loop import reject_unfit
@@ -67,12 +67,12 @@ def _run(args: argparse.Namespace) -> int:
             note(str(problem))
         raise
     reject_step_beyond_memory(ready)
-    peak = step_of(ready)  # before steps are timed, from which the model learns
+    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
     cost = estimate(ready)
     batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
     inputs, _ = ready.place.batch(batch)
     layers = layer_table(ready.model, *inputs)
-    found = _document(ready, cost, peak, inputs, layers)
+    found = _document(ready, cost, step, inputs, layers)
     if args.json:
         emit_json(found)
     else:
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _document(
-    ready: Prepared, cost: Estimate, peak: Step, inputs: tuple[Tensor, ...], layers: LayerTable
+    ready: Prepared, cost: Estimate, step: Step | None, inputs: tuple[Tensor, ...], layers: LayerTable
 ) -> dict[str, Any]:
     """Everything that was found, as plain JSON values."""
     from dataclasses import asdict
@@ -101,7 +101,7 @@ def _document(
         "batch": [list(x.shape) for x in inputs],
         "layers": layers.to_json()["rows"],
         "cost": {**asdict(cost), "seconds_per_epoch": cost.seconds_per_epoch, "memory": cost.memory},
-        "plan": {"peak": peak.total, "flops": peak.flops},
+        "plan": {"peak": step.total, "flops": step.flops} if step else None,
     }
 
 
@@ -155,10 +155,12 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         if cost[k] or k != "outputs"
     )
     out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
-    out.print(
-        f"plan: a step holds {_size(found['plan']['peak'])} at most, without the data, and computes "
-        f"{found['plan']['flops']:.3g} operations; on GPUs: cutaway plan … gpu=h100 gpus=8"
-    )
+    if found["plan"]:
+        peak, flops = found["plan"]["peak"], found["plan"]["flops"]
+        out.print(
+            f"plan: a step holds {_size(peak)} at most, beside the data, and computes {flops:.2g} FLOPs; "
+            "`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8"
+        )
     if not data["findings"]:
         out.print("Nothing is wrong with the data.")
         return
