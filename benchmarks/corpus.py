@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from cutaway.data.plans import HELD, Order, Permutation
+from cutaway.data.plans import Permutation
 from cutaway.data.sets import DataSet
+from cutaway.data.shards.manifest import read_manifest
 from cutaway.data.text.stream import StreamSplit
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import Prepared, prepare
@@ -37,7 +38,8 @@ TEXTS = ("gutenberg/*.txt", "wikitext2_eval/*.txt", "tinyshakespeare/*.txt")
 MODEL = {"model.layers": 4, "model.heads": 4, "model.dim": 128, "model.dropout": 0.0, "length": 64, "batch_size": 32}
 SMALL = {**MODEL, "model.layers": 2, "model.heads": 2, "model.dim": 64}
 IN_MEMORY = 200_000_000  # tokens that are held for comparison: 1.6 GB
-STEPS = 40  # of one run of a pair
+PART = 256 * 2**20  # bytes that are cut into subwords, by byte-pair encoding with 30 000 of them
+STEPS, RUNS = 8, 31  # steps of one run of a pair, and how many runs
 
 
 def make_corpus(path: Path, data: Path, size: int, seed: int = 0) -> None:
@@ -121,7 +123,7 @@ def throughput(shards: Path, folder: Path) -> dict[str, Any]:
         return lambda: [next(sides[side]) for _ in range(STEPS)]
 
     for side in ("shards", "whole"):
-        found[side] = vars(race(side, run(side), run("memory")))
+        found[side] = vars(race(side, run(side), run("memory"), RUNS))
     batches = ready_for(shards, MODEL).data.splits["train"]
     plan = batches.plan(MODEL["batch_size"], torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
     for state in ("warm", "cold"):
@@ -163,7 +165,7 @@ def resumed(shards: Path, folder: Path) -> dict[str, Any]:
     return {"first batch": first, "first step": time.perf_counter() - began, "batch": trainer.state.batch}
 
 
-def shuffled(data: DataSet, batch_size: int) -> dict[str, float]:
+def shuffled(data: DataSet) -> dict[str, float]:
     """How well windows are mixed, beside an order that PyTorch draws: χ² of places and windows in 64 × 64 cells, which
     is 4 032 ± 90 at random, and the correlation of neighbours; and how long an index takes."""
     n = len(data.splits["train"])
@@ -178,8 +180,6 @@ def shuffled(data: DataSet, batch_size: int) -> dict[str, float]:
         expected = len(drawn) / cells.size
         found[f"{name}: chi squared"] = float(((cells - expected) ** 2 / expected).sum())
         found[f"{name}: correlation"] = float(np.corrcoef(drawn[:-1], drawn[1:])[0, 1])
-    held = Order(HELD, torch.Generator().manual_seed(1)).plan(batch_size)
-    found["batches of an order that is held"] = float(len(held))
     return found
 
 
@@ -194,9 +194,13 @@ def main(folder: Path, size: int) -> None:
         half = corpus.stat().st_size // (2 * 64 * 2**20)
         say("prepare, killed half way", cutaway(*words, kill_after=half, out=shards))
         say("prepare, typed again", cutaway(*words))
-    small = folder / "small.txt"
+    small, part, subwords = folder / "small.txt", folder / "part.txt", folder / "subwords"
     with corpus.open("rb") as file:
         small.write_bytes(file.read(4 * 2**20))
+        part.write_bytes(file.read(PART))
+    if not subwords.exists():
+        say("prepare subwords", cutaway("prepare", part, subwords, "tokenizer=bpe", "workers=2", "shard_size=16"))
+        say("their tokens", {split: read_manifest(subwords).count(split) for split in read_manifest(subwords).splits})
     held_out = {"val": 0.25, "test": 0.25}  # as many characters as those of the corpus have: 2²⁰ each
     for name, words in (
         ("train on the corpus", [shards, *typed(SMALL, max_steps=300)]),
@@ -220,7 +224,7 @@ if __name__ == "__main__":
         parts: dict[str, Any] = {
             "throughput": lambda: throughput(Path(place) / "shards", Path(place)),
             "resumed": lambda: resumed(Path(place) / "shards", Path(place)),
-            "shuffled": lambda: shuffled(ready_for(Path(place) / "shards", MODEL).data, MODEL["batch_size"]),
+            "shuffled": lambda: shuffled(ready_for(Path(place) / "shards", MODEL).data),
         }
         print(json.dumps(parts[rest[0]]()))
     else:
