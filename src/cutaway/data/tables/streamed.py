@@ -162,7 +162,7 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "
-        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups, and {mixed}."
+        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups or parts of them, and {mixed}."
     ]
     if sample < len(groups):
         notes.append(
