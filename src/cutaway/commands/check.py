@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
+SHARED = ("processes", "parallel")  # what processes do together
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
@@ -51,6 +53,12 @@ def _run(args: argparse.Namespace) -> int:
     names, given = sort_words(args.words, names=2)
     if len(names) < 2:
         raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
+    of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
+    if of_several:
+        note(
+            f"What follows is of one process. `cutaway plan {names[0]} {names[1]} {' '.join(of_several)}` says what each of "
+            "several holds."
+        )
     try:
         ready = prepare(names[0], names[1], given)
         reject_unfit(ready.settings, ready.data.splits["train"])
