@@ -56,8 +56,8 @@ def _run(args: argparse.Namespace) -> int:
     of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
     if of_several:
         note(
-            f"What follows is of one process. `cutaway plan {names[0]} {names[1]} {' '.join(of_several)}` says what each "
-            "of several holds."
+            f"What follows is of one process. `cutaway plan {names[0]} {names[1]} {' '.join(of_several)}` says what "
+            "each of several holds."
         )
     try:
         ready = prepare(names[0], names[1], given)
