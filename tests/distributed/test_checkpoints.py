@@ -213,6 +213,25 @@ def test_training_goes_on_while_a_checkpoint_of_what_was_is_written(tmp_path: Pa
         assert all(found[name].equal(value) for name, value in expected.items())
 
 
+def save_apart(base: Path) -> None:
+    """Save where what the second process calls by the same name is another folder."""
+    from cutaway.distributed import storage
+
+    write = storage.write_tensors
+    with joined():
+        if place()[0] == 1:
+            storage.write_tensors = lambda path, *given: write(base / "another machine" / path.name, *given)
+        saver = Saver()
+        saver.save(base / "saved", "last", {f"only {place()[0]}": torch.ones(3)}, {})
+        with pytest.raises(FileError, match=r"1 cannot be seen by the first process, the first 00002-of-00002"):
+            saver.wait()
+
+
+def test_machines_that_share_no_folder_are_told(tmp_path: Path) -> None:
+    assert together(save_apart, tmp_path, count=2) == [0, 0]
+    assert [*(tmp_path / "saved").iterdir()] == []
+
+
 def small_gpt() -> torch.nn.Module:
     """Always with the same weights."""
     torch.manual_seed(0)

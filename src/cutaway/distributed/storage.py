@@ -45,19 +45,22 @@ from .checkpoint import Checkpoint, complete, remove, write_index
 from .group import PATIENCE
 from .parts import blocks_of
 
+Offset = tuple[int, ...]  # where a block begins in the whole
+
 
 class Saver:
     """Writes the checkpoints of several processes, one at a time, while they go on with their work."""
 
     def __init__(self) -> None:
-        # What is said of a checkpoint goes beside what is said of training, so it needs a group of its own.
-        self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._group: Any = None
         self._running: Future[Any] | None = None
 
     def save(self, folder: Path, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Begin to write `tensors` and JSON values to folder/NAME-1, or the next number; they may change at once. All
         processes ask for it, with the same tensors, whole or in parts. Waits for the checkpoint before."""
         self.wait()
+        if self._group is None:  # what is said of a checkpoint goes beside what is said of training
+            self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
         blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in blocks_of(tensor)}
         sizes = {name: tensor.shape for name, tensor in tensors.items()}
         self._writer = _Writer(folder, name, meta)
@@ -94,9 +97,6 @@ def read(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
             storage_reader=_Reader(checkpoint),
             planner=_LoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
         )
-
-
-Offset = tuple[int, ...]  # where a block begins in the whole
 
 
 def _key(name: str, offset: Sequence[int]) -> str:
