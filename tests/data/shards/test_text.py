@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,25 @@ def test_a_shard_that_is_cut_short_meanwhile_is_named(tmp_path: Path) -> None:
         file.truncate(50)
     with pytest.raises(DataError, match=r"train-00001\.bin: it ends after 50 bytes, and \d+ were written"):
         tokens_of(data, "train")
+
+
+def test_what_the_next_batch_reads_is_asked_for_while_one_is_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    prepare(tmp_path / "poem.txt", tmp_path / "out", val=0, test=0)
+    split: Any = opened(tmp_path / "out", length=5).splits["train"]
+    asked: list[int] = []
+    read: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, offset, length, advice: asked.append(offset))
+    monkeypatch.setattr(os, "pread", lambda file, length, offset: read.append(offset) or pread(file, length, offset))
+    batches = split.batches(split.plan(4, torch.Generator().manual_seed(0))[:3], seed=1)
+    for k in range(3):
+        next(batches)
+        assert len(read) == 4 * (k + 1)
+        assert len(asked) == 4 * min(2, k + 1)
+    assert asked == read[4:]
 
 
 def test_what_cannot_be_prepared_is_told(tmp_path: Path) -> None:
