@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import cutaway
+from cutaway.data.images.opening import verify
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.sets import DataSet, Split
 from cutaway.data.settings import DataSettings
@@ -257,7 +258,7 @@ def another_type(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (truncated, r"b\.parquet is not a whole Parquet file: it does not end as such a file does"),
+        (truncated, r"b\.parquet: it is not a whole Parquet file: it does not end as such a file does"),
         (lambda path: path.write_bytes(b""), "it has 0 bytes"),
         (another_column, "a.parquet has a column 'x', and b.parquet has none|b.parquet has a column 'z'"),
         (another_type, "column 'count' is Int32 in a.parquet and Float64 in b.parquet"),
@@ -276,8 +277,10 @@ def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None
     content = bytearray(table.read_bytes())
     content[2000:6000] = bytes(4000)
     table.write_bytes(content)
-    with pytest.raises(DataError, match=r"table\.parquet is not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"table\.parquet: it is not a whole Parquet file"):
         inputs(data.splits["train"])
+    assert all("table.parquet" in problem.where for problem in verify(data.splits["train"]))
+    assert verify(data.splits["train"])
 
 
 def test_settings_of_memory_are_for_parquet(tmp_path: Path) -> None:
