@@ -23,6 +23,9 @@ from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
 from cutaway.data.tables.streamed_split import RowGroupSplit, Windows
 from cutaway.errors import DataError, SettingError
+from cutaway.training.batches import batches_of
+from cutaway.training.placement import Placement
+from cutaway.training.settings import TrainSettings
 
 ROWS, GROUP = 3000, 170
 
@@ -169,6 +172,17 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
     assert len(set(read)) == len(read) <= 4  # the window that it stands in, and the one before where a batch has both
     monkeypatch.undo()
     assert torch.equal(torch.cat(resumed), inputs(split)[torch.cat([*plan[-6:]])])
+
+
+def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_window", lambda *_: 3)
+    split = opened(table, memory=0).splits["train"]
+    plan = batches_of(split, TrainSettings(batch_size=50), epoch=1)
+    places = [Placement(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
+    shares = [list(split.batches([place.share(index) for index in plan])) for place in places]
+    for whole, first, second in zip(split.batches(plan), *shares):
+        assert torch.equal(whole.inputs[0][::2], first.inputs[0])
+        assert torch.equal(whole.inputs[0][1::2], second.inputs[0])
 
 
 def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
