@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from cutaway.distributed.group import joined, place
 from cutaway.distributed.parts import gathered, part
 from cutaway.models.saving import write_tensors
-from cutaway.training.checkpoint import load_weights
+from cutaway.training.checkpoint import load_weights, newest
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
@@ -60,7 +59,6 @@ FAMILY: dict[str, tuple[str, str, dict[str, Any]]] = {  # whose heads and hidden
     ),
     "parallel-transformer": ("parallel-transformer", "text.txt", {**SMALL, **SHORT, "length": 24, "batch_size": 6}),
 }  # fmt: skip
-FIRST = 4  # updates before a checkpoint
 TRANSFORMERS = ["gpt2", "transformer-tiny", "bert"]
 WITHOUT_BLOCKS = ("lstm", "gcn", "lenet5-modern")
 ALWAYS = {
@@ -105,18 +103,20 @@ def learn(data: Path, out: Path, names: list[str], how: dict[str, Any]) -> None:
             end(trainer_of(name, data, out, how), out / f"{name}.safetensors")
 
 
-def learn_in_halves(data: Path, out: Path, name: str, how: dict[str, Any], second: bool) -> None:
-    """Train a case by some updates and write a checkpoint, or go on from that to the end."""
+def go_on(data: Path, out: Path, name: str, how: dict[str, Any], until: int) -> None:
+    """Train a case from its checkpoint, if there is one, to that update, and write a checkpoint; with 0 to the end."""
     with joined():
         trainer = trainer_of(name, data, out, how)
-        if second:
+        if newest(trainer.checkpoints):
             trainer.resume()
+        if not until:
             end(trainer, out / f"{name}.safetensors")
-        else:
-            for _ in zip(range(FIRST), trainer.epoch()):
-                pass
-            assert trainer.state.update == FIRST
-            trainer.checkpoint_now()
+            return
+        for _ in zip(range(until - trainer.state.update), trainer.epoch()):
+            pass
+        assert trainer.state.update == until
+        trainer.checkpoint_now()
+        trainer.strategy.saved()
 
 
 def drop(data: Path, out: Path) -> None:
@@ -183,17 +183,15 @@ def agree(ours: Path, expected: Path, name: str) -> None:
         torch.testing.assert_close(found[key], value, rtol=1e-8, atol=1e-10, msg=lambda m, k=key: f"{name}, {k}: {m}")
 
 
-def test_a_checkpoint_of_four_that_share_rows_and_heads_goes_on_in_two_that_share_heads_and_in_one(
+def test_checkpoints_go_from_rows_to_rows_of_heads_and_from_there_to_heads(
     alone: tuple[Path, Path], tmp_path: Path
 ) -> None:
     data, expected = alone
     four = {"tensor_parallel": 2, "parallel": "fsdp", "recompute": "selective"}
-    assert together(learn_in_halves, data, tmp_path, "gpt2", four, False, count=4) == [0] * 4
-    shutil.copytree(tmp_path, tmp_path / "again")
-    assert together(learn_in_halves, data, tmp_path, "gpt2", {"tensor_parallel": 2}, True, count=2) == [0] * 2
+    assert together(go_on, data, tmp_path, "gpt2", {"parallel": "fsdp"}, 2, count=2) == [0] * 2
+    assert together(go_on, data, tmp_path, "gpt2", four, 4, count=4) == [0] * 4
+    assert together(go_on, data, tmp_path, "gpt2", {"tensor_parallel": 2}, 0, count=2) == [0] * 2
     agree(tmp_path, expected, "gpt2")
-    assert together(learn_in_halves, data, tmp_path / "again", "gpt2", {}, True, count=1) == [0]
-    agree(tmp_path / "again", expected, "gpt2")
 
 
 def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from .. import __version__
-from ..distributed.environment import rank
+from ..distributed.environment import launched, rank
 from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
 from ..settings import RENAMED
 
@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status: 0 done, 2 the person's to fix, 1 a fault of ours, 130 interrupted."""
     if argv is None:
         _leave_the_working_folder_alone()
+    if launched():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # notices that each process would give
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
     for stream in (sys.stdout, sys.stderr):  # a name that is not UTF-8 is shown by its bytes, and stops nothing

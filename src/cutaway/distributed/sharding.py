@@ -23,12 +23,14 @@ from .gradients import Loss
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
-def mesh_of(device: torch.device, processes: int, parallel: str, tensor: int = 1) -> DeviceMesh:
+def mesh_of(
+    device: torch.device, processes: int, parallel: str, tensor: int = 1, machine: int | None = None
+) -> DeviceMesh:
     """The processes in a grid: `replicate` are those that hold the same, `shard` those that share weights by rows, and
     `tensor` those that share heads and hidden units, as many as that says for each of the `processes` that see
-    different examples. With parallel=hsdp the processes of a machine hold one whole model together: so the weights
-    travel within machines, and between them gradients alone."""
-    within = local_world_size() // tensor
+    different examples. With parallel=hsdp the processes of a machine, of which it has so many, hold one whole model
+    together: so the weights travel within machines, and between them gradients alone."""
+    within = (machine or local_world_size()) // tensor
     data = {
         "fsdp": {"shard": processes},
         "hsdp": {"replicate": processes // within, "shard": within},

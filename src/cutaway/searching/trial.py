@@ -25,9 +25,9 @@ from ..inspect.layers import layer_table
 from ..models.registry import Preset
 from ..settings import as_text
 from ..training.checkpoint import State
-from ..training.checks import FOR_OPTIMIZERS, FOR_SCHEDULES
+from ..training.checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_unfit
 from ..training.fitting import reject_step_beyond_memory
-from ..training.loop import Trainer, reject_unfit
+from ..training.loop import Trainer
 from ..training.prepared import Prepared, prepare
 from ..training.progress import Progress
 from ..training.session import settle_length

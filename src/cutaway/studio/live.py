@@ -19,7 +19,8 @@ from torch import Tensor
 from ..errors import SettingError, TrainingError, UnknownName
 from ..settings import as_text, build
 from ..training.checkpoint import State, newest
-from ..training.loop import Trainer, reject_unfit
+from ..training.checks import reject_unfit
+from ..training.loop import Trainer
 from ..training.optimizers import build_optimizers
 from ..training.prepared import Prepared
 from ..training.progress import Progress

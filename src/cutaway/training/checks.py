@@ -7,12 +7,13 @@ several optimizers, and a run that is resumed keeps the settings that it began w
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
 
-from ..data.sets import DataSet
+from ..data.sets import DataSet, Split
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError, listed
 from ..models.contract import contract_of
@@ -54,6 +55,20 @@ FOR_SCHEDULES = {
     "milestones": ("step",),
     "decay": ("wsd",),
 }
+
+
+def reject_unfit(settings: TrainSettings, split: Split) -> None:
+    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
+    if settings.average_epochs and settings.ema:
+        raise SettingError(
+            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
+            "one is kept: give one of them."
+        )
+    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
+        raise SettingError(
+            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
+            "so many examples: give batch_size instead."
+        )
 
 
 def reject_module(model: object) -> None:

@@ -7,7 +7,6 @@ ends bit for bit where the uninterrupted one ends.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import time
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from ..data.plans import Batches
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
-from ..errors import SettingError, TrainingError
+from ..errors import TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER
@@ -32,6 +31,7 @@ from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
 from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
+from .checks import reject_unfit
 from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
@@ -430,20 +430,6 @@ class Mean:
     first: int  # epoch, counted from 1
     last: int
     score: float | None  # the metric that is monitored, on the validation split
-
-
-def reject_unfit(settings: TrainSettings, split: Split) -> None:
-    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
-    if settings.average_epochs and settings.ema:
-        raise SettingError(
-            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
-            "one is kept: give one of them."
-        )
-    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
-        raise SettingError(
-            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
-            "so many examples: give batch_size instead."
-        )
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

@@ -33,10 +33,10 @@ from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights, newest
-from .checks import reject_module
+from .checks import reject_module, reject_unfit
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Mean, Trainer, reject_unfit
+from .loop import Mean, Trainer
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of

@@ -1,0 +1,245 @@
+"""What `cutaway plan` says beside what is measured: python -m benchmarks.plan writes docs/planning.md.
+
+Each preset is planned in one process and trained for a few steps in another. The truth is every byte that PyTorch's
+allocator hands out in the second step, as its profiler has it. Beside it: PyTorch's own estimator, MemTracker of
+`torch.distributed._tools`, its FlopCounterMode, and the resident memory of the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils.flop_counter import FlopCounterMode
+
+from cutaway.data.sets import Batch
+from cutaway.models.memory import in_bytes
+from cutaway.planning.formulas import flops_per_token, utilization
+from cutaway.planning.hardware import GPUS
+from cutaway.planning.making import plan
+from cutaway.planning.step import step_of
+from cutaway.training.batches import largest_of
+from cutaway.training.loop import Trainer
+from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.progress import Progress
+
+PAGE = Path(__file__).parents[1] / "docs" / "planning.md"
+SMALL = "model.layers=4 model.dim=256 model.heads=4"
+CASES = (
+    "lenet5-modern digits",
+    "mlp california_housing",
+    "resnet20 cifar10",
+    "resnet18 cifar10 batch_size=32",
+    "densenet-40-12 cifar10 batch_size=16",
+    "vit-tiny/16 digits",
+    "unet-small digit_scenes_small",
+    f"gpt2 tinyshakespeare {SMALL}",
+    "lstm tinyshakespeare",
+    "transformer-tiny multi30k",
+    "textcnn sst2",
+    "gcn cora",
+    "mpnn esol",
+    "cnn-lstm moving_digits",
+    "resnet20 cifar10 optimizer=muon ema=0.99",
+    f"gpt2 tinyshakespeare {SMALL} accumulate=4",
+)
+# Sizes of Llama, by which torchtitan's formula counts: N, of it the embedding (of fms-fsdp's rows none), layers, heads,
+# numbers in a head, tokens; then the GPU, tokens a second of each, and the utilization that is published.
+PUBLISHED = (
+    ("Llama 3.1 8B, torchtitan, FSDP", 8.03e9, 128256 * 4096, 32, 32, 128, 8192, "h100", 5762, 0.337),
+    ("Llama 3.1 8B, torchtitan, FSDP and compile", 8.03e9, 128256 * 4096, 32, 32, 128, 8192, "h100", 6667, 0.390),
+    ("Llama 2 7B, fms-fsdp", 6.74e9, 0, 32, 32, 128, 4096, "a100", 4550, 0.68),
+    ("Llama 2 13B, fms-fsdp", 13.02e9, 0, 40, 40, 128, 4096, "a100", 2150, 0.61),
+    ("Llama 2 34B, fms-fsdp", 33.74e9, 0, 48, 64, 128, 4096, "a100", 820, 0.55),
+    ("Llama 2 70B, fms-fsdp", 68.98e9, 0, 80, 64, 128, 4096, "a100", 410, 0.55),
+)
+# A model of our own with as many weights as Llama 3.1 8B, in matrices of the same sizes but for the MLP's, which has
+# two where Llama has three.
+LLAMA = (
+    "parallel-transformer tinyshakespeare model.layers=32 model.dim=4096 model.heads=32 model.kv_heads=8 "
+    "model.ffn_dim=21504 model.tie_weights=false model.vocab_size=128256 length=8192"
+)
+
+
+def given_by(case: str) -> tuple[str, str, dict[str, Any]]:
+    """Model, data and settings of what is typed."""
+    model, data, *settings = case.split()
+    return model, data, dict(word.split("=", 1) for word in settings)
+
+
+class Steps:
+    """The largest step of a training, made again and again."""
+
+    def __init__(self, ready: Prepared) -> None:
+        self.index = largest_of(ready.data.splits["train"], ready.settings)
+        self.batch: Batch = next(iter(ready.data.splits["train"].batches([self.index], seed=0)))
+        self.passes = min(2, ready.settings.accumulate)
+        self.trainer = Trainer(
+            ready.model, ready.data, ready.task, ready.settings, ready.place, Path("unused"), Progress(shown=False)
+        )
+        self.trainer.plan = [self.index] * self.passes
+
+    def make(self) -> None:
+        """One more."""
+        self.trainer.state.batch = 0
+        self.trainer.step([self.batch] * self.passes, steps=1000)
+
+
+def allocated(ready: Prepared) -> tuple[int, Steps]:
+    """Bytes that PyTorch's allocator has handed out at most while the second step is made, with the weights and the
+    batch that were there before; and the training."""
+    there = [*ready.model.parameters(), *ready.model.buffers()]
+    gc.collect()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+        steps = Steps(ready)
+        steps.make()
+        with torch.profiler.record_function("the second step"):
+            steps.make()
+    events = list(seen.profiler.kineto_results.events())  # type: ignore[union-attr]
+    (second,) = (event for event in events if event.name() == "the second step")
+    now = peak = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        now += event.nbytes()
+        if event.start_ns() >= second.start_ns():
+            peak = max(peak, now)
+    held = {x.untyped_storage().data_ptr() for x in there}
+    before = [x for x in (*steps.batch.inputs, steps.batch.target) if _is_of_the_data(x, ready)]
+    return peak + _bytes(there) + _bytes(x for x in before if x.untyped_storage().data_ptr() not in held), steps
+
+
+def _is_of_the_data(x: Tensor, ready: Prepared) -> bool:
+    """Whether a batch's tensor was there before it was asked for, as a graph's are."""
+    again = next(
+        iter(ready.data.splits["train"].batches([largest_of(ready.data.splits["train"], ready.settings)], seed=0))
+    )
+    return any(x.data_ptr() == y.data_ptr() for y in (*again.inputs, again.target))
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum({x.untyped_storage().data_ptr(): x.nbytes for x in tensors if x.layout is torch.strided}.values())
+
+
+def tracked(steps: Steps) -> int:
+    """Bytes at the peak of a step as MemTracker has them; 0 where it cannot."""
+    tracker = MemTracker()
+    try:
+        tracker.track_external(steps.trainer.model, *steps.trainer.optimizers, *steps.batch.inputs, steps.batch.target)
+        with tracker:
+            steps.make()
+    except NotImplementedError:  # it knows no sparse tensors, and no second forward pass before the step
+        return 0
+    (snapshot,) = (found for device, found in tracker.get_tracker_snapshot("peak").items() if device.type == "cpu")
+    return int(snapshot["Total"])
+
+
+def counted(steps: Steps) -> int:
+    """Operations of a step as PyTorch's FlopCounterMode has them."""
+    with FlopCounterMode(display=False) as counter:
+        steps.make()
+    return int(counter.get_total_flops()) // steps.passes * steps.trainer.settings.accumulate
+
+
+def measured(case: str) -> dict[str, float]:
+    """What is measured of a training."""
+    torch.set_num_threads(1)
+    ready = prepare(*given_by(case))
+    weights = _bytes(ready.model.parameters())
+    before = _status("VmRSS") - weights
+    truth, steps = allocated(ready)
+    Path("/proc/self/clear_refs").write_text("5")
+    steps.make()
+    resident = _status("VmHWM") - before
+    return {"allocated": truth, "resident": resident, "tracked": tracked(steps), "flops": counted(steps)}
+
+
+def planned(case: str) -> dict[str, float]:
+    """What is planned of it."""
+    step = step_of(prepare(*given_by(case)))
+    return {"planned": step.total, "flops": step.flops, "imagined": step.imagined}
+
+
+def _status(key: str) -> int:
+    (line,) = (s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(key))
+    return int(line.split()[1]) * 1024
+
+
+def _aside(what: str, case: str) -> dict[str, float]:
+    words = [sys.executable, "-m", "benchmarks.plan", what, case]
+    found: dict[str, float] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def memory_rows() -> list[str]:
+    """The table of memory."""
+    rows = []
+    for case in CASES:
+        ours, truth = _aside("planned", case), _aside("measured", case)
+        ratio = ours["planned"] / truth["allocated"]
+        second = f"{truth['tracked'] / truth['allocated']:.3f}" if truth["tracked"] else ""
+        flops = ours["flops"] / truth["flops"]
+        rows.append(
+            f"| `{case}` | {in_bytes(ours['planned'])} | {in_bytes(truth['allocated'])} | {ratio:.3f} | {second} | "
+            f"{in_bytes(truth['resident'])} | {flops:.3f} |"
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def published_rows() -> list[str]:
+    """The table of utilization."""
+    rows = []
+    for name, n, embedding, layers, heads, size, length, gpu, speed, said in PUBLISHED:
+        each = flops_per_token(n, embedding, layers, heads, size, length)
+        found = utilization(each, speed, GPUS[gpu].peak)
+        rows.append(f"| {name} | {GPUS[gpu].name} | {speed:,} | {each:.3g} | {found:.1%} | {said:.1%} |")
+    return rows
+
+
+def llama_rows() -> list[str]:
+    """The table of an 8B model on GPUs, as we plan it."""
+    rows = []
+    for gpus, said, speed in ((8, 82.4, 6667), (128, 67.0, 6514)):
+        model, data, given = given_by(LLAMA)
+        asked = {"gpu": "h100", "gpus": gpus, "gpu_memory": 96, "batch_size": 2 * gpus, "utilization": 0.39}
+        found = plan(model, data, {**given, **asked, "parallel": "fsdp", "recompute": "selective"})
+        (fsdp,) = found.strategies
+        seconds = fsdp.seconds_per_step or float("nan")
+        rows.append(
+            f"| {gpus} | {fsdp.memory.total / 2**30:.1f} GiB | {said} GiB | {found.tokens / gpus / seconds:,.0f} | "
+            f"{speed:,} |"
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure, and write the tables into the page, each below its heading."""
+    about = f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()}, PyTorch {torch.__version__}, one thread."
+    text = PAGE.read_text(encoding="utf-8")
+    for name, rows in (("memory", memory_rows()), ("published", published_rows()), ("llama", llama_rows())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, _, rest = text.partition(begin)
+        titles, _, tail = rest.partition(end)
+        titles = "\n".join(titles.splitlines()[:2])
+        text = f"{head}{begin}{titles}\n" + "\n".join(rows) + f"\n{end}{tail}"
+    head, _, rest = text.partition("<!-- measured -->\n")
+    text = f"{head}<!-- measured -->\n{about}\n{rest.partition(chr(10))[2]}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        what, case = sys.argv[1:]
+        print(json.dumps({"planned": planned, "measured": measured}[what](case)))
+    else:
+        main()
