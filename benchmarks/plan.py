@@ -70,8 +70,8 @@ PUBLISHED = (
 # A model of our own with as many weights as Llama 3.1 8B, in matrices of the same sizes but for the MLP's, which has
 # two where Llama has three.
 LLAMA = (
-    "parallel-transformer tinyshakespeare model.layers=32 model.dim=4096 model.heads=32 model.kv_heads=8 "
-    "model.ffn_dim=21504 model.tie_weights=false model.vocab_size=128256 length=8192"
+    "parallel-transformer gutenberg model.layers=32 model.dim=4096 model.heads=32 model.kv_heads=8 "
+    "model.ffn_dim=21504 model.tie_weights=false model.vocab_size=128256 length=8192 loss_chunk=0"
 )
 
 
@@ -269,23 +269,22 @@ def llama_rows() -> list[str]:
 
 
 def main() -> None:
-    """Measure, and write the tables into the page, each below its heading."""
+    """Measure, and write the page anew."""
     about = f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()}, PyTorch {torch.__version__}, one thread."
+    tables = {"published": published_rows(), "shared": shared_rows(), "llama": llama_rows(), "memory": memory_rows()}
+    write(tables, about)
+
+
+def write(tables: dict[str, list[str]], about: str) -> None:
+    """Write rows into the page's tables, below the two lines of each that are its heading."""
     text = PAGE.read_text(encoding="utf-8")
-    for name, rows in (
-        ("published", published_rows()),
-        ("shared", shared_rows()),
-        ("llama", llama_rows()),
-        ("memory", memory_rows()),
-    ):
+    for name, rows in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = text.partition(begin)
-        titles, _, tail = rest.partition(end)
-        titles = "\n".join(titles.splitlines()[:2])
-        text = f"{head}{begin}{titles}\n" + "\n".join(rows) + f"\n{end}{tail}"
+        table, _, tail = rest.partition(end)
+        text = "".join((head, begin, "\n".join([*table.splitlines()[:2], *rows, ""]), end, tail))
     head, _, rest = text.partition("<!-- measured -->\n")
-    text = f"{head}<!-- measured -->\n{about}\n{rest.partition(chr(10))[2]}"
-    PAGE.write_text(text, encoding="utf-8")
+    PAGE.write_text(f"{head}<!-- measured -->\n{about}\n{rest.partition(chr(10))[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
