@@ -196,7 +196,8 @@ class Costs:
         """What one device holds by that strategy."""
         ranks = {"fsdp": self.copies, "hsdp": self.node // self.asked.tensor_parallel}.get(strategy, 1)
         shared_by = 1 if strategy == "one" else self.asked.tensor_parallel
-        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute)
+        elsewhere = self.asked.gpu is not None
+        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute, reserved=elsewhere)
 
     def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
         """Every strategy with its memory, its time and its price."""
