@@ -23,21 +23,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from cutaway.data.plans import HELD, Order, Permutation
+from cutaway.data.plans import Permutation
 from cutaway.data.sets import DataSet
+from cutaway.data.shards.manifest import read_manifest
 from cutaway.data.text.stream import StreamSplit
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import Prepared, prepare
 from cutaway.training.progress import Progress
-
-from .pairs import race
 
 SIZE = 6 * 10**9  # bytes
 TEXTS = ("gutenberg/*.txt", "wikitext2_eval/*.txt", "tinyshakespeare/*.txt")
 MODEL = {"model.layers": 4, "model.heads": 4, "model.dim": 128, "model.dropout": 0.0, "length": 64, "batch_size": 32}
 SMALL = {**MODEL, "model.layers": 2, "model.heads": 2, "model.dim": 64}
 IN_MEMORY = 200_000_000  # tokens that are held for comparison: 1.6 GB
-STEPS = 40  # of one run of a pair
+PART = 256 * 2**20  # bytes that are cut into subwords, by byte-pair encoding with 30 000 of them
+STEPS, RUNS = 8, 40  # steps of one run of a pair, and how many pairs
 
 
 def make_corpus(path: Path, data: Path, size: int, seed: int = 0) -> None:
@@ -100,40 +100,40 @@ def steps_of(trainer: Trainer, seed: int) -> Iterator[None]:
 
 
 def throughput(shards: Path, folder: Path) -> dict[str, Any]:
-    """Steps on the first tokens of the corpus, in shards and in memory; and on all of it, in shards, where the system's
-    cache holds them and where it has to read them from the disk."""
-    found = {}
-    sides: dict[str, Iterator[None]] = {}
-    for side in ("memory", "shards", "whole"):
-        settings = MODEL if side == "whole" else {**MODEL, "max_samples": IN_MEMORY // MODEL["length"]}
-        ready = ready_for(shards, settings)
-        train = ready.data.splits["train"]
-        if side == "memory":
-            tokens = train.tokens  # type: ignore[attr-defined]
-            held = torch.empty(len(tokens), dtype=torch.int64)
-            for at in range(0, len(tokens), 1 << 24):
-                part = tokens[at : at + (1 << 24)]
-                held[at : at + len(part)] = part
-            ready.data.splits["train"] = StreamSplit([held], MODEL["length"], False, train._decode)  # type: ignore[attr-defined]
-        sides[side] = steps_of(trainer_of(ready, folder), 0)
-
-    def run(side: str) -> Any:
-        return lambda: [next(sides[side]) for _ in range(STEPS)]
-
-    for side in ("shards", "whole"):
-        found[side] = vars(race(side, run(side), run("memory")))
-    batches = ready_for(shards, MODEL).data.splits["train"]
-    plan = batches.plan(MODEL["batch_size"], torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
-    for state in ("warm", "cold"):
+    """Steps on all of the corpus, in shards, beside steps on its first tokens in memory: seconds of the processor, as
+    other work may stand beside. And how long a batch is waited for, with the 30 ms of a step between two of them: from
+    memory, from shards that the system's cache holds, and from shards that it does not."""
+    ready = {"shards": ready_for(shards, SMALL)}
+    ready["memory"] = ready_for(shards, {**SMALL, "max_samples": IN_MEMORY // SMALL["length"]})
+    few = ready["memory"].data.splits["train"]
+    tokens = few.tokens  # type: ignore[attr-defined]
+    held = torch.cat([tokens[at : at + (1 << 24)] for at in range(0, len(tokens), 1 << 24)])
+    ready["memory"].data.splits["train"] = StreamSplit([held], SMALL["length"], False, few._decode)  # type: ignore[attr-defined]
+    sides = {name: steps_of(trainer_of(one, folder), 0) for name, one in ready.items()}
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for k in range(2 * RUNS + 4):
+        name = ("shards", "memory", "memory", "shards")[k % 4]  # each is the first of a pair as often as the other
+        began = time.process_time()
+        for _ in range(STEPS):
+            next(sides[name])
+        times[name].append(time.process_time() - began)
+    ratios = sorted(a / b for a, b in zip(times["shards"][2:], times["memory"][2:]))
+    low, ratio, high = statistics.quantiles(ratios, n=4)
+    each = {name: statistics.median(taken) / STEPS for name, taken in times.items()}
+    found: dict[str, Any] = {"seconds of a step": each, "shards / memory": ratio, "quartiles": [low, high]}
+    for state in ("memory", "cached", "cold"):
         if state == "cold":
             forget(shards)
-        times = []
-        source = batches.batches(plan, seed=1)
+        split = ready["memory" if state == "memory" else "shards"].data.splits["train"]
+        plan = split.plan(SMALL["batch_size"], torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
+        waited, used, source = [], [], split.batches(plan, seed=1)
         for _ in range(200):
-            began = time.perf_counter()
+            began, before = time.perf_counter(), time.process_time()
             next(source)
-            times.append(time.perf_counter() - began)
-        found[state] = {"median": statistics.median(times), "mean": statistics.mean(times)}
+            waited.append(time.perf_counter() - began)
+            used.append(time.process_time() - before)
+            time.sleep(0.03)
+        found[f"a batch, {state}"] = {"waited": statistics.median(waited), "of the processor": statistics.median(used)}
     return found
 
 
@@ -163,7 +163,7 @@ def resumed(shards: Path, folder: Path) -> dict[str, Any]:
     return {"first batch": first, "first step": time.perf_counter() - began, "batch": trainer.state.batch}
 
 
-def shuffled(data: DataSet, batch_size: int) -> dict[str, float]:
+def shuffled(data: DataSet) -> dict[str, float]:
     """How well windows are mixed, beside an order that PyTorch draws: χ² of places and windows in 64 × 64 cells, which
     is 4 032 ± 90 at random, and the correlation of neighbours; and how long an index takes."""
     n = len(data.splits["train"])
@@ -178,8 +178,6 @@ def shuffled(data: DataSet, batch_size: int) -> dict[str, float]:
         expected = len(drawn) / cells.size
         found[f"{name}: chi squared"] = float(((cells - expected) ** 2 / expected).sum())
         found[f"{name}: correlation"] = float(np.corrcoef(drawn[:-1], drawn[1:])[0, 1])
-    held = Order(HELD, torch.Generator().manual_seed(1)).plan(batch_size)
-    found["batches of an order that is held"] = float(len(held))
     return found
 
 
@@ -194,9 +192,13 @@ def main(folder: Path, size: int) -> None:
         half = corpus.stat().st_size // (2 * 64 * 2**20)
         say("prepare, killed half way", cutaway(*words, kill_after=half, out=shards))
         say("prepare, typed again", cutaway(*words))
-    small = folder / "small.txt"
+    small, part, subwords = folder / "small.txt", folder / "part.txt", folder / "subwords"
     with corpus.open("rb") as file:
         small.write_bytes(file.read(4 * 2**20))
+        part.write_bytes(file.read(PART))
+    if not subwords.exists():
+        say("prepare subwords", cutaway("prepare", part, subwords, "tokenizer=bpe", "workers=2", "shard_size=16"))
+        say("their tokens", {split: read_manifest(subwords).count(split) for split in read_manifest(subwords).splits})
     held_out = {"val": 0.25, "test": 0.25}  # as many characters as those of the corpus have: 2²⁰ each
     for name, words in (
         ("train on the corpus", [shards, *typed(SMALL, max_steps=300)]),
@@ -220,7 +222,7 @@ if __name__ == "__main__":
         parts: dict[str, Any] = {
             "throughput": lambda: throughput(Path(place) / "shards", Path(place)),
             "resumed": lambda: resumed(Path(place) / "shards", Path(place)),
-            "shuffled": lambda: shuffled(ready_for(Path(place) / "shards", MODEL).data, MODEL["batch_size"]),
+            "shuffled": lambda: shuffled(ready_for(Path(place) / "shards", MODEL).data),
         }
         print(json.dumps(parts[rest[0]]()))
     else:

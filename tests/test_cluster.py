@@ -17,6 +17,8 @@ import yaml
 from torch.distributed.run import get_args_parser
 
 from cutaway.data.settings import DataSettings
+from cutaway.data.shards.settings import ShardSettings
+from cutaway.planning.settings import PlanSettings
 from cutaway.settings import keys
 from cutaway.training.settings import TrainSettings
 
@@ -32,11 +34,18 @@ def torchruns(words: list[str]) -> argparse.Namespace:
     return found
 
 
-def assert_trains(words: list[str]) -> None:
-    """These are words of `cutaway train`: settings that there are, a model and data, or a run."""
-    assert words[0] == "train"
+TAKES = {
+    "train": (TrainSettings, DataSettings),
+    "check": (TrainSettings, DataSettings),
+    "plan": (TrainSettings, DataSettings, PlanSettings),
+    "prepare": (DataSettings, ShardSettings),
+}
+
+
+def assert_taken(words: list[str]) -> None:
+    """These are words of a command: settings that there are, and two of a model, data, a run's or a shards' folder."""
     settings = [word.split("=")[0] for word in words[1:] if "=" in word]
-    assert set(settings) <= {*keys(TrainSettings, DataSettings)}
+    assert set(settings) <= {*keys(*TAKES[words[0]])}
     others = [word for word in words[1:] if "=" not in word]
     assert len(others) == 2 + 2 * ("--out" in others)
 
@@ -67,12 +76,13 @@ def test_what_the_page_says_to_type_is_taken(line: str) -> None:
         assert asked.module
         assert asked.training_script == "cutaway"
         words = asked.training_script_args
-    assert_trains(words)
+        assert words[0] == "train"
+    assert_taken(words)
 
 
 def test_the_page_says_something_to_type() -> None:
     assert sum(line.startswith("torchrun") for line in TYPED) == 2
-    assert sum(line.startswith("cutaway") for line in TYPED) == 2
+    assert {line.split()[1] for line in TYPED if line.startswith("cutaway")} == set(TAKES)
 
 
 def test_the_slurm_script_is_clean() -> None:
@@ -130,7 +140,8 @@ def test_the_kubernetes_job_is_what_torchrun_needs(tmp_path: Path) -> None:
     host, port = found.rdzv_endpoint.split(":")
     assert host == f"{name}-0.{pod['subdomain']}"
     assert port.isdecimal()
-    assert_trains(found.training_script_args)
+    assert found.training_script_args[0] == "train"
+    assert_taken(found.training_script_args)
     mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert {volume["name"] for volume in pod["volumes"]} == set(mounted)
     out = found.training_script_args[found.training_script_args.index("--out") + 1]

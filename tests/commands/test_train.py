@@ -260,6 +260,13 @@ def test_check_shows_everything_and_writes_nothing(cli: Cli) -> None:
     assert set(Path().rglob("*")) == before
 
 
+def test_check_of_several_processes_says_what_plan_is_for(cli: Cli) -> None:
+    answer = cli("check", "mlp", "iris", "processes=2", "parallel=fsdp")
+    assert answer.status == 0
+    assert "`cutaway plan mlp iris processes=2 parallel=fsdp`" in answer.said
+    assert "a step" in answer.out.replace("steps of", "a step")
+
+
 def test_data_lists_the_named_sets(cli: Cli) -> None:
     names = [row["name"] for row in json.loads(cli("data", "--json").out)]
     assert {"digits", "iris", "xor", "mnist", "cifar10", "california_housing", "titanic", "mnist1d"} <= set(names)

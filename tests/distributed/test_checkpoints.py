@@ -23,12 +23,14 @@ from benchmarks.kills import Order, differences, log_to, order_of
 from cutaway.commands import main
 from cutaway.distributed.checkpoint import Checkpoint, complete
 from cutaway.distributed.group import joined, place
-from cutaway.distributed.storage import read
+from cutaway.distributed.parts import part
+from cutaway.distributed.storage import Saver, read
 from cutaway.errors import CutawayError, FileError, LostProcess, SettingError
 from cutaway.files import read_json
 from cutaway.models.registry import create_model
 from cutaway.models.saving import read_tensors, write_tensors
 from cutaway.training.checkpoint import State, contents, load_checkpoint, newest, save_whole
+from cutaway.training.layers import blocks
 from cutaway.training.placement import Placement
 from cutaway.training.processes import settle_parallel
 from cutaway.training.progress import Progress
@@ -177,7 +179,7 @@ def save_and_change(base: Path) -> None:
         uneven = distribute_tensor(torch.arange(15.0).view(5, 3), mesh, [Shard(0)])  # 3 rows and 2
         single = distribute_tensor(torch.arange(3.0).view(1, 3), mesh, [Shard(0)])  # 1 row and none
         both, number = torch.arange(4), torch.tensor(7.0)
-        saver = storage.Saver()
+        saver = Saver()
         saver.save(base / "saved", "last", {"uneven": uneven, "single": single, "both": both, "n": number}, {"k": 1})
         for tensor in (uneven, single, both, number):
             tensor.zero_()
@@ -209,6 +211,59 @@ def test_training_goes_on_while_a_checkpoint_of_what_was_is_written(tmp_path: Pa
         read(checkpoint, found)  # in one process, without a group
         assert found.keys() == expected.keys()
         assert all(found[name].equal(value) for name, value in expected.items())
+
+
+def save_apart(base: Path) -> None:
+    """Save where what the second process calls by the same name is another folder."""
+    from cutaway.distributed import storage
+
+    write = storage.write_tensors
+    with joined():
+        if place()[0] == 1:
+            storage.write_tensors = lambda path, *given: write(base / "another machine" / path.name, *given)
+        saver = Saver()
+        saver.save(base / "saved", "last", {f"only {place()[0]}": torch.ones(3)}, {})
+        with pytest.raises(FileError, match=r"1 cannot be seen by the first process, the first 00002-of-00002"):
+            saver.wait()
+
+
+def test_machines_that_share_no_folder_are_told(tmp_path: Path) -> None:
+    assert together(save_apart, tmp_path, count=2) == [0, 0]
+    assert [*(tmp_path / "saved").iterdir()] == []
+
+
+def small_gpt() -> torch.nn.Module:
+    """Always with the same weights."""
+    torch.manual_seed(0)
+    return create_model("gpt2", layers=1, dim=12, heads=2, vocab_size=23, context_length=8)
+
+
+def save_cut_twice(base: Path) -> None:
+    """Save a model that is cut by heads and by rows, and read it back into the same parts."""
+    from cutaway.distributed.sharding import mesh_of, shard
+    from cutaway.distributed.tensor_parallel import parallelize
+
+    with joined():
+        model, mesh = small_gpt(), mesh_of(torch.device("cpu"), 2, "fsdp", tensor=2)
+        parallelize(model, mesh["tensor"])
+        shard(model, mesh, blocks(model), None)
+        held = model.state_dict()
+        saver = Saver()
+        saver.save(base, "last", held, {})
+        saver.wait()
+        found = {key: torch.zeros_like(value) for key, value in held.items()}
+        read(Checkpoint(base / "last-1"), found)
+        assert all(part(found[key]).equal(part(value)) for key, value in held.items())
+
+
+def test_weights_that_are_cut_by_heads_and_by_rows_are_whole_again(tmp_path: Path) -> None:
+    assert together(save_cut_twice, tmp_path, count=4) == [0] * 4
+    checkpoint, expected = Checkpoint(tmp_path / "last-1"), small_gpt().state_dict()
+    qkv = checkpoint.slices["blocks.0.attention.qkv.weight"]
+    assert len({(*one["offset"],) for one in qkv}) == len(qkv) > 4  # three matrices, of which each process has rows
+    found = {key: torch.zeros_like(value) for key, value in expected.items()}
+    read(checkpoint, found)
+    assert all(found[key].equal(value) for key, value in expected.items())
 
 
 def flip(path: Path) -> None:

@@ -116,6 +116,7 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
     status, out, err = said(cutaway("train", "lenet5-modern", "digits", *GIVEN, "--out", run, "--json", torchrun=2))
     assert status == 0, err
     assert json.loads(out)["run"] == str(run)  # one document: the first process alone speaks
+    assert "Warning" not in err
     ours, theirs = (tensors(folder / "model" / "model.safetensors") for folder in (run, whole))
     assert all(ours[key].equal(value) for key, value in theirs.items())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from benchmarks.plan import allocated, counted, given_by, tracked
@@ -10,7 +12,14 @@ from cutaway.planning.formulas import flops_per_token
 from cutaway.planning.step import step_of, without_numbers
 from cutaway.training.prepared import Prepared, prepare
 
-SMALL = "gpt2 tinyshakespeare model.layers=2 model.dim=64 model.heads=2 max_samples=200000"
+SMALL = "gpt2 text.txt model.layers=2 model.dim=64 model.heads=2 length=64"
+
+
+@pytest.fixture(autouse=True)
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text to learn from, in the folder in which tests run."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
 
 
 def ready(case: str, shapes: bool = False) -> Prepared:
@@ -23,7 +32,7 @@ def ready(case: str, shapes: bool = False) -> Prepared:
     [
         ("lenet5-modern digits", "both"),
         ("resnet20 digits optimizer=muon ema=0.9 max_samples=200", "both"),
-        ("lstm tinyshakespeare model.hidden_dim=32 max_samples=200000", "memory"),  # recurrent layers are not counted
+        ("lstm text.txt model.hidden_dim=32 length=32", "memory"),  # recurrent layers are not counted
         (f"{SMALL} accumulate=3", "flops"),  # MemTracker knows no second pass
         ("gcn karate", ""),  # neither knows sparse tensors
     ],

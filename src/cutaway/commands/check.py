@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..inspect.layers import LayerTable
+    from ..planning.step import Step
     from ..training.estimate import Estimate
     from ..training.prepared import Prepared
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
+
+SHARED = ("processes", "parallel")  # what processes do together
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +42,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..data.images.opening import verify
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
+    from ..planning.step import can_be_watched, step_of
     from ..training.checks import reject_unfit
     from ..training.estimate import estimate
     from ..training.fitting import reject_step_beyond_memory
@@ -49,6 +53,12 @@ def _run(args: argparse.Namespace) -> int:
     names, given = sort_words(args.words, names=2)
     if len(names) < 2:
         raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
+    of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
+    if of_several:
+        note(
+            f"What follows is of one process. `cutaway plan {names[0]} {names[1]} {' '.join(of_several)}` says what "
+            "each of several holds."
+        )
     try:
         ready = prepare(names[0], names[1], given)
         reject_unfit(ready.settings, ready.data.splits["train"])
@@ -65,11 +75,12 @@ def _run(args: argparse.Namespace) -> int:
             note(str(problem))
         raise
     reject_step_beyond_memory(ready)
+    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
     cost = estimate(ready)
     batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
     inputs, _ = ready.place.batch(batch)
     layers = layer_table(ready.model, *inputs)
-    found = _document(ready, cost, inputs, layers)
+    found = _document(ready, cost, step, inputs, layers)
     if args.json:
         emit_json(found)
     else:
@@ -77,7 +88,9 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _document(ready: Prepared, cost: Estimate, inputs: tuple[Tensor, ...], layers: LayerTable) -> dict[str, Any]:
+def _document(
+    ready: Prepared, cost: Estimate, step: Step | None, inputs: tuple[Tensor, ...], layers: LayerTable
+) -> dict[str, Any]:
     """Everything that was found, as plain JSON values."""
     from dataclasses import asdict
 
@@ -96,6 +109,7 @@ def _document(ready: Prepared, cost: Estimate, inputs: tuple[Tensor, ...], layer
         "batch": [list(x.shape) for x in inputs],
         "layers": layers.to_json()["rows"],
         "cost": {**asdict(cost), "seconds_per_epoch": cost.seconds_per_epoch, "memory": cost.memory},
+        "plan": {"peak": step.total, "flops": step.flops} if step else None,
     }
 
 
@@ -149,6 +163,12 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         if cost[k] or k != "outputs"
     )
     out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
+    if found["plan"]:
+        peak, flops = found["plan"]["peak"], found["plan"]["flops"]
+        out.print(
+            f"plan: a step holds {_size(peak)} at most, beside the data, and computes {flops:.2g} FLOPs; "
+            "`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8"
+        )
     if not data["findings"]:
         out.print("Nothing is wrong with the data.")
         return

@@ -79,7 +79,8 @@ def _print(plan: Plan) -> None:
     from .output import console, say
 
     out = console()
-    batch = plural(plan.batch, "example") + (f", {plural(plan.tokens, 'token')}" if plan.tokens > plan.batch else "")
+    sequences = plan.tokens >= 2 * plan.batch  # else a token is an example
+    batch = plural(plan.batch, "example") + (f", {plural(plan.tokens, 'token')}" if sequences else "")
     say(f"{plan.model} on {plan.data}: {plural(plan.parameters, 'parameter')}, {batch} a step")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(plan.device, overflow="fold")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -22,11 +23,6 @@ def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether the tensor is held in parts. Where that module has not been imported, which takes a second, none is."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
-
-
-def by_heads(tensor: Tensor) -> bool:
-    """Whether the tensor is held in parts for tensor parallelism: what a process has of it need not be one slice."""
-    return in_parts(tensor) and "tensor" in (tensor.device_mesh.mesh_dim_names or ())
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -81,6 +77,34 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
 def part(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor."""
     return tensor.to_local() if in_parts(tensor) else tensor
+
+
+def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
+    """What this process holds of a tensor, in blocks that lie there as they do in the whole: where in the whole each
+    begins, and a view of it. Of stacked matrices that are cut for tensor parallelism there is one for each matrix."""
+    own = part(tensor.detach())
+    held = [torch.arange(n) for n in tensor.shape]  # by dimension, the indices in the whole
+    if in_parts(tensor):
+        mesh = tensor.device_mesh
+        names, at = mesh.mesh_dim_names or ("",) * mesh.ndim, [*(mesh.get_coordinate() or ())]
+        # Weights are cut for tensor parallelism first, and what is left of each by rows.
+        for i in sorted(range(mesh.ndim), key=lambda i: names[i] != "tensor"):
+            placement: Any = tensor.placements[i]
+            if hasattr(placement, "dim"):
+                stacked = getattr(placement, "split_factor", 1) if names[i] == "tensor" else 1
+                of_each = [matrix.chunk(mesh.size(i)) for matrix in held[placement.dim].chunk(stacked)]
+                held[placement.dim] = torch.cat([x[at[i]] if at[i] < len(x) else x[0][:0] for x in of_each])
+    assert [*own.shape] == [len(indices) for indices in held], f"{own.shape} of {tensor}"
+    found = []
+    for runs in itertools.product(*map(_runs, held)):
+        found.append((tuple(begin for begin, _ in runs), own[tuple(there for _, there in runs)]))
+    return found
+
+
+def _runs(indices: Tensor) -> list[tuple[int, slice]]:
+    """Of growing indices each run without a gap: where it begins, and the places in which it stands."""
+    ends = [*(1 + (indices.diff() != 1).nonzero().flatten()).tolist(), len(indices)] if len(indices) else []
+    return [(int(indices[a]), slice(a, b)) for a, b in zip([0, *ends], ends)]
 
 
 def norm_of(tensors: Sequence[Tensor]) -> Tensor:

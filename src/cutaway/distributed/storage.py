@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import groupby
@@ -25,7 +25,15 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from torch.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    SavePlan,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
@@ -35,27 +43,33 @@ from ..files import cause
 from ..models.saving import verified, write_tensors
 from .checkpoint import Checkpoint, complete, remove, write_index
 from .group import PATIENCE
+from .parts import blocks_of
+
+Offset = tuple[int, ...]  # where a block begins in the whole
 
 
 class Saver:
     """Writes the checkpoints of several processes, one at a time, while they go on with their work."""
 
     def __init__(self) -> None:
-        # What is said of a checkpoint goes beside what is said of training, so it needs a group of its own.
-        self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._group: Any = None
         self._running: Future[Any] | None = None
 
     def save(self, folder: Path, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Begin to write `tensors` and JSON values to folder/NAME-1, or the next number; they may change at once. All
         processes ask for it, with the same tensors, whole or in parts. Waits for the checkpoint before."""
         self.wait()
+        if self._group is None:  # what is said of a checkpoint goes beside what is said of training
+            self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
+        blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in blocks_of(tensor)}
+        sizes = {name: tensor.shape for name, tensor in tensors.items()}
+        self._writer = _Writer(folder, name, meta)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what PyTorch will call differently
-            self._writer = _Writer(folder, name, meta)
             self._running = async_save(  # type: ignore[assignment]
-                dict(tensors),
+                {_key(*index): view for index, view in blocks.items()},
                 storage_writer=self._writer,
-                planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
+                planner=_SavePlanner([*blocks], sizes),
                 process_group=self._group,
             )
 
@@ -81,8 +95,60 @@ def read(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
         load(
             tensors,
             storage_reader=_Reader(checkpoint),
-            planner=DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
+            planner=_LoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
         )
+
+
+def _key(name: str, offset: Sequence[int]) -> str:
+    """What a block is called in a file."""
+    return f"{name}@{','.join(map(str, offset))}" if any(offset) else name
+
+
+class _SavePlanner(DefaultSavePlanner):
+    """Says what a process holds, block by block; PyTorch's own knows of one block of each tensor."""
+
+    def __init__(self, blocks: list[tuple[str, Offset]], sizes: Mapping[str, torch.Size]) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+        self.blocks, self.sizes = blocks, sizes
+
+    def create_local_plan(self) -> SavePlan:
+        """What this process could write; of what several hold one will."""
+        items = []
+        for name, offset in self.blocks:
+            block, at = self.state_dict[_key(name, offset)], torch.Size(offset)
+            about = TensorWriteData(
+                ChunkStorageMetadata(at, block.shape), TensorProperties(dtype=block.dtype), self.sizes[name]
+            )
+            items.append(WriteItem(MetadataIndex(name, at), WriteItemType.SHARD, tensor_data=about))
+        self.plan = SavePlan(items)
+        return self.plan
+
+    def resolve_data(self, write_item: WriteItem) -> Tensor:
+        """The block that is to be written."""
+        found: Tensor = self.state_dict[_key(write_item.index.fqn, write_item.index.offset or ())]
+        return found
+
+
+class _LoadPlanner(DefaultLoadPlanner):
+    """Asks for what a process is to hold, block by block."""
+
+    def create_local_plan(self) -> LoadPlan:
+        """The slices of what was written that make up each block."""
+        assert self.metadata is not None
+        items = []
+        self.blocks: dict[tuple[str, Offset], Tensor] = {}
+        for name, tensor in self.state_dict.items():
+            blocks = dict(blocks_of(tensor))
+            self.blocks |= {(name, offset): view for offset, view in blocks.items()}
+            wanted = [ChunkStorageMetadata(torch.Size(offset), view.shape) for offset, view in blocks.items()]
+            stored = self.metadata.state_dict_metadata[name]
+            assert isinstance(stored, TensorStorageMetadata), "nothing else is written"
+            items += create_read_items_for_chunk_list(name, stored, wanted)
+        return LoadPlan(items)
+
+    def lookup_tensor(self, index: MetadataIndex) -> Tensor:
+        """The block that is to be filled."""
+        return self.blocks[index.fqn, tuple(index.offset or ())]
 
 
 class _Writer(StorageWriter):
@@ -104,15 +170,15 @@ class _Writer(StorageWriter):
         files = [self.place / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]
         return [replace(plan, storage_data=file) for plan, file in zip(plans, files)]
 
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
-        """Write what this process holds to a file of its own; of each tensor that is one slice, or nothing."""
+    def write_data(self, plan: SavePlan, planner: Any) -> torch.futures.Future[list[WriteResult]]:
+        """Write the blocks that are this process's to write to a file of its own."""
         file, found = plan.storage_data, []
-        sliced = {item.index: planner.resolve_data(item) for item in plan.items}
-        held = {index: x.detach() for index, x in sliced.items() if isinstance(x, Tensor) and x.numel()}
-        sha256 = write_tensors(file, {index.fqn: x for index, x in held.items()}, {}) if held else ""
-        for index, x in held.items():
-            where = {"file": file.name, "offset": list(index.offset or ()), "shape": list(x.shape), "sha256": sha256}
-            found.append(WriteResult(index, x.nbytes, where))
+        blocks: dict[MetadataIndex, Tensor] = {item.index: planner.resolve_data(item) for item in plan.items}
+        named = {_key(index.fqn, index.offset or ()): block for index, block in blocks.items()}
+        sha256 = write_tensors(file, named, {}) if named else ""
+        for index, block in blocks.items():
+            where = {"file": file.name, "offset": [*(index.offset or ())], "shape": [*block.shape], "sha256": sha256}
+            found.append(WriteResult(index, block.nbytes, where))
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result(found)
         return done
@@ -203,10 +269,10 @@ class _Reader(StorageReader):
         for name, items in groupby(by_file, key=lambda item: files[item.storage_index]):
             with verified(self.checkpoint.folder / name, self.checkpoint.sums[name]) as opened:
                 for item in items:
-                    part = opened.get_slice(item.storage_index.fqn)
+                    key = _key(item.storage_index.fqn, item.storage_index.offset or ())
                     at = tuple(slice(a, a + n) for a, n in zip(item.storage_offsets, item.lengths))
                     target = planner.resolve_tensor(item).detach()
-                    target.copy_(part[at] if at else opened.get_tensor(item.storage_index.fqn))
+                    target.copy_(opened.get_slice(key)[at] if at else opened.get_tensor(key))
                     planner.commit_tensor(item, target)
         done: torch.futures.Future[None] = torch.futures.Future()
         done.set_result(None)

@@ -24,7 +24,7 @@ from ..training.settings import TrainSettings
 from .hardware import GIB, Gpu, find_gpu
 from .plan import Plan, Strategy
 from .settings import RECOMPUTE, PlanSettings, reject_plan
-from .step import Step, step_of
+from .step import NeedsNumbers, Step, step_of
 from .strategies import Memory, Weights, bytes_sent, memory_of, weights_of
 
 LAUNCH = 5e-6  # seconds that a GPU needs for the smallest kernel, which eager PyTorch starts one by one
@@ -52,7 +52,11 @@ def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
     reject_plan(asked, own, shared)
     if asked.gpu is None:
         return _here(model, source, rest, asked, shared)
-    return _elsewhere(model, source, rest, asked, shared, find_gpu(asked.gpu))
+    gpu = find_gpu(asked.gpu)
+    try:
+        return _elsewhere(model, source, rest, asked, shared, gpu)
+    except NeedsNumbers:
+        return _elsewhere(model, source, rest, asked, shared, gpu, shapes=False)
 
 
 def _here(model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings) -> Plan:
@@ -99,7 +103,13 @@ def plan_here(
 
 
 def _elsewhere(
-    model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings, gpu: Gpu
+    model: str,
+    source: Any,
+    given: Mapping[str, Any],
+    asked: PlanSettings,
+    shared: TrainSettings,
+    gpu: Gpu,
+    shapes: bool = True,
 ) -> Plan:
     """On GPUs that are not here."""
     precision = str(given.get("precision", "auto"))
@@ -111,7 +121,7 @@ def _elsewhere(
     rest = {key: value for key, value in given.items() if key not in ("device", "precision")}
     if precision == "float64":
         rest["precision"] = precision
-    ready = prepare(model, source, {**rest, "device": "cpu"}, shapes=True)
+    ready = prepare(model, source, {**rest, "device": "cpu"}, shapes=shapes)
     half = torch.bfloat16 if precision in ("auto", "bfloat16") else None
     ready.place = replace(ready.place, autocast_dtype=half)
     settle_length(ready, given)

@@ -7,6 +7,7 @@ masks, lengths and targets have their numbers, and a network goes the way that i
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -20,15 +21,21 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from ..data.sets import Batch
+from ..errors import ModelError, SettingError
 from ..training.batches import largest_of
 from ..training.layers import blocks
 from ..training.loop import Trainer
+from ..training.objectives.choice import OBJECTIVES
 from ..training.placement import Placement
 from ..training.prepared import Prepared
 from ..training.progress import Progress
 from .ledger import KINDS, Ledger
 
 STAYS = 0.01  # fraction of the peak
+
+
+class NeedsNumbers(ModelError):
+    """A network that goes no way without numbers, and has none."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +73,30 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
     """The largest step of a training, or what one of so many processes does of it, each with its part of the batch. On
     a `gpu` attention keeps no weights, with dropout too.
 
-    `ready.model` may have shapes alone. Raises RuntimeError where the network must see numbers and has none.
+    `ready.model` may have shapes alone. Raises NeedsNumbers where the network must see numbers and has none, and
+    SettingError for an objective whose steps cannot be watched.
     """
+    if not can_be_watched(ready):
+        raise SettingError(
+            f"objective={ready.settings.objective} learns by torch.func, whose steps cannot be watched, so "
+            "they are not planned: `cutaway check` times them here, and tells what they keep."
+        )
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.setLevel(logging.CRITICAL)  # which tells of operations that it does not know; they are asked otherwise below
     try:
         return _step(ready, parts, gpu, imagined=True)
-    except RuntimeError:  # a network of sparse matrices, or one that asks for a value
+    except (RuntimeError, TypeError) as error:  # a network of sparse matrices, or one that asks for a value
         if any(x.is_meta for x in ready.model.parameters()):
-            raise
+            raise NeedsNumbers(
+                f"{ready.preset.name} asks for numbers on its way, so a step of it is to be made on this machine to be "
+                "planned, and it does not fit here: plan a smaller one."
+            ) from error
         return _step(ready, parts, gpu, imagined=False)
+
+
+def can_be_watched(ready: Prepared) -> bool:
+    """Whether the steps of this training can be planned."""
+    return OBJECTIVES[ready.settings.objective].weighable
 
 
 def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..distributed.checkpoint import INDEX, Checkpoint, complete, remove
-from ..distributed.parts import by_heads, gathered, like, load
+from ..distributed.parts import gathered, like, load
 from ..errors import FileError
 from ..models.saving import misfits, read_tensors, write_tensors
 from .average import Average
@@ -159,7 +159,7 @@ def _read_parts(
         if name.startswith("random.") and _random_rank(name) != rank:
             continue
         weight = held.get(name, held.get(name.rpartition(".")[0]))  # what an optimizer keeps of one lies as it does
-        if weight is not None and weight.shape == stored.shape and not by_heads(weight):
+        if weight is not None and weight.shape == stored.shape:
             tensors[name] = torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
         else:
             tensors[name] = torch.empty_like(stored, device="cpu")

@@ -65,11 +65,7 @@ class Sharded(Alone):
         return norm
 
     def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
-        """Each process writes the parts that it holds, while the loop goes on. Parts that are no slices come together
-        first, and one process writes."""
-        if self.place.tensor > 1:
-            super().save(folder, tensors, state)
-            return
+        """Each process writes the parts that it holds, while the loop goes on."""
         self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
 
     def saved(self) -> None:

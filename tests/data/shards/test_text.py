@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Library
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from cutaway.api import prepare
 from cutaway.data import plans
@@ -18,8 +22,10 @@ from cutaway.data.opening import open_data
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.shards import corpus as reading
+from cutaway.data.shards import looking
 from cutaway.data.shards import text as shards
 from cutaway.data.shards.corpus import Corpus, Place
+from cutaway.data.shards.looking import Looked
 from cutaway.data.text import running_files
 from cutaway.errors import CutawayError, DataError, FileError, SettingError
 from cutaway.spec import Masked, NextToken
@@ -33,7 +39,7 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, parts and shards of a few bytes, so that a short text has many."""
     monkeypatch.setattr(shards, "MIB", 200)
-    monkeypatch.setattr(shards, "PART", 700)
+    monkeypatch.setattr(looking, "PART", 700)
     monkeypatch.setattr(reading, "BLOCK", 64)
     monkeypatch.setattr(reading, "PIECE", 50)
 
@@ -169,13 +175,40 @@ def test_tokens_are_hidden_as_in_memory(tmp_path: Path, framed: bool) -> None:
     reject_unlike(*both(tmp_path / "poem.txt", tmp_path / "out", how, **given_))
 
 
+def test_of_a_large_corpus_a_sample_is_fitted_on_and_little_held_out(tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    how: dict[str, Any] = {"tokenizer": "bpe", "vocab_size": 300, "sample": 3, "held_out": 1}
+    made = prepare(tmp_path / "poem.txt", tmp_path / "out", shard_size=1, **how)
+    assert any("fitted on 3 million of the" in note for note in made.notes)
+    assert any("held out has 1 MiB of the text" in note for note in made.notes)
+    stored = opened(tmp_path / "out", length=3)
+    preprocessing: Any = stored.preprocessing
+    texts = {split: preprocessing.decode(tokens_of(stored, split).tolist()) for split in stored.splits}
+    assert "".join(texts.values()) == POEM.replace("\r\n", "\n")
+    assert all(abs(len(texts[split]) - 200) < 20 for split in ("val", "test"))
+    given_ = prepare(tmp_path / "poem.txt", tmp_path / "other", val=0.25, test=0, **how)
+    assert [*given_.splits] == ["train", "val"]
+    assert abs(given_.settings["val"] - 0.25) < 1e-9
+
+
+def test_a_tokenizer_that_lacks_a_character_is_told_of_with_the_place(tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    words = {word: i for i, word in enumerate(sorted({*POEM.split()} - {"Σ"}))}
+    library = Library(WordLevel(words, unk_token="none"))
+    library.pre_tokenizer = WhitespaceSplit()
+    library.save(str(tmp_path / "tokenizer.json"))
+    said = r"poem\.txt, from byte [\d,]+ on, near '.*: The tokenizer cannot cut this text"
+    with pytest.raises(DataError, match=said):
+        prepare(tmp_path / "poem.txt", tmp_path / "out", tokenizer=str(tmp_path / "tokenizer.json"), workers=0)
+
+
 def test_a_place_is_found_by_its_characters(tmp_path: Path) -> None:
     texts = ["a\r\nbé\rc", "字\n\n", "𝄞x\r"]
     for k, text in enumerate(texts):
         (tmp_path / f"{k}.txt").write_bytes(("\ufeff" * (k == 0) + text).encode())
     corpus = Corpus.of(running_files.find_texts(tmp_path)["train"])
     whole = running_files.joined([running_files.read_text(path).text for path in corpus.files])
-    looked = shards._Looked.at(corpus, DataSettings(), 0)
+    looked = Looked.at(corpus, lower=False, workers=0)
     assert looked.characters == len(whole)
     for k in range(len(whole) + 1):
         for end in range(k, len(whole) + 1):
@@ -250,6 +283,25 @@ def test_a_shard_that_is_cut_short_meanwhile_is_named(tmp_path: Path) -> None:
         file.truncate(50)
     with pytest.raises(DataError, match=r"train-00001\.bin: it ends after 50 bytes, and \d+ were written"):
         tokens_of(data, "train")
+
+
+def test_what_the_next_batch_reads_is_asked_for_while_one_is_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    prepare(tmp_path / "poem.txt", tmp_path / "out", val=0, test=0)
+    split: Any = opened(tmp_path / "out", length=5).splits["train"]
+    asked: list[int] = []
+    read: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, offset, length, advice: asked.append(offset))
+    monkeypatch.setattr(os, "pread", lambda file, length, offset: read.append(offset) or pread(file, length, offset))
+    batches = split.batches(split.plan(4, torch.Generator().manual_seed(0))[:3], seed=1)
+    for k in range(3):
+        next(batches)
+        assert len(read) == 4 * (k + 1)
+        assert len(asked) == 4 * min(2, k + 1)
+    assert asked == read[4:]
 
 
 def test_what_cannot_be_prepared_is_told(tmp_path: Path) -> None:

@@ -142,13 +142,13 @@ def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
     orders = []
     for seed in (0, 0, 1):
         plan = split.plan(64, torch.Generator().manual_seed(seed))
-        assert torch.cat(plan).sort().values.tolist() == list(range(len(split)))
+        assert torch.cat([*plan]).sort().values.tolist() == list(range(len(split)))
         seen = torch.cat([batch.inputs[0] for batch in split.batches(plan)])
-        assert torch.equal(seen, expected[torch.cat(plan)])
-        orders.append(torch.cat(plan))
+        assert torch.equal(seen, expected[torch.cat([*plan])])
+        orders.append(torch.cat([*plan]))
     assert torch.equal(orders[0], orders[1])
     assert not torch.equal(orders[0], orders[2])
-    assert torch.equal(torch.cat(split.plan(64, None)), torch.arange(len(split)))
+    assert torch.equal(torch.cat([*split.plan(64, None)]), torch.arange(len(split)))
 
 
 def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,13 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
     resumed = [batch.inputs[0] for batch in split.batches(plan[-6:])]
     assert len(set(read)) == len(read) <= 4  # the window that it stands in, and the one before where a batch has both
     monkeypatch.undo()
-    assert torch.equal(torch.cat(resumed), inputs(split)[torch.cat(plan[-6:])])
+    assert torch.equal(torch.cat(resumed), inputs(split)[torch.cat([*plan[-6:]])])
+
+
+def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
+    split = opened(table, memory=0, val=0, test=0, max_samples=129).splits["train"]
+    assert [len(batch) for batch in split.plan(64, torch.Generator().manual_seed(0))] == [64, 65]  # type: ignore[attr-defined]
+    assert [len(batch) for batch in split.plan(64, None)] == [64, 64, 1]  # type: ignore[attr-defined]
 
 
 def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ line ends as \\n, and one after the last line of each file but the last. A place
 
 from __future__ import annotations
 
+import bisect
 import codecs
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -77,13 +79,8 @@ class Corpus:
 
     def chunks(self, begin: Place, end: Place) -> Iterator[str]:
         """The text between two places, a little at a time. Raises DataError, with byte and line, where it is none."""
-        for k in range(begin.file, end.file + 1):
-            last = end.offset if k == end.file else self.sizes[k]
-            for offset, raw in self._blocks(k, begin.offset if k == begin.file else 0, last):
-                text = self._decoded(k, offset, raw)
-                yield text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-            if k < end.file and not self._ends_its_line(k):
-                yield "\n"
+        for _, raw in self._raw(begin, end):
+            yield raw.replace("\r\n", "\n").replace("\r", "\n") if "\r" in raw else raw
 
     def pieces(self, begin: Place, end: Place, blanks: bool, anywhere: bool) -> Iterator[str]:
         """The text between two places in pieces that a tokenizer cuts as it would cut the whole: before the end of a
@@ -113,19 +110,19 @@ class Corpus:
     # --- looking at it first --------------------------------------------------------------------------------------
 
     def parts(self, size: int) -> list[tuple[Place, Place]]:
-        """The files in parts of about so many bytes, each of one file, with no character or line end cut in two."""
-        found = []
-        for k, whole in enumerate(self.sizes):
-            places = [0, *(self._whole(k, at) for at in range(size, whole, size)), whole]
-            found += [(Place(k, a), Place(k, b)) for a, b in pairwise(places) if a < b]
-        return found
+        """The text in parts of about so many bytes, with no character or line end cut in two."""
+        before = [0, *itertools.accumulate(self.sizes)]  # bytes of the files before each
+        found = [self.begin]
+        for at in range(size, before[-1], size):
+            k = bisect.bisect(before, at) - 1
+            found.append(Place(k, self._whole(k, at - before[k])))
+        return [*pairwise([*found, self.end])]
 
     def look(self, begin: Place, end: Place, lower: bool = False) -> Seen:
-        """What a part, of one file, holds. Raises DataError, with byte and line, where it is no UTF-8 text."""
+        """What a part holds. Raises DataError, with byte and line, where it is no UTF-8 text."""
         characters = returns = 0
         letters = np.zeros(CODE_POINTS, np.int64)
-        for offset, raw in self._blocks(begin.file, begin.offset, end.offset):
-            text = self._decoded(begin.file, offset, raw)
+        for _, text in self._raw(begin, end):
             if found := text.count("\r"):
                 returns += found
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -133,10 +130,6 @@ class Corpus:
             points = np.frombuffer((text.lower() if lower else text).encode("utf-32-le"), np.uint32)
             counts = np.bincount(points)
             letters[: len(counts)] += counts
-        last = end.offset == self.sizes[end.file]
-        if last and end.file < len(self.files) - 1 and not self._ends_its_line(end.file):
-            characters += 1
-            letters[ord("\n")] += 1
         return Seen(characters, {chr(i): int(letters[i]) for i in np.flatnonzero(letters).tolist()}, returns)
 
     def sha256(self, k: int) -> str:
@@ -150,8 +143,7 @@ class Corpus:
     def place_in(self, begin: Place, end: Place, characters: int) -> Place:
         """The place after so many characters of a part that `look` has seen."""
         left = characters
-        for offset, raw in self._blocks(begin.file, begin.offset, end.offset):
-            text = self._decoded(begin.file, offset, raw)
+        for place, text in self._raw(begin, end):
             count = len(text) - text.count("\r\n")
             if left > count:
                 left -= count
@@ -160,9 +152,10 @@ class Corpus:
                 if found.start() >= left:
                     break
                 left += 1
-            marked = raw.startswith(codecs.BOM_UTF8) and not offset
-            return Place(begin.file, offset + len(text[:left].encode()) + (len(codecs.BOM_UTF8) if marked else 0))
-        return end if not left else Place(end.file + 1, 0)
+            if place.offset == self.sizes[place.file]:  # the line end that follows the file
+                return Place(place.file + left, 0 if left else place.offset)
+            return Place(place.file, place.offset + len(text[:left].encode()))
+        return end
 
     def cut_after(self, place: Place, end: Place, blanks: bool, anywhere: bool) -> Place:
         """The first place from `place` on, before `end`, at which the text may be cut, or `end`. Raises as `pieces`."""
@@ -187,6 +180,17 @@ class Corpus:
         return end
 
     # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def _raw(self, begin: Place, end: Place) -> Iterator[tuple[Place, str]]:
+        """The text between two places with its line ends as they are written, a little at a time, and where each
+        stands."""
+        for k in range(begin.file, end.file + 1):
+            last = end.offset if k == end.file else self.sizes[k]
+            for offset, block in self._blocks(k, begin.offset if k == begin.file else 0, last):
+                mark = len(codecs.BOM_UTF8) if not offset and block.startswith(codecs.BOM_UTF8) else 0
+                yield Place(k, offset + mark), self._decoded(k, offset, block)
+            if k < end.file and not self._ends_its_line(k):
+                yield Place(k, self.sizes[k]), "\n"
 
     def _blocks(self, k: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of a file between two places, in blocks that cut no character and no line end in two; and where

@@ -28,7 +28,6 @@ from ...settings import as_text, short
 from ...spec import ImageSizes, Mask, Target
 from ..folders import FileKind, Found, find, has_captions, holds
 from ..images.boxes import is_boxes
-from ..images.file_split import cores
 from ..images.masks import are_masks
 from ..kinds import KINDS as KINDS_OF_DATA
 from ..sets import DataSet
@@ -36,7 +35,7 @@ from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
-from .making import Made, begin, end, keep, make, reject_full
+from .making import Made, begin, end, keep, make, processes, reject_full
 from .manifest import Manifest, Progress
 from .members import Names
 from .preparing import reject_settled
@@ -116,7 +115,7 @@ def prepare_media(
     keep(out, asked, {"files": listing})
     flat = [job for of_split in jobs.values() for job in of_split]
     reject_full(out, flat, sum(sizes) + OVERHEAD * len(sizes))
-    made = [*make(out, flat, cores() if how.workers is None else how.workers, progress)]
+    made = [*make(out, flat, processes(how.workers, sum(sizes)), progress)]
     index = _index(kind, found.classes, jobs, made)
     index.save(out / INDEX)
     left = len(found.files) - len(index)

@@ -11,10 +11,8 @@ A shard is a stretch of the text, cut where every tokenizer cuts it anyway (`Cor
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,8 @@ from ..text.running import ALPHABET, reading_of, reject_short, room_of, unknown_
 from ..text.running_files import find_texts
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
-from .corpus import Corpus, Place, Seen
+from .corpus import Corpus, Place
+from .looking import Looked
 from .making import begin, end, in_processes, keep, make, processes, reject_full
 from .manifest import Manifest, Progress
 from .preparing import reject_settled
@@ -43,7 +42,6 @@ from .settings import ShardSettings
 from .tokens import ShardTokens
 
 MIB = 1 << 20
-PART = 64 * MIB  # bytes that are looked at in one go
 AT_ONCE = 16  # pieces of text that are tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # when text is prepared
 WHEN_IT_LEARNS = ("length", "stateful", "max_samples", "special_tokens", "mask_prob", "whole_words")
@@ -176,7 +174,7 @@ def _plan(
 ) -> dict[str, Any]:
     """Everything that the shards follow from, as plain JSON values."""
     fingerprint = _fingerprint(source, corpora, workers)
-    looked = {split: _Looked.at(corpus, settings, workers) for split, corpus in corpora.items()}
+    looked = {split: Looked.at(corpus, bool(settings.lower), workers) for split, corpus in corpora.items()}
     train = looked["train"]
     notes = [note for split in looked for note in looked[split].notes()]
     kind = settings.tokenizer
@@ -188,8 +186,12 @@ def _plan(
                 f"The text has more than {ALPHABET:,} different characters: its tokens are subwords (tokenizer=bpe). "
                 "tokenizer=characters takes each for itself."
             )
-    places, fractions, said = _places(looked, settings, how, whole_words=kind != "characters")
-    tokenizer, fitted = _tokenizer(train, places["train"], replace(settings, tokenizer=kind), how)
+    spans, fractions, said = _spans(train, settings, how, given=looked, whole_words=kind != "characters")
+    places = {split: (of.corpus.begin, of.corpus.end) for split, of in looked.items()}
+    places |= {split: (train.place(start), train.place(stop)) for split, (start, stop) in spans.items()}
+    places = {split: places[split] for split in SPLITS if split in places}
+    learned = spans["train"][1]
+    tokenizer, fitted = _tokenizer(train, learned, places["train"], replace(settings, tokenizer=kind), how)
     bounds = {
         split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MIB)
         for split in places
@@ -208,120 +210,33 @@ def _plan(
 
 def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> str:
     """sha256 of the content, as `running_files.read_texts` has it of the same files."""
-    lines = []
+    found, folder = hashlib.sha256(), source if source.is_dir() else source.parent
     for corpus in corpora.values():
-        sums = in_processes(corpus.sha256, range(len(corpus.files)), workers if len(corpus.files) > 1 else 0)
+        sums = in_processes(corpus.sha256, range(len(corpus.files)), workers)
         for path, digest in zip(corpus.files, sums):
-            lines.append(f"{digest}  {path.relative_to(source) if source.is_dir() else path.name}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+            found.update(f"{digest}  {path.relative_to(folder)}\n".encode(errors="surrogateescape"))
+    return found.hexdigest()
 
 
-@dataclass(frozen=True)
-class _Looked:
-    """The files of a split, part by part."""
-
-    corpus: Corpus
-    parts: Sequence[tuple[Place, Place]]
-    seen: Sequence[Seen]
-    lower: bool
-
-    @classmethod
-    def at(cls, corpus: Corpus, settings: DataSettings, workers: int) -> _Looked:
-        """Look at all of a corpus. Raises DataError, with file, byte and line, where it is no text."""
-        parts, lower = corpus.parts(PART), bool(settings.lower)
-        seen = [*in_processes(partial(_look, corpus, lower), parts, workers)]
-        return cls(corpus, parts, seen, lower)
-
-    @property
-    def characters(self) -> int:
-        """Of the whole text."""
-        return sum(part.characters for part in self.seen)
-
-    @property
-    def letters(self) -> Counter[str]:
-        """How often each character occurs."""
-        return self._sum(len(self.seen))
-
-    def place(self, characters: int) -> Place:
-        """The place after so many characters."""
-        for (start, stop), part in zip(self.parts, self.seen):
-            if characters <= part.characters:
-                return self.corpus.place_in(start, stop, characters)
-            characters -= part.characters
-        return self.corpus.end
-
-    def letters_up_to(self, characters: int) -> Counter[str]:
-        """How often each character occurs among the first so many."""
-        whole = left = 0
-        for part in self.seen:
-            if characters < left + part.characters:
-                break
-            whole, left = whole + 1, left + part.characters
-        found = self._sum(whole)
-        if left < characters:
-            for text in self.corpus.chunks(self.place(left), self.place(characters)):
-                found.update(text.lower() if self.lower else text)
-        return found
-
-    def text(self, start: int, stop: int) -> str:
-        """The characters from one on up to another."""
-        return "".join(self.corpus.chunks(self.place(start), self.place(stop)))
-
-    def after_blank(self, start: int, place: int) -> int:
-        """After the last blank before a place, from `start` on, or the place itself, where there is none for long."""
-        back = 1 << 16
-        while back <= 1 << 24:
-            near = self.text(max(start, place - back), place)
-            if blank := max(near.rfind(" "), near.rfind("\n")) + 1:
-                return place - len(near) + blank
-            back = back << 4 if place - back > start else 1 << 25
-        return place
-
-    def notes(self) -> list[str]:
-        """Sentences on what was read otherwise than it is written."""
-        returns = sum(part.returns for part in self.seen)
-        return [f"{returns:,} line ends are written with a carriage return, and are read without."] if returns else []
-
-    def _sum(self, parts: int) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for part in self.seen[:parts]:
-            found.update(part.letters)
-        return found
-
-
-def _look(corpus: Corpus, lower: bool, part: tuple[Place, Place]) -> Seen:
-    return corpus.look(*part, lower)
-
-
-def _places(
-    looked: Mapping[str, _Looked], settings: DataSettings, how: ShardSettings, whole_words: bool
-) -> tuple[dict[str, tuple[Place, Place]], dict[str, float], list[str]]:
-    """Where each split begins and ends; the fractions of val and test; and sentences on it."""
-    train = looked["train"]
+def _spans(
+    train: Looked, settings: DataSettings, how: ShardSettings, given: Container[str], whole_words: bool
+) -> tuple[dict[str, tuple[int, int]], dict[str, float], list[str]]:
+    """Which characters of the text for training are in which split, where not all splits are `given`; the fractions of
+    val and test; and sentences on it."""
     most = how.held_out * MIB / train.characters if how.held_out else 1.0
-    asked, usual = fractions_left(settings, looked), DataSettings()
+    asked, usual = fractions_left(settings, given), DataSettings()
     val, test = (min(x, most) if x == own else x for x, own in zip(asked, (usual.val, usual.test)))
     found, notes = places_by_position(train.characters, val, test, train.after_blank if whole_words else None)
     if (val, test) != asked:
-        notes.append(
-            f"Val and test have {how.held_out:,} MiB of the text each: held_out=0 makes them larger, or val and test."
-        )
-    ends = {begun: train.place(begun) for begun, _ in found.values()} | {train.characters: train.corpus.end}
-    places = {split: (ends[start], ends[stop]) for split, (start, stop) in found.items()}
-    given = {split: (of.corpus.begin, of.corpus.end) for split, of in looked.items() if split != "train"}
-    return (
-        {split: (places | given)[split] for split in SPLITS if split in places | given},
-        {"val": val, "test": test},
-        notes,
-    )
+        notes.append(f"Each split that is held out has {how.held_out:,} MiB of the text; val and test make it another.")
+    return found, {"val": val, "test": test}, notes
 
 
 def _tokenizer(
-    train: _Looked, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
+    train: Looked, count: int, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
 ) -> tuple[Tokenizer, list[str]]:
-    """The tokenizer that was named, or one that is fitted on the training split: characters on all of it, others on a
-    sample where it is large; and a sentence on that."""
-    count = sum(map(len, train.corpus.chunks(*places))) if places[1] != train.corpus.end else train.characters
+    """The tokenizer that was named, or one that is fitted on the training split, the first `count` characters:
+    characters on all of it, others on a sample where it is large; and a sentence on that."""
     if settings.tokenizer == "characters":
         letters = train.letters_up_to(count)
         return characters_tokenizer(letters, settings.vocab_size, settings.min_count, bool(settings.lower)), []
@@ -367,11 +282,14 @@ def _bounds(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer, siz
     return [*found, stop]
 
 
-def _size(train: _Looked, tokenizer: Tokenizer) -> int:
+def _size(train: Looked, tokenizer: Tokenizer) -> int:
     """About how many tokens all the text has, told from a stretch in the middle."""
-    stretch = train.text(train.characters // 2, train.characters // 2 + MIB)
-    of_each = len(tokenizer.encode_flat([stretch])[0]) / max(1, len(stretch))
-    return int(train.characters * (of_each if tokenizer.kind == "characters" else 1.1 * of_each))
+    if tokenizer.kind == "characters":
+        return train.characters
+    start = train.characters // 2
+    stop = min(start + MIB, train.characters)
+    found = sum(map(len, _tokens(train.corpus, train.place(start), train.place(stop), tokenizer)))
+    return int(1.1 * train.characters * found / (stop - start))
 
 
 def _jobs(plan: Mapping[str, Any], corpora: Mapping[str, Corpus], tokenizer: Tokenizer) -> Iterator[Tokenised]:

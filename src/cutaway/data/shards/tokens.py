@@ -1,14 +1,18 @@
 """A stream of tokens in shards: little-endian numbers one after another, read where they are asked for and never held.
 
 They are read by `pread`, not through a memory map. What was read through a map counts as memory that the process takes,
-up to the whole corpus; a shard that is cut short while it is mapped ends the process without a word (SIGBUS), and here
-it is named; and a batch costs the same. What is read often stays in the system's cache either way.
+up to the whole corpus (3.7 GB after 60 000 windows of one of 6 GB, where `pread` takes none); a shard that is cut short
+while it is mapped ends the process without a word (SIGBUS), and here it is named; and a batch costs no more. What is
+read often stays in the system's cache either way.
+
+While a batch is learned from, the system is asked for what the next one reads (`reading_ahead`): of a corpus that no
+cache holds, a batch of 32 windows is then there in 0.4 ms, and not in 4.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,7 @@ from ...files import cause
 from .manifest import AGAIN, Manifest, Progress, damaged
 
 AT_ONCE = 1 << 20  # tokens that are counted together
-OPEN_AT_MOST = 64  # shards at a time; more are closed, the one that was opened first
+OPEN_AT_MOST = 256  # shards at a time; more are closed, the one that was opened first
 
 
 class ShardTokens:
@@ -56,6 +60,15 @@ class ShardTokens:
         within = place - starts[:, None]  # 0, 1, 2, …, but where a row repeats a place at the stream's ends
         return torch.from_numpy(rows.astype(np.int64)).gather(1, within)
 
+    def ask_for(self, starts: Sequence[int], width: int) -> None:
+        """Let the system read so many tokens from each start on, and go on without them."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        size, shards = self.dtype.itemsize, np.searchsorted(self._ends, starts, side="right").tolist()
+        for start, shard in zip(starts, shards):
+            at = (start - int(self._ends[shard]) + self._shards[shard].count) * size
+            os.posix_fadvise(self._file(shard), at, width * size, os.POSIX_FADV_WILLNEED)
+
     def _rows(self, starts: Sequence[int], width: int) -> npt.NDArray[Any]:
         """So many tokens from each start on, (N, width): one read for each row, but where it reaches into the next
         shard."""
@@ -81,23 +94,52 @@ class ShardTokens:
         return np.frombuffer(b"".join(parts), self.dtype)
 
     def _bytes(self, shard: int, offset: int, count: int) -> bytes:
-        path = self.folder / self._shards[shard].name
         try:
-            if shard not in self._files:
-                if len(self._files) >= OPEN_AT_MOST:
-                    os.close(self._files.pop(next(iter(self._files))))
-                self._files[shard] = os.open(path, os.O_RDONLY)
-            found = os.pread(self._files[shard], count, offset)
-            said = f"it ends after {offset + len(found):,} bytes, and {self._shards[shard].bytes:,} were written"
+            found = os.pread(self._file(shard), count, offset)
         except OSError as error:
-            found, said = b"", cause(error)
+            raise self._lost(shard, cause(error)) from error
         if len(found) < count:
-            raise DataError("A shard cannot be read any more:", [Problem(str(path), said)], AGAIN)
+            written = self._shards[shard].bytes
+            raise self._lost(shard, f"it ends after {offset + len(found):,} bytes, and {written:,} were written")
         return found
+
+    def _file(self, shard: int) -> int:
+        """The descriptor of a shard, which is opened where it is not."""
+        if shard not in self._files:
+            if len(self._files) >= OPEN_AT_MOST:
+                os.close(self._files.pop(next(iter(self._files))))
+            try:
+                self._files[shard] = os.open(self.folder / self._shards[shard].name, os.O_RDONLY)
+            except OSError as error:
+                raise self._lost(shard, cause(error)) from error
+        return self._files[shard]
+
+    def _lost(self, shard: int, said: str) -> DataError:
+        path = self.folder / self._shards[shard].name
+        return DataError("A shard cannot be read any more:", [Problem(str(path), said)], AGAIN)
 
     def __del__(self) -> None:
         for descriptor in self.__dict__.pop("_files", {}).values():
             os.close(descriptor)
+
+
+def reading_ahead(
+    tokens: Tensor | ShardTokens, order: Iterable[Tensor], grid: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> Iterator[Tensor]:
+    """The windows of each batch, (N,), while the system is asked for those of the batch after it, where they are read
+    from shards. `grid` says where windows start and how long they are."""
+    if isinstance(tokens, Tensor):
+        yield from order
+        return
+    batches = iter(order)
+    index = next(batches, None)
+    while index is not None:
+        following = next(batches, None)
+        if following is not None:
+            starts, lengths = grid(following)
+            tokens.ask_for(starts.tolist(), int(lengths.max()) + 1)
+        yield index
+        index = following
 
 
 def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:

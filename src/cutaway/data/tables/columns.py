@@ -80,7 +80,9 @@ class ColumnType:
 
 
 def meaning(cells: pl.Series) -> pl.Series:
-    """The cells without spaces around them, null where they are missing."""
+    """The cells without spaces around them, null where they are missing; as they are where they are no text."""
+    if cells.dtype != pl.String:
+        return cells
     return cells.to_frame().select(meant(pl.all())).to_series()
 
 
@@ -145,7 +147,8 @@ def decode(cells: pl.Series, type: ColumnType) -> Numbers:
         yes, no = type.written.split("/")
         words = cells.str.to_lowercase()
         return words.replace_strict({yes: 1.0, no: 0.0}, default=None, return_dtype=pl.Float64).to_numpy()
-    values = cells.cast(pl.Float64, strict=False).to_numpy()
+    plain = cells.cast(pl.String) if isinstance(cells.dtype, pl.Enum) else cells
+    values = plain.cast(pl.Float64, strict=False).to_numpy()
     return np.where(np.abs(values) <= LARGEST, values, np.nan)
 
 

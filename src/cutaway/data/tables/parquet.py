@@ -8,7 +8,7 @@ over. polars reads the rows themselves.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,19 +19,25 @@ import polars as pl
 from ...errors import DataError, SettingError
 from ...files import cause, reject_irregular
 from ..folders import entries
+from .columns import meaning
 from .forms import Form
 from .reading import Table, frame_table, read_table
 
 PARQUET = ".parquet"
 MAGIC = b"PAR1"
-MOST_ROWS = 1 << 18  # of a block: a larger row group is several
+# Numbers that text would give back to the last bit, so that they need not be written out to be read again.
+EXACT = (pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
+# A row group is cut into blocks, so that many of them are mixed at a time. polars reads whole pages of it for each: a
+# row of an eighth of it costs about four times as much, which is still a small part of a step.
+PARTS, LEAST_ROWS, MOST_ROWS = 8, 1 << 14, 1 << 18
 BYTES = 8  # of a cell, about, by which a table's size is told
 FIX = "It may have been cut short or changed: take it from its source again."
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The rows of Parquet files one after another, in blocks: a row group each, or a part of a large one."""
+    """The rows of Parquet files one after another, in blocks: a row group each, or a part of one."""
 
     path: Path  # the file, or the folder of files
     files: tuple[Path, ...]
@@ -64,9 +70,16 @@ class RowGroups:
         return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Every block in turn, with the number of its first row."""
-        for block in range(self.blocks):
-            yield int(self.first[block]), self.frame(block, columns)
+        """All rows in turn, some blocks of a file at a time, with the number of the first of them."""
+        block = 0
+        while block < self.blocks:
+            start, after = int(self.first[block]), block + 1
+            while after < self.blocks and self.file[after] == self.file[block]:
+                if self.first[after + 1] - start > MOST_ROWS:
+                    break
+                after += 1
+            yield start, self._read(block, int(self.offset[block]), int(self.first[after]) - start, columns)
+            block = after
 
     def block_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The block of each of these rows."""
@@ -89,15 +102,25 @@ class RowGroups:
 
 
 class StreamedTable(Table):
-    """Some columns of all rows as text, whose rows are named after the files that they stand in."""
+    """Some columns of all rows, which are named after the files that they stand in."""
 
     groups: RowGroups
 
     @classmethod
     def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
-        """These columns, read block by block."""
+        """These columns as text."""
         parts = [frame_table(frame, groups.path.name).frame for _, frame in groups.frames(columns)]
-        table = cls(groups.path.name, pl.concat(parts, rechunk=True))
+        return cls._made(groups, pl.concat(parts, rechunk=True))
+
+    @classmethod
+    def compact(cls, groups: RowGroups, kinds: Mapping[str, str | None]) -> StreamedTable:
+        """What the cells of these columns mean, in few bytes a row: text as one of its values, many numbers as such.
+        Of each column is said whether it holds numbers or categories, or None where that is to be told."""
+        return cls._made(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
+
+    @classmethod
+    def _made(cls, groups: RowGroups, frame: pl.DataFrame) -> StreamedTable:
+        table = cls(groups.path.name, frame)
         object.__setattr__(table, "groups", groups)
         return table
 
@@ -112,6 +135,21 @@ class StreamedTable(Table):
     def row(self, i: int) -> dict[str, str]:
         """Row i with all columns."""
         return frame_table(self.groups.row(i)).row(0)
+
+
+def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
+    """A column as `StreamedTable.compact` has it."""
+    as_numbers, parts = groups.schema[column] in EXACT, []
+    for _, frame in groups.frames([column]):
+        text = frame if as_numbers else frame_table(frame, groups.path.name).frame.cast(pl.Categorical)
+        parts.append(text.to_series())
+    whole = pl.concat(parts, rechunk=True)
+    if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
+        return whole.cast(pl.Float64).fill_nan(None)
+    values = whole.unique()
+    meant = meaning(frame_table(values.to_frame()).frame.to_series())
+    known = pl.Enum(meant.drop_nulls().unique().sort())
+    return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -148,7 +186,7 @@ def row_groups(path: Path) -> RowGroups:
             raise _unlike(files[0], schema, one, own)
         schema, at = own, 0
         for rows in _counts(footer, one):
-            parts = max(1, -(-rows // MOST_ROWS))
+            parts = max(1, min(PARTS, rows // LEAST_ROWS), -(-rows // MOST_ROWS))
             for k in range(parts if rows else 0):
                 count = rows * (k + 1) // parts - rows * k // parts
                 file.append(number)

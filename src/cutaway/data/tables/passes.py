@@ -17,11 +17,10 @@ import polars as pl
 from ...errors import Problem
 from .columns import ColumnType, Numbers, decode, explain, meaning, unreadable
 from .encoders import QUANTILES, Category, Curve, Encoder, Numeric, curve_of, most_frequent, scale_of
-from .parquet import RowGroups
+from .parquet import EXACT, RowGroups
 from .quantiles import Selection
 from .reading import frame_table
 
-EXACT = (pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 NAMED = 1000  # cells that cannot be read are kept by name; more are counted
 Rows = npt.NDArray[np.int64]
 Block = tuple[Rows, dict[str, pl.Series]]  # rows of a block, and their cells by column

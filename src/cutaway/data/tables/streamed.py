@@ -46,7 +46,8 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings) -> DataSet:
     chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sampled(groups, chosen)
     roles = choose_roles(sample, settings)
-    of_rows = StreamedTable.of(groups, [roles.target] if roles.group is None else [roles.target, roles.group])
+    kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
+    of_rows = StreamedTable.compact(groups, kinds)
     labels = read_labels(of_rows, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(of_rows, labels, roles.group, settings.missing)
     check_learnable(labels, rows, splits=3)
@@ -80,7 +81,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings) -> DataSet:
         )
         for split, rows in splits.items()
     }
-    own = Labels(sample, labels.column, labels.numeric, labels.cells.gather(chosen))
+    own = Labels(sample, labels.column, labels.numeric, meaning(sample.frame[roles.target]))
     used = np.flatnonzero(np.isin(chosen, np.concatenate(list(splits.values()))))
     training = np.flatnonzero(np.isin(chosen, splits["train"]))
     shown = {**cells, roles.target: own.cells}
@@ -162,7 +163,7 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "
-        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups, and {mixed}."
+        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups or parts of them, and {mixed}."
     ]
     if sample < len(groups):
         notes.append(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..plans import Plan
 from ..sets import Batch, Split
 
 LOOKED_AHEAD = 4096  # batches whose blocks are known before they are needed
@@ -49,14 +50,14 @@ class RowGroupSplit(Split):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> Plan:
         """Batches of rows that stand in few blocks, one after another without a generator; a last one of a single row,
         which has no variance for batch norm to divide by, joins the one before it."""
-        order = self.order(generator)
-        batches = [order.part(start, start + batch_size) for start in range(0, len(self), batch_size)]
-        if generator is not None and len(batches) > 1 and len(batches[-1]) == 1 < batch_size:
-            batches[-2:] = [torch.cat(batches[-2:])]
-        return batches
+        order, n = self.order(generator), len(self)
+        count = -(-n // batch_size)
+        if generator is not None and count > 1 and n % batch_size == 1 < batch_size:
+            count -= 1
+        return Plan(count, lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
 
     def order(self, generator: torch.Generator | None) -> Windows:
         """The order of an epoch, which the generator draws."""

@@ -16,9 +16,9 @@ from ..settings import DataSettings
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
 from .encoders import mean_and_std
+from .parquet import MOST_VALUES_OF_CLASSES
 from .reading import Table, counted
 
-MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
 NUMBER = ColumnType("number")
 
 
@@ -39,7 +39,7 @@ class Labels:
             found[int(i)] = "the target is missing" + (f", which is what {brief(given)} stands for" if given else "")
         if self.numeric:
             bad = np.flatnonzero(unreadable(self.cells, NUMBER))
-            found |= {int(i): explain(self.cells[int(i)], NUMBER) for i in bad}
+            found |= {int(i): explain(str(self.cells[int(i)]), NUMBER) for i in bad}
         return {i: Problem(self.table.where(i, self.column), found[i]) for i in sorted(found)}
 
     def classes(self, rows: Rows) -> Array | None:

@@ -16,7 +16,7 @@ from ..lengths import bucketed
 from ..plans import HELD, Batches, Order
 from ..sets import IGNORED, Batch, Split
 from ..shards.manifest import Progress
-from ..shards.tokens import ShardTokens, damaged_of, targets_of, together
+from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
 from .running_preprocessing import Reading, read_back
@@ -79,7 +79,7 @@ class MaskedSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows, with what the seed hides in them."""
         grid, lead = self._windows.grid(seed), self._around // 2
-        for index in order:
+        for index in reading_ahead(self.tokens, order, grid):
             starts, counts = grid(index)
             count = counts[:, None]  # (N, 1)
             step = torch.arange(int(count.max()) + 2 * lead) - lead  # (T,)

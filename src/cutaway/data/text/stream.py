@@ -26,7 +26,7 @@ from ..lengths import bucketed
 from ..plans import Batches, Order, Plan
 from ..sets import IGNORED, Batch, Split
 from ..shards.manifest import Progress
-from ..shards.tokens import ShardTokens, damaged_of, targets_of, together
+from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
 from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that
@@ -85,7 +85,7 @@ class StreamSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows. With a seed, and without `carries`, they lie on the grid that it shifts."""
         grid = self._windows.grid(None if self.carries else seed)
-        for index in order:
+        for index in reading_ahead(self.tokens, order, grid):
             starts, lengths = grid(index)
             step = torch.arange(int(lengths.max()) + 1)
             mask = step[:-1] < lengths[:, None]  # (N, T)

@@ -1,0 +1,115 @@
+"""cutaway plan as it is typed: the table in eighty columns, JSON, Python, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cutaway
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+SMALL = "gpt2 help.txt model.layers=2 model.dim=32 model.heads=2 length=32 batch_size=16 epochs=2"
+H100 = "gpu=h100 gpus=16 price=2.5"
+
+
+@pytest.fixture
+def text(cli: Cli) -> None:
+    """A text to learn from, in the folder of the command."""
+    Path("help.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 300)
+
+
+def test_gpus_elsewhere_are_planned_by_every_strategy(cli: Cli, text: None) -> None:
+    answer = cli(*f"plan {SMALL} {H100}".split())
+    assert answer.status == 0, answer.err
+    assert re.search(r"16 × H100 SXM +one +ddp +fsdp +hsdp\n", answer.out)
+    for row in ("weights in bfloat16", "optimizer state", "activations", "on each device", "fits into 72 GiB", "cost"):
+        assert re.search(rf"^ *{row}  +\S", answer.out, re.MULTILINE), row
+    assert "assumed to reach 40%" in answer.out
+    assert all(len(line) <= 80 for line in answer.out.splitlines() if not line.startswith("Assumed"))
+
+    plan = json.loads(cli(*f"plan {SMALL} {H100} --json".split()).out)
+    one, ddp, fsdp, hsdp = plan["strategies"]
+    assert [s["devices"] for s in plan["strategies"]] == [1, 16, 16, 16]
+    assert [s["examples"] for s in plan["strategies"]] == [16, 1, 1, 1]
+    for found in plan["strategies"]:
+        memory = dict(found["memory"])
+        assert memory.pop("total") == pytest.approx(sum(memory.values()))
+        assert found["seconds"] == pytest.approx(found["seconds_per_step"] * plan["steps"])
+        assert found["cost"] == pytest.approx(2.5 * found["devices"] * found["seconds"] / 3600)
+    assert plan["steps"] == 2 * plan["steps_per_epoch"]
+    assert ddp["memory"]["optimizer"] == one["memory"]["optimizer"]
+    assert fsdp["memory"]["optimizer"] == pytest.approx(ddp["memory"]["optimizer"] / 16, rel=0.05)
+    assert hsdp["memory"]["optimizer"] == pytest.approx(ddp["memory"]["optimizer"] / 8, rel=0.05)
+
+
+def test_this_machine_is_measured(cli: Cli) -> None:
+    answer = cli("plan", "mlp", "iris", "epochs=3")
+    assert answer.status == 0, answer.err
+    assert answer.out.startswith("mlp on iris: ")
+    assert re.search(r"^this machine \(cpu\) +one$", answer.out, re.MULTILINE)
+    assert re.search(r"^fits into .* yes$", answer.out, re.MULTILINE)
+    assert re.search(r"^3 epochs, \d+ steps +\d", answer.out, re.MULTILINE)
+    assert "A step takes as long as a few of them took here" in answer.out
+
+    plan = cutaway.plan("mlp", "iris", epochs=3, processes=2, parallel="fsdp")
+    (fsdp,) = plan.strategies
+    assert plan["fsdp"] is fsdp is plan.best
+    assert fsdp.memory.weights < cutaway.plan("mlp", "iris").strategies[0].memory.weights
+
+
+def test_a_model_larger_than_this_machine_is_planned_and_what_would_fit_is_said(cli: Cli, text: None) -> None:
+    huge = "plan gpt2 help.txt model.layers=2 model.dim=65536 model.heads=64 length=32"
+    answer = cli(*huge.split())
+    assert answer.status == 0, answer.err
+    assert re.search(r"^fits into .* no$", answer.out, re.MULTILINE)
+    assert "No step is measured: it does not fit here." in answer.out
+    assert "whatever the batch is" in answer.out
+
+    deep = [
+        "plan",
+        "gpt2",
+        "help.txt",
+        "model.layers=6",
+        "model.dim=64",
+        "model.heads=4",
+        "length=128",
+        "batch_size=64",
+        "gpu=h100",
+    ]
+    assert "Nothing fits. With recompute=selective, one takes" in cli(*deep, "gpu_memory=0.12").out
+    answer = cli(*deep, "gpu_memory=0.12", "recompute=selective")
+    assert re.search(r"^fits into .* yes$", answer.out, re.MULTILINE)
+    answer = cli(*deep, "gpu_memory=0.012")
+    assert re.search(r"one does with batch_size=\d+, and accumulate=\d+ makes up for it", answer.out)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("mlp", "A model and data are needed"),
+        ("mlp iris gpu=h10", "There is no GPU 'h10'. Similar: h100"),
+        ("mlp iris gpus=8", "gpus=8 is said of GPUs: say which they are too, as in gpu=h100."),
+        ("mlp iris price=2", "price=2 is said of GPUs"),
+        ("mlp iris gpu=h100 price=-1", "price=-1"),
+        ("mlp iris gpu=h100 gpus=12", "gpus=12 are no whole machines of 8"),
+        ("mlp iris gpu=h100 gpus=8 tensor_parallel=3", "tensor_parallel=3 does not divide the 8 GPUs of a machine"),
+        ("mlp iris gpu=h100 gpus=800", "share each batch of"),
+        ("mlp iris gpu=h100 processes=2", "processes=2 are of this machine"),
+        ("mlp iris gpu=h100 parallel=hsdp gpus=8", "parallel=hsdp is for several machines"),
+        ("mlp iris gpu=h100 precision=float32", "Give peak=TFLOP/s"),
+        ("mlp iris gpu=h100 recompute=half", "recompute=half"),
+        ("mlp iris gpu=h100 gpuss=8", "Similar: gpus"),
+        ("resnet18 iris", "resnet18"),
+    ],
+)
+def test_what_cannot_be_is_a_paragraph(cli: Cli, typed: str, said: str) -> None:
+    answer = cli("plan", *typed.split())
+    assert (answer.status, answer.out) == (2, "")
+    assert said in answer.said
+    assert "Traceback" not in answer.err
