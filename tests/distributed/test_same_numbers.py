@@ -59,6 +59,12 @@ FAMILY: dict[str, tuple[str, str, dict[str, Any]]] = {  # whose heads and hidden
     ),
     "parallel-transformer": ("parallel-transformer", "text.txt", {**SMALL, **SHORT, "length": 24, "batch_size": 6}),
 }  # fmt: skip
+HALVES: dict[str, dict[str, Any]] = {
+    "float32": {"parallel": "ddp"},
+    "whole": {"parallel": "ddp"},
+    "rows": {"parallel": "fsdp", "recompute": "full"},
+    "heads": {"tensor_parallel": 2},
+}
 TRANSFORMERS = ["gpt2", "transformer-tiny", "bert"]
 WITHOUT_BLOCKS = ("lstm", "gcn", "lenet5-modern")
 ALWAYS = {
@@ -117,6 +123,15 @@ def go_on(data: Path, out: Path, name: str, how: dict[str, Any], until: int) -> 
         assert trainer.state.update == until
         trainer.checkpoint_now()
         trainer.strategy.saved()
+
+
+def learn_in_half_precision(data: Path, out: Path) -> None:
+    """Train GPT-2 by an update: in float32, and with products in bfloat16 by weights whole, in rows and by heads."""
+    with joined():
+        once, half = {"max_steps": 1, "ema": 0.0, "precision": "float32"}, {"precision": "bfloat16"}
+        for name, how in HALVES.items():
+            given = {**once, **(half if name != "float32" else {}), **how}
+            end(trainer_of("gpt2", data, out, given), out / f"{name}.safetensors")
 
 
 def drop(data: Path, out: Path) -> None:
@@ -204,3 +219,17 @@ def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(
     assert 0.4 < first["own"].double().mean() < 0.6
     both = (first["own"] & second["own"]).double().mean()
     assert 0.15 < both < 0.35  # as of draws that have nothing to do with each other
+
+
+def test_products_in_bfloat16_are_as_far_from_float32_in_parts_as_whole(
+    alone: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert together(learn_in_half_precision, alone[0], tmp_path, count=2) == [0, 0]
+    found = {}
+    for name in HALVES:
+        of_each = sorted(tensors(tmp_path / f"{name}.safetensors").items())
+        found[name] = torch.cat([x.flatten() for key, x in of_each if key.startswith("gradient.")])
+    exact = found.pop("float32")
+    distance = {name: float((x - exact).norm() / exact.norm()) for name, x in found.items()}
+    assert all(0 < far < 2**-6 for far in distance.values())  # a few roundings to 8 digits
+    assert distance["rows"] < 1.5 * distance["whole"]

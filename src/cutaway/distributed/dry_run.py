@@ -4,7 +4,7 @@ PyTorch's fake process group has as many processes as one says and sends nothing
 The model is shared and a step is made as in training, so that what is listed is what would be done, and not what a
 formula says. Nothing is materialized: GPT-2 XL on 1 024 processes takes the memory of its layers' names.
 
-For a batch's activations see `training.fitting`: they do not depend on the number of processes.
+A batch's activations do not depend on the number of processes: `training.fitting` tells of them.
 """
 
 from __future__ import annotations
@@ -151,10 +151,12 @@ def dry_run(
             keeps.step()
         parts = [_part_of(name, p, keeps.state[p].values()) for name, p in model.named_parameters() if p.requires_grad]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
+        own = sum(part(p).nbytes for p in model.parameters() if p.requires_grad)
     shares = [_share(parts, index) for index in range(sharing)]
-    held = max(((p.name, p.bytes(0)) for p in parts), key=lambda one: one[1])
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
-    return DryRun(count, of_each, held, sent.found())
+    assert of_each[rank].weights == own, "what is told of all processes is what this one has"
+    largest = max(parts, key=lambda p: p.bytes(0))
+    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found())
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from .environment import local_world_size
 from .gradients import Loss
 
+PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # what autocast computes in fewer digits, bias and all
+
 # What a loss says of its batch is looked at, never written to.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
@@ -42,8 +44,9 @@ def mesh_of(
 def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> Loss:
     """Shard the model over the dimensions `replicate` and `shard` of the mesh, each of its `blocks` by itself and what
     is left together; the loss in which it computes with whole weights, and after whose backward pass each process has
-    its part of the sum of all gradients. The weights of blocks travel as `dtype`, in which they compute; gradients are
-    added in the weights' own."""
+    its part of the sum of all gradients. With a `dtype` the weights of linear layers and convolutions in blocks, which
+    compute in that, travel in it too, together by block; normalizations, which do not, stay what they are. Gradients
+    are added in the weights' own."""
     loss = Loss(model)
     data = tuple(name for name in mesh.mesh_dim_names or () if name != "tensor")
     share, mesh = fully_shard if "shard" in data else replicate, mesh[data]
@@ -51,7 +54,11 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
         param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False
     )
     for block in blocks:
-        share(block, mesh=mesh, mp_policy=policy if dtype else MixedPrecisionPolicy())
+        products = [m for m in block.modules() if isinstance(m, PRODUCTS) and not any(m.children())] if dtype else []
+        if products:
+            share(products, mesh=mesh, mp_policy=policy)  # type: ignore[arg-type]  # one or a list
+        if block not in products:
+            share(block, mesh=mesh)
     share(loss, mesh=mesh)
     for module in _sharded(loss):
         module.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by what is counted over all processes
