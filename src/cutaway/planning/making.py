@@ -24,12 +24,16 @@ from ..training.session import settle_length
 from ..training.settings import TrainSettings
 from .hardware import GIB, Gpu, find_gpu
 from .plan import Plan, Strategy
-from .settings import RECOMPUTE, PlanSettings, reject_plan
+from .settings import SHARED, PlanSettings, reject_plan
 from .step import NeedsNumbers, Step, step_of
 from .strategies import Memory, Weights, bytes_sent, memory_of, weights_of
 
 LAUNCH = 5e-6  # seconds that a GPU needs for the smallest kernel, which eager PyTorch starts one by one
-AGAIN = {"none": 1.0, "selective": 1.0, "full": 4 / 3}  # of operations: recomputing repeats the forward pass
+AGAIN = {
+    "none": 1.0,
+    "selective": 1.0,
+    "full": 4 / 3,
+}  # of operations, by what is kept: recomputing repeats the forward pass
 HOUR = 3600
 Timed = Callable[
     [Step, str, Weights], tuple[float | None, str]
@@ -48,8 +52,8 @@ def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
             raise unknown_setting(key, known)
     own = {key: value for key, value in given.items() if key in keys(PlanSettings)}
     asked = build(PlanSettings, own)
-    shared = build(TrainSettings, {key: given[key] for key in ("processes", "parallel") if key in given})
-    rest = {key: value for key, value in given.items() if key not in (*own, "processes", "parallel")}
+    shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
+    rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
     reject_plan(asked, own, shared)
     if asked.gpu is None:
         return _here(model, source, rest, asked, shared)
@@ -87,9 +91,9 @@ def plan_here(
     room = None if free is None else fraction * (free + held) / sharing
 
     def timed(step: Step, strategy: str, weights: Weights) -> tuple[float | None, str]:
-        return (None, "") if measured is None else (measured.seconds_per_step, "")
+        return (None, "") if measured is None else (AGAIN[shared.recompute] * measured.seconds_per_step, "")
 
-    costs = Costs(ready, asked, processes, processes, names_of(shared, processes, processes), room)
+    costs = Costs(ready, asked, shared, processes, processes, room)
     found = costs.strategies(timed)
     if measured is None and found[0].fits and not there:
         measured = estimate(ready)
@@ -129,10 +133,10 @@ def _elsewhere(
     peak = asked.peak * 1e12 if asked.peak else gpu.peak
     memory = asked.gpu_memory * GIB if asked.gpu_memory else gpu.memory
     node = min(asked.gpus, asked.gpus_per_node)
-    again = AGAIN[asked.recompute]
+    again = AGAIN[shared.recompute]
 
     def timed(step: Step, strategy: str, weights: Weights) -> tuple[float, str]:
-        shared_by = 1 if strategy == "one" else asked.tensor_parallel
+        shared_by = 1 if strategy == "one" else shared.tensor_parallel
         within, between = bytes_sent(strategy, step, weights, asked.gpus, node, shared_by)
         waits = {
             "computing": again * step.flops / shared_by / (peak * asked.utilization),
@@ -144,7 +148,7 @@ def _elsewhere(
         return waits[bound], bound
 
     room = (ready.settings.memory_fraction or math.inf) * memory
-    costs = Costs(ready, asked, asked.gpus, node, names_of(shared, asked.gpus, node), room)
+    costs = Costs(ready, asked, shared, asked.gpus, node, room)
     said = [
         f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
         f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
@@ -156,9 +160,9 @@ def _elsewhere(
             f"Links: {gpu.link / 1e9:g} GB/s within a machine of {asked.gpus_per_node}, {asked.network:g} between "
             "machines, each way (network=); what is sent hides behind what is computed."
         )
-    if asked.tensor_parallel > 1:
+    if shared.tensor_parallel > 1:
         said.append(
-            f"Blocks' matrices are shared by {asked.tensor_parallel}, and what blocks keep by V. Korthikanti et al.'s "
+            f"Blocks' matrices are shared by {shared.tensor_parallel}, and what blocks keep by V. Korthikanti et al.'s "
             "formula: 10/34 of it stays whole on each."
         )
     return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
@@ -168,11 +172,11 @@ class Costs:
     """What a training takes by each of some strategies, on so many devices, `node` of them in each machine."""
 
     def __init__(
-        self, ready: Prepared, asked: PlanSettings, devices: int, node: int, names: tuple[str, ...], room: float | None
+        self, ready: Prepared, asked: PlanSettings, shared: TrainSettings, devices: int, node: int, room: float | None
     ) -> None:
-        self.ready, self.asked, self.names, self.room = ready, asked, names, room
-        self.devices, self.node = devices, node
-        self.copies = devices // asked.tensor_parallel  # that share a batch
+        self.ready, self.asked, self.shared, self.room = ready, asked, shared, room
+        self.devices, self.node, self.names = devices, node, names_of(shared, devices, node)
+        self.copies = devices // shared.tensor_parallel  # that share a batch
         self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
         if self.copies > self.batch:
             raise SettingError(
@@ -180,9 +184,9 @@ class Costs:
                 f"batch_size={self.copies} or more, or fewer devices."
             )
         parts = blocks(ready.model)
-        if asked.recompute != "none" and not parts:
+        if shared.recompute != "none" and not parts:
             raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
-        if asked.tensor_parallel > 1 and not any(map(is_block, parts)):
+        if shared.tensor_parallel > 1 and not any(map(is_block, parts)):
             raise SettingError(f"tensor_parallel is for Transformers, and {ready.preset.name} is none: leave it out.")
         self.weights = weights_of(
             ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
@@ -202,8 +206,8 @@ class Costs:
 
     def memory(self, strategy: str, recompute: str) -> Memory:
         """What one device holds by that strategy."""
-        ranks = {"fsdp": self.copies, "hsdp": self.node // self.asked.tensor_parallel}.get(strategy, 1)
-        shared_by = 1 if strategy == "one" else self.asked.tensor_parallel
+        ranks = {"fsdp": self.copies, "hsdp": self.node // self.shared.tensor_parallel}.get(strategy, 1)
+        shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
         return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute, reserved=elsewhere)
 
@@ -220,7 +224,7 @@ class Costs:
             name,
             devices,
             step.examples,
-            self.memory(name, self.asked.recompute),
+            self.memory(name, self.shared.recompute),
             self.room,
             seconds,
             bound,
@@ -262,7 +266,7 @@ class Costs:
     def _way_out(self, best: Strategy) -> str:
         """What would make the last strategy fit."""
         room = best.room or math.inf
-        for recompute in RECOMPUTE[RECOMPUTE.index(self.asked.recompute) + 1 :]:
+        for recompute in list(AGAIN)[list(AGAIN).index(self.shared.recompute) + 1 :]:
             memory = self.memory(best.name, recompute)
             if memory.total <= room and self.step(best.name).blocks:
                 return (

@@ -9,7 +9,7 @@ from ..errors import SettingError
 from ..settings import setting
 from ..training.settings import TrainSettings
 
-RECOMPUTE = ("none", "selective", "full")
+SHARED = ("processes", "parallel", "tensor_parallel", "recompute")  # of training: how a step is shared out and held
 ELSEWHERE = ("gpus", "gpus_per_node", "utilization", "peak", "gpu_memory", "network", "price")
 
 
@@ -29,15 +29,6 @@ class PlanSettings:
     gpu_memory: float | None = setting(None, "GiB of memory of each GPU; auto is the GPU's", low=0.001)
     network: float = setting(50.0, "GB/s between machines for each GPU, each way", low=0.001)
     price: float | None = setting(None, "price of one GPU for an hour, in any money", low=0.0)
-    recompute: str = setting(
-        "none",
-        "activation checkpointing: what blocks compute again in the backward pass instead of keeping it. selective: "
-        "all but products and attention; full: all but each block's input",
-        choices=RECOMPUTE,
-    )
-    tensor_parallel: int = setting(
-        1, "tensor parallelism: GPUs of one machine that share each matrix of a Transformer's blocks", low=1
-    )
 
 
 def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: TrainSettings) -> None:
@@ -48,8 +39,8 @@ def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: Tra
             f"{idle[0]}={typed[idle[0]]} is said of GPUs: say which they are too, as in gpu=h100. Without gpu= the "
             "plan is for this machine; processes=N plans for several processes here."
         )
-    if settings.gpu is None and settings.tensor_parallel > 1:
-        raise SettingError(f"tensor_parallel={settings.tensor_parallel} is planned for GPUs: say which, as gpu=h100.")
+    if settings.gpu is None and shared.tensor_parallel > 1:
+        raise SettingError(f"tensor_parallel={shared.tensor_parallel} is planned for GPUs: say which, as gpu=h100.")
     if settings.gpu is not None and shared.processes > 1:
         raise SettingError(f"processes={shared.processes} are of this machine: of GPUs say how many, as gpus=N.")
     gpus, node = settings.gpus, min(settings.gpus, settings.gpus_per_node)
@@ -57,8 +48,8 @@ def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: Tra
         raise SettingError(
             f"gpus={gpus} are no whole machines of {node}: give a multiple, or gpus_per_node=N, which divides {gpus}."
         )
-    if node % settings.tensor_parallel:
+    if node % shared.tensor_parallel:
         raise SettingError(
-            f"tensor_parallel={settings.tensor_parallel} does not divide the {node} GPUs of a machine, within which "
+            f"tensor_parallel={shared.tensor_parallel} does not divide the {node} GPUs of a machine, within which "
             "matrices are shared: give a divisor."
         )

@@ -245,7 +245,7 @@ def finish(
         ready.model.load_state_dict(load_weights(kept))
         if ready.settings.lora and ready.settings.weights:
             write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
-        learned(ready.model, ready.settings)
+        learned(ready.place.model(ready.model), ready.settings)
         save_model(ready.model, folder / "model", ready.preset)
         write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
     about |= {

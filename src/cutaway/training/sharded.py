@@ -28,8 +28,7 @@ class Sharded(Alone):
 
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         super().__init__(copy.deepcopy(model), place, settings)
-        if not place.writes:  # the model that was given is for the end, which is the first process's
-            model.to("meta")
+        model.to("cpu" if place.writes else "meta")  # it is for the end, which is the first process's
         mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
         if place.tensor > 1:
             parallelize(self.model, mesh["tensor"])
