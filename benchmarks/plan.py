@@ -23,6 +23,8 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.data.sets import Batch
+from cutaway.distributed.environment import rank
+from cutaway.distributed.group import joined
 from cutaway.models.memory import in_bytes
 from cutaway.planning.formulas import flops_per_token, utilization
 from cutaway.planning.hardware import GPUS
@@ -53,6 +55,8 @@ CASES = (
     "resnet20 cifar10 optimizer=muon ema=0.99",
     f"gpt2 tinyshakespeare {SMALL} accumulate=4",
 )
+SHARED = "gpt2 tinyshakespeare model.layers=6 model.dim=256 model.heads=4 length=128 batch_size=16 processes=2"
+SECOND = "the second step"
 # Sizes of Llama, by which torchtitan's formula counts: N, of it the embedding (of fms-fsdp's rows none), layers, heads,
 # numbers in a head, tokens; then the GPU, tokens a second of each, and the utilization that is published.
 PUBLISHED = (
@@ -66,8 +70,8 @@ PUBLISHED = (
 # A model of our own with as many weights as Llama 3.1 8B, in matrices of the same sizes but for the MLP's, which has
 # two where Llama has three.
 LLAMA = (
-    "parallel-transformer tinyshakespeare model.layers=32 model.dim=4096 model.heads=32 model.kv_heads=8 "
-    "model.ffn_dim=21504 model.tie_weights=false model.vocab_size=128256 length=8192"
+    "parallel-transformer gutenberg model.layers=32 model.dim=4096 model.heads=32 model.kv_heads=8 "
+    "model.ffn_dim=21504 model.tie_weights=false model.vocab_size=128256 length=8192 loss_chunk=0"
 )
 
 
@@ -100,21 +104,32 @@ def allocated(ready: Prepared) -> tuple[int, Steps]:
     batch that were there before; and the training."""
     there = [*ready.model.parameters(), *ready.model.buffers()]
     gc.collect()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+    with _watched() as seen:
         steps = Steps(ready)
         steps.make()
-        with torch.profiler.record_function("the second step"):
+        with torch.profiler.record_function(SECOND):
             steps.make()
+    held = {x.untyped_storage().data_ptr() for x in there}
+    before = [x for x in (*steps.batch.inputs, steps.batch.target) if _is_of_the_data(x, ready)]
+    given = _bytes(x for x in before if x.untyped_storage().data_ptr() not in held)
+    return _peak(seen) + _bytes(there) + given, steps
+
+
+def _watched() -> torch.profiler.profile:
+    """PyTorch's profiler, with what its allocator hands out."""
+    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True)
+
+
+def _peak(seen: torch.profiler.profile) -> int:
+    """Bytes that were handed out at most within the second step, of those since the profiler began."""
     events = list(seen.profiler.kineto_results.events())  # type: ignore[union-attr]
-    (second,) = (event for event in events if event.name() == "the second step")
+    (second,) = (event for event in events if event.name() == SECOND)
     now = peak = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
         now += event.nbytes()
         if event.start_ns() >= second.start_ns():
             peak = max(peak, now)
-    held = {x.untyped_storage().data_ptr() for x in there}
-    before = [x for x in (*steps.batch.inputs, steps.batch.target) if _is_of_the_data(x, ready)]
-    return peak + _bytes(there) + _bytes(x for x in before if x.untyped_storage().data_ptr() not in held), steps
+    return int(peak)
 
 
 def _is_of_the_data(x: Tensor, ready: Prepared) -> bool:
@@ -166,6 +181,37 @@ def planned(case: str) -> dict[str, float]:
     """What is planned of it."""
     step = step_of(prepare(*given_by(case)))
     return {"planned": step.total, "flops": step.flops, "imagined": step.imagined}
+
+
+def shared(case: str) -> None:
+    """Print the bytes that PyTorch's allocator has handed out at most in a second step of the last of several
+    processes: this is what each of them does. (The first keeps the model that it was given beside its part.)"""
+    torch.set_num_threads(1)
+    with joined(), _watched() as seen:
+        ready = prepare(*given_by(case))
+        steps = Steps(ready)
+        own = ready.place.share(steps.index)
+        steps.batch = next(iter(ready.data.splits["train"].batches([own], seed=0)))
+        steps.make()
+        with torch.profiler.record_function(SECOND):
+            steps.make()
+    if rank() == ready.place.processes - 1:
+        print(json.dumps(_peak(seen)))
+
+
+def shared_rows() -> list[str]:
+    """The table of several processes."""
+    rows = []
+    for strategy in ("ddp", "fsdp"):
+        case = f"{SHARED} parallel={strategy}"
+        model, data, given = given_by(case)
+        ours = plan(model, data, given)[strategy].memory.total
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={given['processes']}"]
+        words = [sys.executable, *launch, "-m", "benchmarks.plan", "shared", case]
+        truth = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        rows.append(f"| `{case}` | {in_bytes(ours)} | {in_bytes(truth)} | {ours / truth:.3f} |")
+        print(rows[-1], flush=True)
+    return rows
 
 
 def _status(key: str) -> int:
@@ -223,23 +269,30 @@ def llama_rows() -> list[str]:
 
 
 def main() -> None:
-    """Measure, and write the tables into the page, each below its heading."""
+    """Measure, and write the page anew."""
     about = f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()}, PyTorch {torch.__version__}, one thread."
+    tables = {"published": published_rows(), "shared": shared_rows(), "llama": llama_rows(), "memory": memory_rows()}
+    write(tables, about)
+
+
+def write(tables: dict[str, list[str]], about: str) -> None:
+    """Write rows into the page's tables, below the two lines of each that are its heading."""
     text = PAGE.read_text(encoding="utf-8")
-    for name, rows in (("memory", memory_rows()), ("published", published_rows()), ("llama", llama_rows())):
+    for name, rows in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = text.partition(begin)
-        titles, _, tail = rest.partition(end)
-        titles = "\n".join(titles.splitlines()[:2])
-        text = f"{head}{begin}{titles}\n" + "\n".join(rows) + f"\n{end}{tail}"
+        table, _, tail = rest.partition(end)
+        text = "".join((head, begin, "\n".join([*table.splitlines()[:2], *rows, ""]), end, tail))
     head, _, rest = text.partition("<!-- measured -->\n")
-    text = f"{head}<!-- measured -->\n{about}\n{rest.partition(chr(10))[2]}"
-    PAGE.write_text(text, encoding="utf-8")
+    PAGE.write_text(f"{head}<!-- measured -->\n{about}\n{rest.partition(chr(10))[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         what, case = sys.argv[1:]
-        print(json.dumps({"planned": planned, "measured": measured}[what](case)))
+        if what == "shared":
+            shared(case)
+        else:
+            print(json.dumps({"planned": planned, "measured": measured}[what](case)))
     else:
         main()

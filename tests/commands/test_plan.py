@@ -99,6 +99,7 @@ def test_a_model_larger_than_this_machine_is_planned_and_what_would_fit_is_said(
         ("mlp iris gpu=h100 price=-1", "price=-1"),
         ("mlp iris gpu=h100 gpus=12", "gpus=12 are no whole machines of 8"),
         ("mlp iris gpu=h100 gpus=8 tensor_parallel=3", "tensor_parallel=3 does not divide the 8 GPUs of a machine"),
+        ("mlp iris gpu=h100 gpus=8 tensor_parallel=2", "tensor_parallel is for Transformers, and mlp is none"),
         ("mlp iris gpu=h100 gpus=800", "share each batch of"),
         ("mlp iris gpu=h100 processes=2", "processes=2 are of this machine"),
         ("mlp iris gpu=h100 parallel=hsdp gpus=8", "parallel=hsdp is for several machines"),

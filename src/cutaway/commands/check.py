@@ -40,6 +40,7 @@ def _run(args: argparse.Namespace) -> int:
     import torch
 
     from ..data.images.opening import verify
+    from ..data.shards.media import damaged_shards
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
     from ..planning.step import can_be_watched, step_of
@@ -63,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         ready = prepare(names[0], names[1], given)
         reject_unfit(ready.settings, ready.data.splits["train"])
         settle_length(ready, given)
-        problems = [p for split in ready.data.splits.values() for p in verify(split)]
+        problems = [p for split in ready.data.splits.values() for p in verify(split)] + damaged_shards(names[1])
         if problems:
             raise DataError(
                 f"{len(problems)} files in {names[1]} cannot be read.",

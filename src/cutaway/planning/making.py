@@ -12,6 +12,7 @@ import torch
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
 from ..models.memory import in_bytes
+from ..nn.transformer import is_block
 from ..settings import build, keys, unknown_setting
 from ..training.batches import batches_of, largest_of
 from ..training.estimate import Estimate, estimate
@@ -155,6 +156,11 @@ def _elsewhere(
             f"Links: {gpu.link / 1e9:g} GB/s within a machine of {asked.gpus_per_node}, {asked.network:g} between "
             "machines, each way (network=); what is sent hides behind what is computed."
         )
+    if asked.tensor_parallel > 1:
+        said.append(
+            f"Blocks' matrices are shared by {asked.tensor_parallel}, and what blocks keep by V. Korthikanti et al.'s "
+            "formula: 10/34 of it stays whole on each."
+        )
     return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
 
 
@@ -173,11 +179,13 @@ class Costs:
                 f"{devices} devices share each batch of {self.batch:,} examples, and some would have none: give "
                 f"batch_size={self.copies} or more, or fewer devices."
             )
-        if (asked.recompute != "none" or asked.tensor_parallel > 1) and not blocks(ready.model):
-            key = "recompute" if asked.recompute != "none" else "tensor_parallel"
-            raise SettingError(f"{key} is for a model of blocks, and {ready.preset.name} has none: leave it out.")
+        parts = blocks(ready.model)
+        if asked.recompute != "none" and not parts:
+            raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
+        if asked.tensor_parallel > 1 and not any(map(is_block, parts)):
+            raise SettingError(f"tensor_parallel is for Transformers, and {ready.preset.name} is none: leave it out.")
         self.weights = weights_of(
-            ready.model, blocks(ready.model), ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
+            ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
         )
         self.epochs = epochs_of(ready.settings, ready.data)
         an_epoch = len(batches_of(ready.data.splits["train"], ready.settings, epoch=0))
@@ -196,7 +204,8 @@ class Costs:
         """What one device holds by that strategy."""
         ranks = {"fsdp": self.copies, "hsdp": self.node // self.asked.tensor_parallel}.get(strategy, 1)
         shared_by = 1 if strategy == "one" else self.asked.tensor_parallel
-        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute)
+        elsewhere = self.asked.gpu is not None
+        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute, reserved=elsewhere)
 
     def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
         """Every strategy with its memory, its time and its price."""

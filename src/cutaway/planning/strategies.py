@@ -97,10 +97,17 @@ class Memory:
 
 
 def memory_of(
-    strategy: str, step: Step, weights: Weights, ranks: int, tensor_parallel: int = 1, recompute: str = "none"
+    strategy: str,
+    step: Step,
+    weights: Weights,
+    ranks: int,
+    tensor_parallel: int = 1,
+    recompute: str = "none",
+    reserved: bool = False,
 ) -> Memory:
     """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
-    them hold the weights together (1 where each has them whole)."""
+    them hold the weights together (1 where each has them whole). With room for all gradients `reserved`, as a GPU's
+    allocator keeps it from step to step, those of several processes count in full."""
     matrices = weights.matrices / max(1, weights.total)
     own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
@@ -108,17 +115,17 @@ def memory_of(
     saved = _saved(step.blocks, recompute)
 
     def at(peak: Mapping[str, int]) -> Memory:
+        in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
         buffers = peak["weights"] - weights.total * (1 + weights.copies)
         return Memory(
             weights=buffers + part * (peak["weights"] - buffers),
             casts=0.0 if strategy in ("fsdp", "hsdp") else own * peak["casts"],
-            # Several processes have room for all of them: in buckets, and where they arrive.
-            gradients=peak["gradients"] if strategy == "one" else part * step.gradients,
+            gradients=part * (step.gradients if in_full else peak["gradients"]),
             optimizer=part * peak["optimizer"],
             activations=max(0.0, peak["activations"] - saved) * kept,
             outputs=peak["outputs"],
             working=peak["working"],
-            communication=own * _communication(strategy, weights),
+            communication=own * _communication(strategy, weights, 1.0 if in_full else alive),
         )
 
     return max(at(step.peak), at(step.of_batch), key=lambda memory: memory.total)
@@ -133,9 +140,10 @@ def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
     return sum(left) - max(left)
 
 
-def _communication(strategy: str, weights: Weights) -> float:
+def _communication(strategy: str, weights: Weights, alive: float) -> float:
+    """Bytes of what is sent, and of what is whole while it is at work; `alive` is the fraction of gradients there."""
     if strategy == "ddp":
-        return weights.total + min(weights.total, 3 * BUCKET)
+        return weights.total + alive * min(weights.total, 3 * BUCKET)
     if strategy not in ("fsdp", "hsdp"):
         return 0
     block = max(weights.blocks, default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import tarfile
@@ -11,12 +12,14 @@ import pytest
 import torch
 
 import cutaway
+from cutaway.commands import check
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.shards.index import Index
 from cutaway.data.shards.indexing import INDEX
 from cutaway.data.shards.making import PLAN
 from cutaway.data.shards.manifest import MANIFEST
+from cutaway.data.shards.media import damaged_shards
 from cutaway.errors import CutawayError, DataError, FileError, SettingError
 
 from .test_tars import STREAMED, digits, everything, folder  # noqa: F401  # fixtures
@@ -186,3 +189,13 @@ def test_a_run_on_shards_is_evaluated_on_them(out: Path, tmp_path: Path) -> None
     run = cutaway.train("lenet5", out, out=tmp_path / "run", epochs=1, memory=0, workers=0)
     assert torch.isfinite(torch.tensor(run.evaluate()["accuracy"].value))
     assert run.evaluate(out)["accuracy"].value == run.evaluate()["accuracy"].value  # its test split
+
+
+def test_check_compares_checksums(out: Path) -> None:
+    assert not damaged_shards(out)
+    shard = out / "train-00001.tar"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1  # of what fills the tar up, and no file's
+    shard.write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00001\.tar: its sha256 is"):
+        check.run(argparse.Namespace(words=["lenet5", str(out)], json=False))

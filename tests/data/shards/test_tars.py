@@ -259,3 +259,34 @@ def test_workers_hold_no_list_of_all_names(shards: Path) -> None:
     assert isinstance(split, FileSplit)
     assert not isinstance(split._names, list)
     assert not isinstance(split._reader.sources, list)
+
+
+def test_recordings_in_shards_are_those_of_the_folder(
+    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
+    recordings = sorted((shared_data / "fsdd" / "recordings").glob("[0-2]_*_1.wav"))
+    assert len(recordings) > 10
+    for path in recordings:
+        (tmp_path / "folder" / path.name[0]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / path.name[0] / path.name).write_bytes(path.read_bytes())
+    files = [
+        (name, data)
+        for path in recordings
+        for name, data in ((path.name, path.read_bytes()), (f"{path.stem}.cls", path.name[0].encode()))
+    ]
+    shard = write(tmp_path / "recordings.tar", files)
+    assert kind_of(shard, DataSettings()) == "audio"
+
+    def frames(path: Path, **settings: int) -> dict[str, tuple[bytes, int]]:
+        split = open_data(path, DataSettings(val=0, test=0, **settings)).splits["train"]  # type: ignore[arg-type]
+        plan = split.plan(8, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
+        return {
+            Path(split.name(i)).name: (x[own].numpy().tobytes(), int(y))
+            for index, batch in zip(plan, split.batches(plan))
+            for i, x, own, y in zip(index.tolist(), *batch.inputs, batch.target)
+        }
+
+    held = frames(tmp_path / "folder")
+    assert len(held) == len(recordings)
+    assert held == frames(shard) == frames(shard, memory=0) == frames(tmp_path / "folder", memory=0, workers=0)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import cutaway
+from cutaway.data.images.opening import verify
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.sets import DataSet, Split
 from cutaway.data.settings import DataSettings
@@ -22,6 +23,9 @@ from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
 from cutaway.data.tables.streamed_split import RowGroupSplit, Windows
 from cutaway.errors import DataError, SettingError
+from cutaway.training.batches import batches_of
+from cutaway.training.placement import Placement
+from cutaway.training.settings import TrainSettings
 
 ROWS, GROUP = 3000, 170
 
@@ -170,6 +174,17 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
     assert torch.equal(torch.cat(resumed), inputs(split)[torch.cat([*plan[-6:]])])
 
 
+def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_window", lambda *_: 3)
+    split = opened(table, memory=0).splits["train"]
+    plan = batches_of(split, TrainSettings(batch_size=50), epoch=1)
+    places = [Placement(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
+    shares = [list(split.batches([place.share(index) for index in plan])) for place in places]
+    for whole, first, second in zip(split.batches(plan), *shares):
+        assert torch.equal(whole.inputs[0][::2], first.inputs[0])
+        assert torch.equal(whole.inputs[0][1::2], second.inputs[0])
+
+
 def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
     split = opened(table, memory=0, val=0, test=0, max_samples=129).splits["train"]
     assert [len(batch) for batch in split.plan(64, torch.Generator().manual_seed(0))] == [64, 65]  # type: ignore[attr-defined]
@@ -257,7 +272,7 @@ def another_type(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (truncated, r"b\.parquet is not a whole Parquet file: it does not end as such a file does"),
+        (truncated, r"b\.parquet: it is not a whole Parquet file: it does not end as such a file does"),
         (lambda path: path.write_bytes(b""), "it has 0 bytes"),
         (another_column, "a.parquet has a column 'x', and b.parquet has none|b.parquet has a column 'z'"),
         (another_type, "column 'count' is Int32 in a.parquet and Float64 in b.parquet"),
@@ -276,8 +291,10 @@ def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None
     content = bytearray(table.read_bytes())
     content[2000:6000] = bytes(4000)
     table.write_bytes(content)
-    with pytest.raises(DataError, match=r"table\.parquet is not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"table\.parquet: it is not a whole Parquet file"):
         inputs(data.splits["train"])
+    assert all("table.parquet" in problem.where for problem in verify(data.splits["train"]))
+    assert verify(data.splits["train"])
 
 
 def test_settings_of_memory_are_for_parquet(tmp_path: Path) -> None:

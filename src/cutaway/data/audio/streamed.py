@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ...errors import Problem
 from ..lengths import bucketed
 from ..sets import Batch, Split
 from ..threads import ahead
+from ..verifying import Progress, unreadable
 
 AHEAD = 1  # batches that are read while the one before is learned from
 Frames = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # of some examples: (Σ T, F) one after another; (n,) of each
@@ -42,6 +44,10 @@ class StreamedSplit(Split):
     def name(self, i: int) -> str:
         """The recording's path."""
         return self._names[i]
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every recording that cannot be read, by name."""
+        return unreadable(lambda k: self._frames([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
         frames, lengths = self._frames(index.tolist())

@@ -36,7 +36,7 @@ from ..splits import SPLITS, complete_split
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
 from .making import Made, begin, end, keep, make, processes, reject_full
-from .manifest import Manifest, Progress
+from .manifest import Manifest, Progress, damaged, is_prepared, read_manifest
 from .members import Names
 from .preparing import reject_settled
 from .settings import ShardSettings
@@ -147,6 +147,14 @@ def open_media(
     kind, asked = KINDS_OF_DATA[manifest.kind], {"sizes": sizes, "targets": targets}
     data: DataSet = kind.member(f"opening.{kind.opens}")(folder, own, **{name: asked[name] for name in kind.asks})
     return dataclasses.replace(data, name=manifest.name, notes=[*manifest.notes, *data.notes])
+
+
+def damaged_shards(source: str | Path) -> list[Problem]:
+    """Every such shard whose content is not what was written, by its checksum; none of what is no folder of them."""
+    path = Path(source).expanduser()
+    if not is_prepared(path) or (manifest := read_manifest(path)).kind not in [kind.kind for kind in KINDS]:
+        return []
+    return damaged(path, manifest)
 
 
 def looking_of(kind: FileKind) -> Looking:

@@ -125,21 +125,21 @@ class ShardTokens:
 
 def reading_ahead(
     tokens: Tensor | ShardTokens, order: Iterable[Tensor], grid: Callable[[Tensor], tuple[Tensor, Tensor]]
-) -> Iterator[Tensor]:
-    """The windows of each batch, (N,), while the system is asked for those of the batch after it, where they are read
-    from shards. `grid` says where windows start and how long they are."""
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Where the windows of each batch start and how long they are, (N,) each, as `grid` says of their numbers; where
+    they are read from shards, the system is asked for those of the next batch at once."""
+    batches = map(grid, order)
     if isinstance(tokens, Tensor):
-        yield from order
+        yield from batches
         return
-    batches = iter(order)
-    index = next(batches, None)
-    while index is not None:
+    found = next(batches, None)
+    while found is not None:
         following = next(batches, None)
         if following is not None:
-            starts, lengths = grid(following)
+            starts, lengths = following
             tokens.ask_for(starts.tolist(), int(lengths.max()) + 1)
-        yield index
-        index = following
+        yield found
+        found = following
 
 
 def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, SettingError
+from ...errors import DataError, Problem, SettingError
 from ...files import cause, reject_irregular
 from ..folders import entries
 from .columns import meaning
@@ -240,7 +240,7 @@ def _footer(path: Path) -> bytes:
 
 
 def _broken(path: Path, what: str) -> DataError:
-    return DataError(f"{path} is not a whole Parquet file: {what}.", fix=FIX)
+    return DataError("A table cannot be read:", [Problem(str(path), f"it is not a whole Parquet file: {what}")], FIX)
 
 
 # --- the footer ---------------------------------------------------------------------------------------------------

@@ -16,8 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ...errors import Problem
 from ..plans import Plan
 from ..sets import Batch, Split
+from ..verifying import Progress, unreadable
 
 LOOKED_AHEAD = 4096  # batches whose blocks are known before they are needed
 Rows = npt.NDArray[np.int64]
@@ -98,6 +100,10 @@ class RowGroupSplit(Split):
     def row(self, i: int) -> dict[str, str]:
         """The row as the person gave it."""
         return self._row(int(self.rows[i]))
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every block that cannot be read, by its file."""
+        return unreadable(self._read, len(self.numbers), progress)
 
     def _block_of(self, index: Tensor) -> Rows:
         return np.searchsorted(self.ends, index.numpy(), side="right")

@@ -79,8 +79,7 @@ class MaskedSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows, with what the seed hides in them."""
         grid, lead = self._windows.grid(seed), self._around // 2
-        for index in reading_ahead(self.tokens, order, grid):
-            starts, counts = grid(index)
+        for starts, counts in reading_ahead(self.tokens, order, grid):
             count = counts[:, None]  # (N, 1)
             step = torch.arange(int(count.max()) + 2 * lead) - lead  # (T,)
             inside = (step >= 0) & (step < count)  # (N, T)

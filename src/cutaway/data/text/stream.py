@@ -85,8 +85,7 @@ class StreamSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these windows. With a seed, and without `carries`, they lie on the grid that it shifts."""
         grid = self._windows.grid(None if self.carries else seed)
-        for index in reading_ahead(self.tokens, order, grid):
-            starts, lengths = grid(index)
+        for starts, lengths in reading_ahead(self.tokens, order, grid):
             step = torch.arange(int(lengths.max()) + 1)
             mask = step[:-1] < lengths[:, None]  # (N, T)
             place = starts[:, None] + step  # (N, T + 1)

@@ -29,6 +29,7 @@ class Windows:
         self.of_stream = (counts + length - 1) // length  # (S,) how many windows it has
         self._first = self.of_stream.cumsum(0) - self.of_stream  # (S,) the number of its first window
         self._all = int(self.of_stream.sum())
+        self._only = torch.tensor(0)
 
     def __len__(self) -> int:
         return self._all
@@ -36,7 +37,7 @@ class Windows:
     def stream(self, index: Tensor) -> Tensor:
         """Whose each of these windows is: (n,), or () where there is one stream."""
         if len(self.counts) == 1:
-            return torch.tensor(0)
+            return self._only
         return torch.searchsorted(self._first, index, right=True) - 1
 
     def grid(self, seed: int | None = None) -> Grid:
@@ -50,6 +51,10 @@ class Windows:
         generator = torch.Generator().manual_seed(seed)
         shift = torch.randint(0, self.length, (len(self.counts),), generator=generator)  # (S,)
         last = self.begins + (self.counts - self.length).clamp(min=0)  # (S,) where the last window can begin
+
+        if len(self.counts) == 1:  # as every batch of a corpus asks
+            first, furthest = int(shift), int(last)
+            return lambda index: ((index * self.length + first).clamp(max=furthest), self.longest(index))
 
         def shifted(index: Tensor) -> tuple[Tensor, Tensor]:
             stream = self.stream(index)

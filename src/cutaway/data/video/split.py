@@ -8,11 +8,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ...errors import Problem
 from ..images.preprocessing import ImagePreprocessing
 from ..images.reading import as_image
 from ..lengths import bucketed
 from ..sets import Batch, Split
 from ..threads import ahead
+from ..verifying import Progress, unreadable
 
 SHOWN, ACROSS = 9, 3  # frames at most in the image of a video, and in a row of it
 
@@ -51,6 +53,10 @@ class VideoSplit(Split):
         """Batches (N, T, C, H, W) with masks (N, T). Raises DataError, naming it, for a video that cannot be read."""
         del seed
         return ahead(self._batch, order, self._held)
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every video that cannot be read, by name."""
+        return unreadable(lambda k: self._clips([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
         clips = self._clips(index.tolist())
