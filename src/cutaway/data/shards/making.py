@@ -16,10 +16,12 @@ and however often they were killed. Two that prepare the same at once do it twic
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,7 +198,7 @@ def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread; and no warning of the library's
     made: Iterator[Any] = iter(())
     try:
-        with warnings.catch_warnings():
+        with _interrupts_later(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that there are more workers than processors
             made = iter(
                 DataLoader(work, batch_size=None, num_workers=workers, worker_init_fn=_quiet, collate_fn=_as_it_is)
@@ -219,6 +221,22 @@ def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold Ctrl-C back for the block: while processes are forked Python would print it, and forget it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _as_it_is(found: Any) -> Any:
