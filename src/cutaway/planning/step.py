@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,12 +22,12 @@ from torch.overrides import TorchFunctionMode
 from ..data.sets import Batch
 from ..errors import ModelError, SettingError
 from ..training.batches import largest_of
+from ..training.estimate import unseen
 from ..training.layers import blocks
 from ..training.loop import Trainer
 from ..training.objectives.choice import OBJECTIVES
 from ..training.placement import Placement
 from ..training.prepared import Prepared
-from ..training.progress import Progress
 from .ledger import KINDS, Ledger
 
 STAYS = 0.01  # fraction of the peak
@@ -172,16 +171,7 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
 
 
 def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
-    trainer = Trainer(
-        ready.model,
-        ready.data,
-        ready.task,
-        ready.settings,
-        ready.place,
-        Path("unused"),
-        Progress(shown=False),
-        teacher=ready.teacher,
-    )
+    trainer = unseen(ready)
     trainer.state.update = 1  # before the first, the loss is looked at
     ledger.kind = "optimizer"
     for parameter in (p for p in trainer.model.parameters() if p.requires_grad):

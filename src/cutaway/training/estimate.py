@@ -46,16 +46,7 @@ class Estimate:
 
 def estimate(ready: Prepared) -> Estimate:
     """Time up to 20 steps of real batches, fewer of slow ones (the model learns from them and is not kept)."""
-    trainer = Trainer(
-        ready.model,
-        ready.data,
-        ready.task,
-        ready.settings,
-        ready.place,
-        Path("unused"),
-        Progress(shown=False),
-        teacher=ready.teacher,
-    )
+    trainer = unseen(ready)
     batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0
     kept: dict[int, int] = {}
@@ -95,6 +86,20 @@ def estimate(ready: Prepared) -> Estimate:
         or kept_by_a_step(ready)[0],
         outputs=outputs,
         data=_held(list(ready.data.splits.values())),
+    )
+
+
+def unseen(ready: Prepared) -> Trainer:
+    """The loop over what is prepared, step by step: it shows nothing, and leaves nothing as long as no epoch ends."""
+    return Trainer(
+        ready.model,
+        ready.data,
+        ready.task,
+        ready.settings,
+        ready.place,
+        Path("unused"),
+        Progress(shown=False),
+        teacher=ready.teacher,
     )
 
 
