@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cutaway.commands.verify import _behaviour, _oracle, _settings
 from cutaway.interop.huggingface import Family, renamed
 from cutaway.interop.oracles import OracleMissing, compared_config
-from cutaway.models import gpt2, resnet
+from cutaway.models import gpt2, registry, resnet
 from cutaway.models.registry import preset, presets
 
 from .conftest import Answer
@@ -170,9 +170,10 @@ def test_a_preset_is_not_asked_what_it_should_be(
         pytest.importorskip("transformers")
     module = preset(name).module
     wrong = dataclasses.replace(module.PRESETS[name], **changes)
+    found = dataclasses.replace(preset(name), config=wrong)
     monkeypatch.setattr(module, "PRESETS", {**module.PRESETS, name: wrong})
-    monkeypatch.setitem(presets(), name, dataclasses.replace(preset(name), config=wrong))
-    found = preset(name)
+    for presets_of in (presets(), registry.presets_of(module.__name__.rpartition(".")[2])):
+        monkeypatch.setitem(presets_of, name, found)
     failed = {c.claim for c in _settings(found) if c.status == "failed"}
     if "outputs = oracle's" in found_by:
         config = compared_config(name, found.config)

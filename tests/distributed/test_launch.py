@@ -148,15 +148,20 @@ def test_what_processes_cannot_do_is_told_once(tmp_path: Path) -> None:
     assert not out
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [(["nowhere.csv"], "nowhere.csv"), (["digits", "processes=3"], "torchrun has started 2")]
-)
-def test_under_torchrun_one_process_speaks(words: list[str], expected: str, tmp_path: Path) -> None:
-    statuses = together(_typed, ["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")], tmp_path, count=2)
-    assert statuses == [2, 2]
+def test_under_torchrun_one_process_speaks(tmp_path: Path) -> None:
+    _, out, err = said(cutaway("train", "lenet5-modern", "nowhere.csv", "--out", tmp_path / "run", torchrun=2))
+    told = [line for line in err.splitlines() if line.startswith("cutaway:")]
+    assert len(told) == 1
+    assert "nowhere.csv" in told[0]
+    assert not out
+
+
+def test_what_torchrun_decides_is_not_decided_again(tmp_path: Path) -> None:
+    words = ["train", "lenet5-modern", "digits", "processes=3", "--out", str(tmp_path / "run")]
+    assert together(_typed, words, tmp_path, count=2) == [2, 2]
     told = "".join(path.read_text() for path in tmp_path.glob("*.err"))
     assert told.count("cutaway:") == 1
-    assert expected in " ".join(told.split())
+    assert "torchrun has started 2" in " ".join(told.split())
 
 
 def _typed(words: list[str], folder: Path) -> None:

@@ -231,7 +231,7 @@ def presets() -> dict[str, Preset]:
     """Every preset by name, in the order of the files and of their PRESETS."""
     found: dict[str, Preset] = {}
     for file in _files():
-        for name, one in _of_file(file).items():
+        for name, one in presets_of(file).items():
             if name in found:
                 raise ValueError(
                     f"two files have a preset {name}: {found[name].module.__name__} and {one.module.__name__}"
@@ -248,7 +248,7 @@ def find(name: str) -> Preset | None:
     """
     likely = [file for file in _files() if _letters(name).startswith(_letters(file))]
     for file in sorted(likely, key=len, reverse=True):
-        if own := _named(name, _of_file(file)):
+        if own := _named(name, presets_of(file)):
             return own
     return _named(name, presets())
 
@@ -263,7 +263,7 @@ def _files() -> list[str]:
 
 
 @functools.cache
-def _of_file(file: str) -> dict[str, Preset]:
+def presets_of(file: str) -> dict[str, Preset]:
     """The presets of one module; none where it is no architecture."""
     module = importlib.import_module(f"{__package__}.{file}")
     of_file = getattr(module, "PRESETS", {})
