@@ -26,7 +26,6 @@ from cutaway.data.sets import Batch
 from cutaway.distributed.environment import rank
 from cutaway.distributed.group import joined
 from cutaway.models.memory import in_bytes
-from cutaway.planning.formulas import flops_per_token, utilization
 from cutaway.planning.hardware import GPUS
 from cutaway.planning.making import plan
 from cutaway.planning.step import step_of
@@ -34,6 +33,8 @@ from cutaway.training.batches import largest_of
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import Prepared, prepare
 from cutaway.training.progress import Progress
+
+from .formulas import flops_per_token, utilization
 
 PAGE = Path(__file__).parents[1] / "docs" / "planning.md"
 SMALL = "model.layers=4 model.dim=256 model.heads=4"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.formulas import activation_bytes, flops_per_token, utilization, zero_bytes
 from benchmarks.plan import PUBLISHED
 from torch import nn
 
-from cutaway.planning.formulas import activation_bytes, flops_per_token, utilization, zero_bytes
 from cutaway.planning.hardware import GPUS
 from cutaway.planning.ledger import KINDS
 from cutaway.planning.step import Block, Step

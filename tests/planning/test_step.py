@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.formulas import flops_per_token
 from benchmarks.plan import allocated, counted, given_by, tracked
 
-from cutaway.planning.formulas import flops_per_token
 from cutaway.planning.step import step_of, without_numbers
 from cutaway.training.prepared import Prepared, prepare
 

@@ -28,9 +28,9 @@ Batches = Sequence[Tensor]  # the numbers of the examples of each batch
 class Plan(Sequence[Tensor]):
     """Batches, each the numbers of its examples, (N,) int64, computed when it is asked for. A slice is a plan too."""
 
-    def __init__(self, count: int, batch: Callable[[int], Tensor], numbers: range | None = None) -> None:
-        """`batch` gives each of `count` batches; `numbers` are those that are meant, all unless given."""
-        self._batch, self._numbers = batch, range(count) if numbers is None else numbers
+    def __init__(self, numbers: range, batch: Callable[[int], Tensor]) -> None:
+        """`batch` gives the batch of each of these numbers."""
+        self._numbers, self._batch = numbers, batch
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -44,7 +44,7 @@ class Plan(Sequence[Tensor]):
     def __getitem__(self, i: slice) -> Plan: ...
     def __getitem__(self, i: int | slice) -> Tensor | Plan:
         if isinstance(i, slice):
-            return Plan(0, self._batch, self._numbers[i])
+            return Plan(self._numbers[i], self._batch)
         return self._batch(self._numbers[i])
 
 
@@ -70,7 +70,7 @@ class Order:
 
     def plan(self, batch_size: int) -> Plan:
         """The order cut into batches; the last has what is left."""
-        return Plan(-(-self.n // batch_size), lambda k: self.part(k * batch_size, (k + 1) * batch_size))
+        return Plan(range(-(-self.n // batch_size)), lambda k: self.part(k * batch_size, (k + 1) * batch_size))
 
 
 class Permutation:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from .images.file_split import cores
+from .workers import cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..errors import SettingError
-from .parts import part
+from .parts import TENSOR, part
 from .sharding import mesh_of, shard
 from .tensor_parallel import parallelize, reject_for_tensor_parallel
 
@@ -139,7 +139,7 @@ def dry_run(
         mesh = mesh_of(torch.device("cpu"), processes // tensor_parallel, parallel, tensor_parallel, machine)
         if tensor_parallel > 1:
             reject_for_tensor_parallel(model, type(model).__name__, tensor_parallel)
-            parallelize(model, mesh["tensor"])
+            parallelize(model, mesh[TENSOR])
         loss = shard(model, mesh, blocks(model), dtype)
         sent = _Sent(tensor_parallel)
         with FakeTensorMode(allow_non_fake_inputs=True):
@@ -180,7 +180,7 @@ def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> _Part:
     own = [part(x) for x in kept if isinstance(x, Tensor)]
     alike = [x for x in own if x.shape == part(parameter).shape]
     return _Part(
-        name, tuple(parameter.shape), parameter.element_size(), found.get("shard"), found.get("tensor"), len(alike),
+        name, tuple(parameter.shape), parameter.element_size(), found.get("shard"), found.get(TENSOR), len(alike),
         sum(x.nbytes for x in own) - sum(x.nbytes for x in alike),
     )  # fmt: skip
 

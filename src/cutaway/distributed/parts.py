@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
+TENSOR = "tensor"  # the dimension of a mesh over which layers are split
+
 
 def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether the tensor is held in parts. Where that module has not been imported, which takes a second, none is."""
@@ -88,10 +90,10 @@ def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
         mesh = tensor.device_mesh
         names, at = mesh.mesh_dim_names or ("",) * mesh.ndim, [*(mesh.get_coordinate() or ())]
         # Weights are cut for tensor parallelism first, and what is left of each by rows.
-        for i in sorted(range(mesh.ndim), key=lambda i: names[i] != "tensor"):
+        for i in sorted(range(mesh.ndim), key=lambda i: names[i] != TENSOR):
             placement: Any = tensor.placements[i]
             if hasattr(placement, "dim"):
-                stacked = getattr(placement, "split_factor", 1) if names[i] == "tensor" else 1
+                stacked = getattr(placement, "split_factor", 1) if names[i] == TENSOR else 1
                 of_each = [matrix.chunk(mesh.size(i)) for matrix in held[placement.dim].chunk(stacked)]
                 held[placement.dim] = torch.cat([x[at[i]] if at[i] < len(x) else x[0][:0] for x in of_each])
     assert [*own.shape] == [len(indices) for indices in held], f"{own.shape} of {tensor}"

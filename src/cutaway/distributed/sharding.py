@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .environment import local_world_size
 from .gradients import Loss
+from .parts import TENSOR
 
 PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # what autocast computes in fewer digits, bias and all
 
@@ -37,7 +38,7 @@ def mesh_of(
         "fsdp": {"shard": processes},
         "hsdp": {"replicate": processes // within, "shard": within},
     }.get(parallel, {"replicate": processes})
-    sizes = {**data, **({"tensor": tensor} if tensor > 1 else {})}
+    sizes = {**data, **({TENSOR: tensor} if tensor > 1 else {})}
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
@@ -48,7 +49,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
     compute in that, travel in it too, together by block; normalizations, which do not, stay what they are. Gradients
     are added in the weights' own."""
     loss = Loss(model)
-    data = tuple(name for name in mesh.mesh_dim_names or () if name != "tensor")
+    data = tuple(name for name in mesh.mesh_dim_names or () if name != TENSOR)
     share, mesh = fully_shard if "shard" in data else replicate, mesh[data]
     policy = MixedPrecisionPolicy(
         param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False

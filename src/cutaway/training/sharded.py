@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..distributed.parts import norm_of, part
+from ..distributed.parts import TENSOR, norm_of, part
 from ..distributed.sharding import collect_gradients, mesh_of, shard
 from ..distributed.storage import Saver
 from ..distributed.tensor_parallel import parallelize
@@ -31,7 +31,7 @@ class Sharded(Alone):
         model.to("cpu" if place.writes else "meta")  # it is for the end, which is the first process's
         mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
         if place.tensor > 1:
-            parallelize(self.model, mesh["tensor"])
+            parallelize(self.model, mesh[TENSOR])
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
         self.loss = self.root
         self.saver = Saver()

@@ -38,7 +38,7 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, parts and shards of a few bytes, so that a short text has many."""
-    monkeypatch.setattr(shards, "MIB", 200)
+    monkeypatch.setattr(shards, "MEBIBYTE", 200)
     monkeypatch.setattr(looking, "PART", 700)
     monkeypatch.setattr(reading, "BLOCK", 64)
     monkeypatch.setattr(reading, "PIECE", 50)

@@ -21,7 +21,7 @@ from cutaway.data.tables import parquet, streamed
 from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
-from cutaway.data.tables.streamed_split import RowGroupSplit, Windows
+from cutaway.data.tables.streamed_split import BlockOrder, RowGroupSplit
 from cutaway.errors import DataError, SettingError
 from cutaway.training.batches import batches_of
 from cutaway.training.placement import Placement
@@ -217,7 +217,9 @@ def test_windows_mix_as_well_as_what_they_hold() -> None:
     def spread(window: int) -> float:
         shares = []
         for seed in range(12):
-            order = Windows(starts, starts + size, window, torch.Generator().manual_seed(seed)).part(0, blocks * size)
+            order = BlockOrder(starts, starts + size, window, torch.Generator().manual_seed(seed)).part(
+                0, blocks * size
+            )
             shares.append((label[order] == 0).view(-1, batch).double().mean(1))
         return float(torch.cat(shares).var())
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...files import MEBIBYTE
 from ...spec import AudioSpec, Classes, Target
 from ..assembly import Origin, assemble
 from ..folders import AUDIO, Found, absent_notes, find, fingerprint_of
-from ..images.prepared import MEBIBYTE
 from ..kinds import reject_changed
 from ..sets import DataSet, SequenceSplit, Split
 from ..settings import DataSettings

@@ -13,7 +13,7 @@ from ...spec import Tokens
 from ..pairs.preprocessing import TargetSide, distinct, separate
 from ..pairs.split import Ids
 from ..sets import IGNORED, Batch, SequenceSplit, Split
-from .file_split import Progress
+from ..verifying import Progress
 
 
 class CaptionSplit(Split):

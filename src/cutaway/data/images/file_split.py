@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -17,20 +15,16 @@ from torch.utils.data import DataLoader, Dataset
 from ...errors import DataError, Problem
 from ...spec import ImageSpec
 from ..sets import Batch, Split
+from ..verifying import Progress
+from ..workers import cores, leave_interrupts_to_the_parent, results
 from .files import unusable
 from .reading import Pixels, Source, read_image
 
-Progress = Callable[[int, int], None]  # how many are done, of how many
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 HANDFUL = 64  # files that are sooner read than processes started
 AT_ONCE = 64  # images that threads hold at a time
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
@@ -116,25 +110,14 @@ class FileSplit(Split):
                 sampler=self._order,
                 num_workers=self._workers,
                 persistent_workers=True,
-                worker_init_fn=_leave_interrupts_to_the_parent,
+                worker_init_fn=leave_interrupts_to_the_parent,
                 generator=torch.Generator(),  # else each epoch would draw from the random state of training
             )
-        batches = iter(self._loader)
-        while True:
-            try:
-                read = next(batches)
-            except StopIteration:
-                return
-            except (RuntimeError, ConnectionError, EOFError) as error:
-                if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
-                    raise
-                self._loader = None
-                del batches
-                raise DataError(
-                    f"A process that reads images died: {error or 'it closed its connection'}.",
-                    fix="It ran out of memory, most likely: use fewer of them (workers=1) or none (workers=0).",
-                ) from error
-            yield read
+        try:
+            yield from results(iter(self._loader), "reads images", "(workers=1) or none (workers=0).")
+        except DataError:
+            self._loader = None
+            raise
 
 
 class _Order:
@@ -162,9 +145,3 @@ class _Reader(Dataset[Any]):
         except DataError as error:
             return error.problems[0]
         return numbers, torch.from_numpy(batch)
-
-
-def _leave_interrupts_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process; the parent alone decides what becomes of it."""
-    del worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

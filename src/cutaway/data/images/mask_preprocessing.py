@@ -17,7 +17,8 @@ from ...errors import DataError, Problem
 from ...spec import ImageSpec, Mask
 from ..adopted import numbers_of
 from ..sets import Batch, Preprocessing, Split
-from .file_split import FileSplit, Progress, in_threads
+from ..verifying import Progress
+from .file_split import FileSplit, in_threads
 from .files import look_at, unusable
 from .masks import Counts, Pairs, Source, are_masks, beside, counted, find, overlaid, read_mask
 from .preprocessing import ImagePreprocessing

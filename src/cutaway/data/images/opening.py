@@ -18,11 +18,11 @@ from ..settings import DataSettings
 from ..shards.indexed_folders import read_folder
 from ..shards.indexing import read_shards
 from ..shards.tars import is_sharded
+from ..verifying import Progress
 from . import boxes, masks
 from .box_opening import open_boxes
 from .dataset import split_of
 from .drawing import DrawnSplit, target_of
-from .file_split import Progress
 from .files import Looks, look_at
 from .mask_opening import open_masks
 from .prepared import image_notes, prepared

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
+from ...files import MEBIBYTE
 from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
 from ..sets import Split
@@ -28,7 +29,6 @@ from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
-MEBIBYTE = 1 << 20
 File = Path | Stored
 
 

@@ -31,10 +31,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
-from ...errors import CutawayError, DataError, FileError
+from ...errors import CutawayError, FileError
 from ...files import is_leftover, read_json, replacing, write_json
-from ..images.file_split import cores
-from .manifest import FORMAT, MANIFEST, PLAN, VERSION, Manifest, Progress, Shard, read_manifest, shard_of
+from ..verifying import Progress
+from ..workers import cores, leave_interrupts_to_the_parent, results
+from .manifest import FORMAT, MANIFEST, PLAN, VERSION, Manifest, Shard, read_manifest, shard_of
 
 KEPT = "What is done is kept: the same command goes on from there."
 LITTLE = 1 << 24  # bytes of data that are sooner read than processes started
@@ -200,21 +201,15 @@ def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
     try:
         with _interrupts_later(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that there are more workers than processors
-            made = iter(
-                DataLoader(work, batch_size=None, num_workers=workers, worker_init_fn=_quiet, collate_fn=_as_it_is)
+            loader = DataLoader(
+                work,
+                batch_size=None,
+                num_workers=workers,
+                worker_init_fn=leave_interrupts_to_the_parent,
+                collate_fn=_as_it_is,
             )
-        while True:
-            try:
-                yield next(made)
-            except StopIteration:
-                return
-            except (RuntimeError, ConnectionError, EOFError) as error:
-                if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
-                    raise
-                raise DataError(
-                    f"A process that prepares shards died: {error or 'it closed its connection'}.",
-                    fix=f"It ran out of memory, most likely: use fewer of them (workers=1). {KEPT}",
-                ) from error
+            made = iter(loader)
+        yield from results(made, "prepares shards", f"(workers=1). {KEPT}")
     finally:
         del made  # which ends the workers
         if before is None:
@@ -241,12 +236,6 @@ def _interrupts_later() -> Iterator[None]:
 
 def _as_it_is(found: Any) -> Any:
     return found
-
-
-def _quiet(worker: int) -> None:
-    """Ctrl-C reaches every process; the parent alone decides what becomes of it."""
-    del worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _reject_other(out: Path, then: Any, now: Mapping[str, Any]) -> None:

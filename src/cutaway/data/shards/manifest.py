@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from ...errors import DataError, FileError, Problem
 from ...files import read_json, write_json
 from ...schema import reject_unlike
 from ..threads import in_threads
+from ..verifying import Progress
 
 MANIFEST, PLAN = "manifest.json", "preparing.json"
 FORMAT, VERSION = "cutaway shards", 1
 AGAIN = "Prepare the data again: cutaway prepare DATA OUT, into another folder; or take the folder from a copy."
-Progress = Callable[[int, int], None]  # how many are done, of how many
 SHARD = {"name": str, "bytes": int, "sha256": str, "count": int}
 SCHEMA = {
     "format": str, "version": int, "kind": str, "name": str, "source": str, "fingerprint": str,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, Problem, SettingError
-from ...files import read_bytes, unreadable
+from ...files import MEBIBYTE, read_bytes, unreadable
 from ...settings import as_text, short
 from ...spec import ImageSizes, Mask, Target
 from ..folders import FileKind, Found, find, has_captions, holds
@@ -33,22 +33,22 @@ from ..kinds import KINDS as KINDS_OF_DATA
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
+from ..verifying import Progress
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
 from .making import Made, begin, end, keep, make, processes, reject_full
-from .manifest import Manifest, Progress, damaged, is_prepared, read_manifest
+from .manifest import Manifest, damaged, is_prepared, read_manifest
 from .members import Names
 from .preparing import reject_settled
 from .settings import ShardSettings
 from .tars import BLOCK, KINDS, examples
 
-MEBIBYTE = 1 << 20
 SETTLED = ("val", "test", "split_seed", "fold", "folds", "missing")  # when shards are made; all else when one learns
 OVERHEAD = 4 * BLOCK  # bytes in a tar that an example takes beside its own: two headers, its class, what fills it up
 
 
 @dataclass(frozen=True)
-class Shard:
+class Tarred:
     """The job that makes one shard: these files, in this order."""
 
     name: str
@@ -197,12 +197,12 @@ def _jobs(
     settings: DataSettings,
     how: ShardSettings,
     looking: Looking,
-) -> dict[str, list[Shard]]:
+) -> dict[str, list[Tarred]]:
     """The shards of each split: its files in a random order, so many bytes to each."""
     indices = complete_split(found.labels, found.classes, found.splits, settings)
     keys = _keys(found.names)
     rng = np.random.default_rng(settings.split_seed)
-    jobs: dict[str, list[Shard]] = {}
+    jobs: dict[str, list[Tarred]] = {}
     for split in (name for name in SPLITS if name in indices):
         order = rng.permutation(indices[split])
         bytes_before = np.cumsum([sizes[i] + OVERHEAD for i in order]) - 1
@@ -210,7 +210,7 @@ def _jobs(
         parts = [order[number == k] for k in np.unique(number)]
         digits = max(5, math.ceil(math.log10(len(parts) + 1)))
         jobs[split] = [
-            Shard(
+            Tarred(
                 f"{split}-{k:0{digits}}.tar",
                 looking,
                 source,
@@ -238,7 +238,7 @@ def _keys(names: Sequence[str]) -> list[str]:
     return list(keys)
 
 
-def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Shard]], made: Sequence[Made]) -> Index:
+def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Tarred]], made: Sequence[Made]) -> Index:
     """The index of all shards, of what each was seen to hold."""
     parts: list[Arrays] = []
     splits = [split for split, of_split in jobs.items() for _ in of_split]

@@ -26,7 +26,8 @@ from ...spec import ANY_SIZE, ImageSizes, Target
 from ..kinds import KINDS
 from ..sets import DataSet
 from ..settings import DataSettings
-from .manifest import Manifest, Progress, is_prepared, read_manifest
+from ..verifying import Progress
+from .manifest import Manifest, is_prepared, read_manifest
 from .settings import ShardSettings
 
 

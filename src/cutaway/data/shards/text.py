@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, SettingError
+from ...files import MEBIBYTE
 from ...spec import Context, ImageSizes, NextToken, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed, reject_settings_for_others
@@ -33,15 +34,15 @@ from ..text.running import ALPHABET, reading_of, reject_short, room_of, unknown_
 from ..text.running_files import find_texts
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
+from ..verifying import Progress
 from .corpus import Corpus, Place
 from .looking import Looked
 from .making import begin, end, in_processes, keep, make, processes, reject_full
-from .manifest import Manifest, Progress
+from .manifest import Manifest
 from .preparing import reject_settled
 from .settings import ShardSettings
 from .tokens import ShardTokens
 
-MIB = 1 << 20
 AT_ONCE = 16  # pieces of text that are tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # when text is prepared
 WHEN_IT_LEARNS = ("length", "stateful", "max_samples", "special_tokens", "mask_prob", "whole_words")
@@ -110,7 +111,7 @@ class Tokenised:
         """How many tokens there are, and how often each, (V,)."""
         stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
         with path.open("rb") as file:
-            while data := file.read(MIB):
+            while data := file.read(MEBIBYTE):
                 counts += np.bincount(np.frombuffer(data, stored), minlength=len(counts))
         return path.stat().st_size // stored.itemsize, counts
 
@@ -134,16 +135,20 @@ def _where(kind: str, lower: bool | None) -> tuple[bool, bool]:
 
 def _reject_settings(source: Path, settings: DataSettings) -> None:
     reject_settings_for_others(settings, "text")
-    if settings.documents:
-        raise SettingError(
-            "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
-        )
+    _reject_documents(settings)
     reject_changed(settings, WHEN_IT_LEARNS, "is for the training on prepared text, not for preparing it")
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
     if has_classes(source) if source.is_dir() else source.suffix.lower() != ".txt":
         raise DataError(
             f"{source} is text with a class or a tag each, and only a corpus is prepared: a .txt, or a folder of them.",
             fix=f"Train on it as it is: cutaway train MODEL {source}",
+        )
+
+
+def _reject_documents(settings: DataSettings) -> None:
+    if settings.documents:
+        raise SettingError(
+            "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
         )
 
 
@@ -193,7 +198,7 @@ def _plan(
     learned = spans["train"][1]
     tokenizer, fitted = _tokenizer(train, learned, places["train"], replace(settings, tokenizer=kind), how)
     bounds = {
-        split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MIB)
+        split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MEBIBYTE)
         for split in places
     }
     dtype = next(name for name in ("uint8", "uint16", "uint32") if len(tokenizer) <= np.iinfo(name).max + 1)
@@ -223,7 +228,7 @@ def _spans(
 ) -> tuple[dict[str, tuple[int, int]], dict[str, float], list[str]]:
     """Which characters of the text for training are in which split, where not all splits are `given`; the fractions of
     val and test; and sentences on it."""
-    most = how.held_out * MIB / train.characters if how.held_out else 1.0
+    most = how.held_out * MEBIBYTE / train.characters if how.held_out else 1.0
     asked, usual = fractions_left(settings, given), DataSettings()
     val, test = (min(x, most) if x == own else x for x, own in zip(asked, (usual.val, usual.test)))
     found, notes = places_by_position(train.characters, val, test, train.after_blank if whole_words else None)
@@ -240,13 +245,13 @@ def _tokenizer(
     if settings.tokenizer == "characters":
         letters = train.letters_up_to(count)
         return characters_tokenizer(letters, settings.vocab_size, settings.min_count, bool(settings.lower)), []
-    most = how.sample * MIB
+    most = how.sample * MEBIBYTE
     if count <= most:
         pieces, notes = [*train.corpus.pieces(*places, *_where(settings.tokenizer, settings.lower))], []
     else:
         pieces = [
-            _whole_lines(train.text(at, at + MIB))
-            for at in np.linspace(0, count - MIB, how.sample).astype(int).tolist()
+            _whole_lines(train.text(at, at + MEBIBYTE))
+            for at in np.linspace(0, count - MEBIBYTE, how.sample).astype(int).tolist()
         ]
         notes = [
             f"The tokenizer was fitted on {how.sample:,} million of the {count / 1e6:,.0f} million characters of the "
@@ -287,7 +292,7 @@ def _size(train: Looked, tokenizer: Tokenizer) -> int:
     if tokenizer.kind == "characters":
         return train.characters
     start = train.characters // 2
-    stop = min(start + MIB, train.characters)
+    stop = min(start + MEBIBYTE, train.characters)
     found = sum(map(len, _tokens(train.corpus, train.place(start), train.place(stop), tokenizer)))
     return int(1.1 * train.characters * found / (stop - start))
 
@@ -318,10 +323,7 @@ def open_text(
         raise DataError(
             f"Word vectors are learned from text, and {folder} holds its tokens.", fix="Give the text itself."
         )
-    if settings.documents:
-        raise SettingError(
-            "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
-        )
+    _reject_documents(settings)
     if settings.whole_words:
         raise SettingError("whole_words=true needs a text in memory, and this one is in shards: leave it out.")
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")

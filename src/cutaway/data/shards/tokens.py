@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ...errors import DataError, Problem
 from ...files import cause
-from .manifest import AGAIN, Manifest, Progress, damaged
+from ..verifying import Progress
+from .manifest import AGAIN, Manifest, damaged
 
 AT_ONCE = 1 << 20  # tokens that are counted together
 OPEN_AT_MOST = 256  # shards at a time; more are closed, the one that was opened first

@@ -13,6 +13,7 @@ import polars as pl
 from torch import Tensor
 
 from ...errors import DataError
+from ...files import MEBIBYTE
 from ...spec import Episodes
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
@@ -36,7 +37,6 @@ from .streamed_split import Encoded, RowGroupSplit
 from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
 
 SAMPLE = 100_000  # rows by which types are told
-MEBIBYTE = 1 << 20
 BYTES = 4  # of an input
 
 

@@ -59,11 +59,11 @@ class RowGroupSplit(Split):
         count = -(-n // batch_size)
         if generator is not None and count > 1 and n % batch_size == 1 < batch_size:
             count -= 1
-        return Plan(count, lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
+        return Plan(range(count), lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
 
-    def order(self, generator: torch.Generator | None) -> Windows:
+    def order(self, generator: torch.Generator | None) -> BlockOrder:
         """The order of an epoch, which the generator draws."""
-        return Windows(self.starts, self.ends, self.window, generator)
+        return BlockOrder(self.starts, self.ends, self.window, generator)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Batches (N, F) in the given order. Blocks are read as they are needed, in another thread, and are kept while
@@ -128,7 +128,7 @@ class RowGroupSplit(Split):
         return Batch((inputs,), target)
 
 
-class Windows:
+class BlockOrder:
     """The examples of blocks in the order of an epoch: the blocks at random, the rows of a window of them mixed."""
 
     def __init__(self, starts: Rows, ends: Rows, window: int, generator: torch.Generator | None) -> None:

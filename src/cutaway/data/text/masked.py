@@ -15,8 +15,8 @@ from ...spec import Masked
 from ..lengths import bucketed
 from ..plans import HELD, Batches, Order
 from ..sets import IGNORED, Batch, Split
-from ..shards.manifest import Progress
 from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
+from ..verifying import Progress
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
 from .running_preprocessing import Reading, read_back

@@ -25,8 +25,8 @@ from ...errors import Problem
 from ..lengths import bucketed
 from ..plans import Batches, Order, Plan
 from ..sets import IGNORED, Batch, Split
-from ..shards.manifest import Progress
 from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
+from ..verifying import Progress
 from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that
@@ -118,7 +118,7 @@ class StreamSplit(Split):
         counts = torch.tensor(self._rows(batch_size))
         firsts, order = counts.cumsum(0) - counts, counts.argsort(descending=True, stable=True)
         firsts, counts = firsts[order], counts[order]
-        return Plan(int(counts[0]), lambda k: firsts[counts > k] + k)
+        return Plan(range(int(counts[0])), lambda k: firsts[counts > k] + k)
 
     def _rows(self, batch_size: int) -> list[int]:
         """The windows of each row: of one stream nearly equal, the longer rows first; of several each stream's own."""

@@ -10,11 +10,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ...files import MEBIBYTE
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
 from ..findings import Finding
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
-from ..images.prepared import MEBIBYTE, channels_for, size_for
+from ..images.prepared import channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
 from ..kinds import reject_changed
