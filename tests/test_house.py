@@ -54,6 +54,7 @@ ALLOWED = {
     "views": {"draw", *BELOW},
     "report": {"views", "draw", *BELOW},
     "studio": {"report", "views", "draw", *BELOW},
+    "comparing": {"report", "views", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
     "planning": BELOW,
     "api": {"planning", "searching", "report", "views", "draw", *BELOW},
@@ -175,7 +176,7 @@ def test_a_server_is_in_the_studio_alone() -> None:
 
 def test_scikit_learn_is_for_data_figures_and_oracles() -> None:
     parts = {f.split("/")[0] for f in files_that_import("sklearn")}
-    assert parts <= {"data", "tasks", "interop", "inspect"}
+    assert parts <= {"comparing", "data", "tasks", "interop", "inspect"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
