@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..draw.words import count, plural
 from ..errors import SettingError, UnknownName
 from ..models.contract import Convolves, Dense, TokenGrid, contract_of
+from ..models.own import Own
 from ..nn.modes import resting
 from ..spec import Target
 from .subject import Subject
@@ -141,6 +142,28 @@ def patches_of(subject: Subject) -> TokenGrid | None:
     """How the tokens of its images lie, where the model makes some of them."""
     height, width = subject.inputs[0].shape[-2:]
     return contract_of(subject.model).token_grid(int(height), int(width))
+
+
+def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
+    """What gives what the head sees, of what `forward` takes: the model's features, or, of a module of one's own, what
+    its last linear layer is given; None where it has none."""
+    model = subject.model
+    if not isinstance(subject.preset, Own):
+        return model.features  # type: ignore[return-value]  # of a Network
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not last:
+        return None
+
+    def features(*inputs: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        handle = last[-1].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        try:
+            model(*inputs)
+        finally:
+            handle.remove()
+        return seen[-1]
+
+    return features
 
 
 def target_of(subject: Subject) -> Target | None:
