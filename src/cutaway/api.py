@@ -36,8 +36,9 @@ from .searching.extra import need_optuna
 from .settings import build, keys
 from .training.run import Run
 from .training.session import fit
+from .views.described import describe as describe
 from .views.named import open_subject
-from .views.page import describe
+from .views.page import describe as describe_page
 from .views.subject import Subject
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Look:
 
     def __init__(self, subject: Subject, names: Sequence[str] = ()) -> None:
         self.subject = subject
-        self.page: Page = describe(subject, names)
+        self.page: Page = describe_page(subject, names)
 
     @property
     def views(self) -> list[View]:
