@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ..data.sets import DataSet
 from ..errors import ModelError, listed, short
-from ..models.contract import contract_of
+from ..models.contract import DrawsImages, contract_of
 from ..models.own import HOLDS, Own, called
 from ..nn.modes import resting
-from ..spec import Classes, Horizon, Mask, OfTokens, Spec, Tags, Tokens, Transcript, Value
+from ..spec import Classes, Drawn, Horizon, Image, Mask, OfTokens, Spec, Tags, Tokens, Transcript, Value
 from .batches import largest_of
 from .settings import TrainSettings
 
@@ -28,6 +28,11 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
     are not of the shape that the task has.
     """
     split, module = data.splits["train"], found.given
+    if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
+        raise ModelError(
+            f"{found.name} learns how images are distributed and draws none: give it draw(noise), images (N, C, H, W) "
+            "of noise of that shape."
+        )
     batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
     inputs = tuple(_like(x, module) for x in batch.inputs)
     held = listed([f"{names[0]} {_shape(x)}" for names, x in zip(HOLDS[data.spec.kind], inputs)], "and")
@@ -77,6 +82,8 @@ def shape_needed(
     if isinstance(learned, Tags | OfTokens):
         what = "tags" if isinstance(learned, Tags) else "tokens"
         return (n, first.shape[1], outputs), f"a logit for each of {outputs} {what} at each token"
+    if isinstance(learned, Image):
+        return (n, outputs), f"for each of {n} images the bound's two terms, of the reconstruction and of the code"
     if isinstance(learned, Transcript):
         frames = network.output_frames(torch.tensor([first.shape[1]]))  # type: ignore[attr-defined]  # a Network
         return (n, int(frames), outputs), f"a logit for the blank and each of {outputs - 1} characters at each frame"
