@@ -25,6 +25,7 @@ DISTRIBUTION = {
 }  # fmt: skip
 RUN = {
     "model": str,
+    "own?": str,  # of a module of one's own, where its class stands
     "data": {
         "source": str,
         "path?": str,
