@@ -135,6 +135,22 @@ def prepare(
     return prepare_data(kind, source, out, settings, progress)
 
 
+def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+    """Take weights or channels out of a run's model while it learns on, and give the run of what is left, in `out`.
+
+        small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
+        small.evaluate()["accuracy"]
+
+    `settings` are those of `cutaway train --help`, `sparsity` or `prune_channels` among them; data, split and all that
+    is not given are the run's. Raises CutawayError for what a person can fix.
+    """
+    from .compression.pruned import prune as prune_run
+
+    found = prune_run(run if isinstance(run, Run) else Run(Path(run)), Path(out), settings)
+    report_on(found)
+    return found
+
+
 def plan(model: str | nn.Module, data: Any, **settings: Any) -> Plan:
     """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
 
