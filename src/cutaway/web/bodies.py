@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -23,12 +24,14 @@ def reject_longer(request: Request, most: int) -> None:
         raise too_large(most)
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, of at most so many bytes. Raises HTTPException 413 as soon as it is larger; the rest is not read."""
+async def read_body(request: Request, most: int, came: Callable[[int], None] = lambda size: None) -> bytes:
+    """The body, of at most so many bytes; `came` is told how many each piece has. Raises HTTPException 413 as soon as
+    it is larger; the rest is not read."""
     reject_longer(request, most)
     body = bytearray()
     async for piece in request.stream():
         body += piece
+        came(len(piece))
         if len(body) > most:
             raise too_large(most)
     return bytes(body)
