@@ -66,10 +66,11 @@ class Doors:
         self.ready = self.closing = False
         self.taken = self.bytes = 0  # requests that are answered or wait, and bytes of all bodies
         self.created = int(time.time())
-        self.failed: Exception | None = None
+        self.problem: Exception | None = None  # for which the model cannot be read
+        self.on_read: Callable[[Exception | None], None] = lambda problem: None  # called once it is, or cannot be
 
-    def app(self, on_failure: Callable[[], None] = lambda: None) -> Starlette:
-        """The application. `on_failure` is called where the model cannot be read; `failed` says why."""
+    def app(self) -> Starlette:
+        """The application."""
         asked = {
             "/predict": Door(self, self.predict, self.reject_media),
             "/generate": Door(self, self.generate, _reject_other_than_json),
@@ -91,26 +92,27 @@ class Doors:
                 **dict.fromkeys((HTTPException, CutawayError, TimeoutError, ClientDisconnect), _rejected),
                 Exception: _rejected,  # and the traceback goes to the log
             },
-            lifespan=lambda app: self._lifespan(on_failure),
+            lifespan=self._lifespan,
         )
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, on_failure: Callable[[], None]) -> AsyncIterator[None]:
-        work = asyncio.create_task(self._work(on_failure))
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        work = asyncio.create_task(self._work())
         try:
             yield
         finally:
             work.cancel()
             self.engine.close()
 
-    async def _work(self, on_failure: Callable[[], None]) -> None:
+    async def _work(self) -> None:
         try:
             await self.engine.load()
-            self.ready = True
-            await self.engine.work()
         except Exception as error:
-            self.failed = error
-            on_failure()
+            self.problem = error
+        self.ready = self.problem is None
+        self.on_read(self.problem)
+        if self.ready:
+            await self.engine.work()
 
     # --- what is read ---------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ..training.run import Run
 from .inputs import Given
 from .limits import Limits
 from .metrics import Metrics
-from .predicting import Said, predict
+from .predicting import Predictor, Said
 from .writing import Piece, Text, Texts, Wanted
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ class Engine:
 
     def __init__(self, run: Run, limits: Limits, metrics: Metrics) -> None:
         self.run, self.limits, self.metrics = run, limits, metrics
+        self.predictor = Predictor(run)
         self.jobs: deque[Job] = deque()
         self.waiting: deque[Text] = deque()
         self.writing: list[Text] = []
@@ -79,8 +80,9 @@ class Engine:
                 await self._write()
 
     def close(self) -> None:
-        """End the thread, once it has done what it is at."""
+        """End the thread, once it has done what it is at, and leave no file behind."""
         self.thread.shutdown(wait=False, cancel_futures=True)
+        self.predictor.desk.close()
 
     async def _gathered(self) -> list[Job]:
         """The next batch."""
@@ -112,7 +114,7 @@ class Engine:
         if not batch:
             return
         asked = [given for given, _ in batch]
-        found = await self._in_thread(lambda: predict(self.run, asked))
+        found = await self._in_thread(lambda: self.predictor(asked))
         self.metrics.batches.add(sum(given.examples for given in asked))
         for (_, future), said in zip(batch, found):
             if isinstance(said, Said):

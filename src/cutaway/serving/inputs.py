@@ -13,6 +13,7 @@ import csv
 import io
 import math
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 
 from ..data.graphs.preprocessing import GraphPreprocessing
 from ..data.series.preprocessing import ForecastPreprocessing
+from ..data.shards.members import Sent
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.masked import GAP
 from ..data.text.preprocessing import TextPreprocessing
@@ -50,8 +52,12 @@ FORMS = {  # what a JSON document may hold, by the kind of data that a run learn
     "graph": ("files",),
 }
 USUAL = {"audio": ".wav", "text": ".txt", "seq2seq": ".txt", "series": ".txt"}  # of a file that says nothing of itself
-ONE_BY_ONE = ("image", "audio", "video")  # kinds of which every file is an example, known by its path in the answer
-Check = Callable[[Any, str], None]
+ONE_BY_ONE = ("image", "audio", "video")  # kinds of which every file is an example, known by its name in the answer
+# How video files begin. Others, among them lists that name more files to be opened, are not handed to FFmpeg.
+VIDEOS = re.compile(
+    rb"....(ftyp|moov|mdat|free|skip|wide)|RIFF....AVI |\x1aE\xdf\xa3|GIF8|G|\0\0\x01[\xb3\xba]|FLV|OggS|0&\xb2u",
+    re.DOTALL,
+)
 
 
 @dataclass
@@ -83,11 +89,14 @@ class Inputs:
             self.columns = tuple(encoder.name for encoder in preprocessing.encoders)
         elif isinstance(preprocessing, TextPreprocessing):
             self.columns, self.forms = (preprocessing.column,), ("texts", "rows", "files")
-        elif isinstance(preprocessing, ForecastPreprocessing | GraphPreprocessing):
-            if getattr(preprocessing, "smiles", True):
-                self.forms = ("rows", "files")  # rows as the table that a file would hold
+        elif isinstance(preprocessing, ForecastPreprocessing) or self._molecules(preprocessing):
+            self.forms = ("rows", "files")  # rows as the table that a file would hold
         if isinstance(self.spec.target, Context | Solution):  # words, and problems
             self.forms = ("texts",)
+
+    @staticmethod
+    def _molecules(preprocessing: Any) -> bool:
+        return isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
 
     def read(self, body: bytes, media: str, name: str | None) -> Given:
         """What a body of that media type asks. Raises HTTPException 400 for what is no JSON, DataError for the rest."""
@@ -190,28 +199,61 @@ class Inputs:
             _reject_surrogates(name, "a file's name")
             if not content:
                 raise DataError(f"{short(name)} is empty.")
+            if self.kind == "video" and not VIDEOS.match(content):
+                raise DataError(f"{short(name)} is no video file that is known here.")
         named = [(name[-NAME:], content) for name, content in files]
         return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE)
 
 
-@contextlib.contextmanager
-def laid_out(given: Given, kind: str) -> Iterator[tuple[list[Any], dict[str, str]]]:
-    """The sources of a request, its files among them in a folder for as long as the context lasts; and what the client
-    calls each path."""
-    if not given.files:
-        yield given.sources, {}
-        return
-    with tempfile.TemporaryDirectory(prefix="cutaway-serve-") as folder:
-        paths, names = [], {}
-        for number, (name, content) in enumerate(given.files):
-            own = Path(folder) / ("" if kind == "graph" else str(number))  # a graph is a folder of files
-            own.mkdir(exist_ok=True)
-            path = own / plain_name(name, given.suffix)
-            path.write_bytes(content)
-            paths.append(path)
-            names[str(path)] = name
-        whole = kind == "graph" and (len(paths) > 1 or paths[0].name in ("edges.csv", "nodes.csv"))
-        yield ([Path(folder)] if whole else paths), ({**names, folder: "graph"} if whole else names)
+class Desk:
+    """Where files are while they are read: in memory, or, where that cannot be, in a folder of the server's own."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.number = kind, 0
+        self.folder = Path(tempfile.mkdtemp(prefix="cutaway-serve-"))
+
+    @contextlib.contextmanager
+    def laid(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
+        """The sources of a request, its files among them for as long as the context lasts; and what the client calls
+        each, by the names that are said of it."""
+        if self.kind in ONE_BY_ONE:
+            sent = [Sent(self._unlike(name, given.suffix), content) for name, content in given.files]
+            yield [*given.sources, *sent], {one.name: name for one, (name, _) in zip(sent, given.files)}
+            return
+        paths: list[Path] = []
+        try:
+            for name, content in given.files:
+                path = self.folder / self._unlike(name, given.suffix)
+                paths.append(path)
+                path.write_bytes(content)
+            if self.kind == "graph" and given.files and not paths[0].name.endswith(".graphml"):
+                with self._gathered(given) as sources:
+                    yield sources, {str(source): "the graph" for source in sources}
+                return
+            called = list(zip(paths, (name for name, _ in given.files)))
+            yield [*given.sources, *paths], {str(p): n for p, n in called} | {p.name: n for p, n in called}
+        finally:
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _gathered(self, given: Given) -> Iterator[list[Any]]:
+        """A graph, whose files have names of their own."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            for name, content in given.files:
+                (Path(folder) / plain_name(name, given.suffix)).write_bytes(content)
+            files = sorted(Path(folder).iterdir())
+            tables = {"edges.csv", "nodes.csv"} & {file.name for file in files}
+            yield [Path(folder)] if tables or len(files) > 1 else files
+
+    def _unlike(self, name: str, suffix: str) -> str:
+        """A plain name that no other file has."""
+        self.number += 1
+        return f"{self.number}-{plain_name(name, suffix)}"
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def plain_name(name: str, suffix: str = "") -> str:

@@ -31,15 +31,9 @@ LAST = 0.3  # seconds in which whoever comes while the server closes is told so
 class Server(uvicorn.Server):
     """uvicorn's, which closes once what it has taken is answered."""
 
-    def __init__(self, config: uvicorn.Config, doors: Doors, guard: Guard, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, doors: Doors, guard: Guard) -> None:
         super().__init__(config)
-        self.doors, self.guard, self.on_start = doors, guard, on_start
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where it listens, once it does."""
-        await super().startup(sockets)
-        if self.started:
-            self.on_start()
+        self.doors, self.guard = doors, guard
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal closes in good order, the second at once."""
@@ -88,18 +82,23 @@ async def _serve(
     metrics, port = Metrics(), listening.getsockname()[1]
     doors = Doors(run, limits, metrics, token is not None)
     strangers = Strangers(CONNECTIONS, PATIENCE)
-    ending: list[Server] = []
-    app = doors.app(on_failure=lambda: setattr(ending[0], "should_exit", True))
-    guard = Guard(app, token, host, port, metrics, limits.timeout, strangers.known)
+    guard = Guard(doors.app(), token, host, port, metrics, limits.timeout, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", http=strangers.protocol(),
         backlog=BACKLOG, proxy_headers=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    server = Server(config, doors, guard, lambda: on_start(f"http://{reachable(host)}:{port}/"))
-    ending.append(server)
+    server = Server(config, doors, guard)
+
+    def read(problem: Exception | None) -> None:
+        if problem is None:
+            on_start(f"http://{reachable(host)}:{port}/")
+        else:
+            server.should_exit = True
+
+    doors.on_read = read
     await server.serve(sockets=[listening])
-    if doors.failed is not None:
-        raise doors.failed
+    if doors.problem is not None:
+        raise doors.problem
 
 
 def reject_open(host: str, token: str | None) -> None:
