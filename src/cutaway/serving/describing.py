@@ -20,7 +20,10 @@ from .openai import CHAT, COMPLETION, ROLES
 from .writing import writes
 
 Schema = dict[str, Any]
-DOT = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAADklEQVR42mNogAIGMhgAYhgQAaTQbqEAAAAASUVORK5CYII="
+ONE = (  # an image of a one, 32×32
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAH0lEQVR42mNgGHjAiMz5j0WQiZAJowpGFQw/BYMBAAD1wQEwnqyuXQAAAABJRU5ErkJg"
+    "gg=="
+)
 STATUSES = {
     400: "The request is not JSON, or did not come whole.",
     401: "The token is missing or wrong.",
@@ -137,7 +140,8 @@ def _forms(run: Run, inputs: Inputs) -> dict[str, Schema]:
             found[form] = {"type": "array", "minItems": 1, "items": {"type": "array"}, "example": [[0.0, 1.0, 0.0]]}
         else:
             file = _object(name={"type": "string"}, data={"type": "string", "contentEncoding": "base64"})
-            example = {"name": "example.png", "data": DOT}
+            image = run.spec.kind == "image"
+            example = {"name": "one.png", "data": ONE} if image else {"name": "", "data": ""}
             found[form] = {"type": "array", "minItems": 1, "items": file, "example": [example]}
     return found
 

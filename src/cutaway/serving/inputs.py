@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import soundfile
+
 from ..data.graphs.preprocessing import GraphPreprocessing
 from ..data.series.preprocessing import ForecastPreprocessing
 from ..data.shards.members import Sent
@@ -30,13 +32,13 @@ from ..errors import DataError, brief, listed, short
 from ..spec import Context, Masked, Solution
 from ..training.run import Run
 from ..web.bodies import JSON, object_of
-from .limits import NAME
+from .limits import EXAMPLES, NAME
 
 SUFFIXES = {  # of a file whose name has none, by what it is sent as
     "image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "image/bmp": ".bmp",
     "image/tiff": ".tif", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
     "video/mp4": ".mp4", "video/webm": ".webm", "video/x-msvideo": ".avi", "video/quicktime": ".mov",
-    "text/csv": ".csv", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet",
+    "text/csv": ".csv", "text/tab-separated-values": ".tsv",
     "application/graphml+xml": ".graphml",
 }  # fmt: skip
 BINARY = "application/octet-stream"
@@ -58,6 +60,9 @@ VIDEOS = re.compile(
     rb"....(ftyp|moov|mdat|free|skip|wide)|RIFF....AVI |\x1aE\xdf\xa3|GIF8|G|\0\0\x01[\xb3\xba]|FLV|OggS|0&\xb2u",
     re.DOTALL,
 )
+
+
+SAMPLES_A_BYTE = 4  # of audio, which ADPCM has two of
 
 
 @dataclass
@@ -124,6 +129,8 @@ class Inputs:
         values = document[form]
         if not isinstance(values, list) or not values:
             raise DataError(f"{form!r} is a list with at least one thing in it.")
+        if len(values) > EXAMPLES:
+            raise DataError(f"{form!r} has {len(values):,} things in it: at most {EXAMPLES:,} are taken at once.")
         read: dict[str, Callable[[list[Any]], Given]] = {
             "rows": self._rows, "texts": self._texts, "series": self._series, "files": self._files_in,
         }  # fmt: skip
@@ -199,10 +206,21 @@ class Inputs:
             _reject_surrogates(name, "a file's name")
             if not content:
                 raise DataError(f"{short(name)} is empty.")
-            if self.kind == "video" and not VIDEOS.match(content):
-                raise DataError(f"{short(name)} is no video file that is known here.")
+            self._reject_unpacking(short(name), content)
         named = [(name[-NAME:], content) for name, content in files]
         return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE)
+
+    def _reject_unpacking(self, name: str, content: bytes) -> None:
+        """Raise DataError for a file of a kind that could hold a thousand times its size, or name others to be read."""
+        if self.kind == "video" and not VIDEOS.match(content):
+            raise DataError(f"{name} is no video file that is known here.")
+        if self.kind == "audio":
+            with contextlib.suppress(soundfile.SoundFileError):  # the preprocessing says what is wrong with it
+                found = soundfile.info(io.BytesIO(content))
+                if found.frames * found.channels > SAMPLES_A_BYTE * len(content):
+                    raise DataError(f"{name} unpacks to far more than its size: send it as plain WAV.")
+        if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
+            raise DataError(f"{name} is Parquet, of which a few kilobytes can hold gigabytes: send rows, CSV or TSV.")
 
 
 class Desk:

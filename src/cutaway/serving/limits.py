@@ -12,6 +12,8 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 SAMPLES = 16  # texts of one request
 STOPS, STOP = 16, 1000  # strings that end a text, and their characters
 NAME = 200  # characters of a file's name
+EXAMPLES = 4096  # rows, texts, series or files that one request lists
+PROMPT = 2**17  # characters
 PATIENCE, PACE = 10.0, 2**16  # seconds for a body to come, and bytes a second that add to them
 AGAIN = 1  # second after which a client that was turned away may ask again
 

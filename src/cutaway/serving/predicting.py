@@ -53,9 +53,9 @@ class Predictor:
     def _alone(self, sources: list[Any], names: Names, given: Given) -> Said | Exception:
         try:
             rows, notes = self._predicted(sources)
-            return Said(
-                [_shown(row, names) for row in rows], [*given.notes, *(_renamed(note, names) for note in notes)]
-            )
+            named = bool(names) or len(rows) != len(sources)  # as of a long text, which has a row a stretch
+            shown = [_shown(row, names, named) for row in rows]
+            return Said(shown, [*given.notes, *(_renamed(note, names) for note in notes)])
         except Exception as error:
             error.args = tuple(_renamed(arg, names) if isinstance(arg, str) else arg for arg in error.args)
             return error
@@ -74,7 +74,10 @@ class Predictor:
                 return None  # the model had something to say, or the task
             self._tell([own for own, _ in laid], own_notes)
         return [
-            Said([_shown(row, names) for row in own], [*given.notes, *(_renamed(note, names) for note in told)])
+            Said(
+                [_shown(row, names, bool(names)) for row in own],
+                [*given.notes, *(_renamed(note, names) for note in told)],
+            )
             for own, (_, names), given, told in zip(of_each, laid, asked, own_notes)
         ]
 
@@ -117,11 +120,11 @@ def _of_each(
     return [[next(left) for _ in own] for own, _ in laid]
 
 
-def _shown(row: Row, names: Names) -> Row:
-    """A row as JSON takes it, with the client's names; what was no file has none, and is known by its place."""
+def _shown(row: Row, names: Names, named: bool) -> Row:
+    """A row as JSON takes it, with the client's names where it is `named`; else it is known by its place."""
     shown = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
     name = shown.pop("input", None)
-    return {"input": _renamed(str(name), names), **shown} if names else shown
+    return {"input": _renamed(str(name), names), **shown} if named else shown
 
 
 def _renamed(text: str, names: Names) -> str:

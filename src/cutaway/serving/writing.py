@@ -20,7 +20,7 @@ from ..generation.sampling import Sampling
 from ..generation.text import NONE, stream
 from ..spec import NextToken, Solution
 from ..training.run import Run
-from .limits import SAMPLES, STOP, STOPS, Limits
+from .limits import PROMPT, SAMPLES, STOP, STOPS, Limits
 
 SAMPLING: dict[str, type] = {
     "temperature": float, "top_k": int, "top_p": float, "min_p": float, "repetition_penalty": float,
@@ -213,6 +213,8 @@ def prompted(value: Any) -> str:
     """A prompt. Raises DataError where it is none."""
     if not isinstance(value, str):
         raise DataError(f"prompt={brief(value)} cannot be: it must be a string.")
+    if len(value) > PROMPT:
+        raise DataError(f"The prompt has {len(value):,} characters, and at most {PROMPT:,} are read here.")
     try:
         value.encode()
     except UnicodeEncodeError:
