@@ -32,13 +32,13 @@ from starlette.routing import Route
 
 from ..errors import CutawayError
 from ..training.run import Run
-from ..web.bodies import JSON, media_type, object_of, read_body, reject_longer
+from ..web.bodies import JSON, media_type, object_of, read_body
 from ..web.hosts import Receive, Scope, Send
 from . import openai
-from .describing import document_of
+from .describing import document_of, example_of
 from .engine import Engine
 from .guard import rejection
-from .inputs import BINARY, Inputs, reject_keys
+from .inputs import BINARY, Given, Inputs, reject_keys
 from .limits import PACE, PATIENCE, SAMPLES, Limits
 from .metrics import MEDIA_TYPE, Metrics
 from .writing import SAMPLING, Texts, Wanted, bounded, flag, prompted, reject_silent, sampled, seeded, stops, tokens_of
@@ -106,13 +106,19 @@ class Doors:
 
     async def _work(self) -> None:
         try:
-            await self.engine.load()
+            await self.engine.load(self._example())
         except Exception as error:
             self.problem = error
         self.ready = self.problem is None
         self.on_read(self.problem)
         if self.ready:
             await self.engine.work()
+
+    def _example(self) -> Given | None:
+        """What the document gives as an example, where it is one: the first answer would else be a slow one."""
+        with contextlib.suppress(CutawayError):
+            return self.inputs.of_document(example_of(self.run, self.inputs))
+        return None
 
     # --- what is read ---------------------------------------------------------------------------------------------
 
@@ -230,18 +236,22 @@ class Doors:
             raise HTTPException(415, f"A request is JSON ({JSON}) with {form!r}{files}.")
 
     @contextlib.contextmanager
-    def reserved(self, request: Request) -> Iterator[None]:
-        """Memory for a request's body, until it is answered. Raises HTTPException 413 or 503."""
-        reject_longer(request, self.limits.body)
-        told = request.headers.get("content-length")
-        size = int(told) if told is not None else self.limits.body
-        if self.bytes + size > self.limits.bodies:
-            raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
-        self.bytes += size
+    def held(self) -> Iterator[Callable[[int], None]]:
+        """Memory for a request's body, until it is answered: what is given is told how many bytes came. It raises
+        HTTPException 503 where all bodies together are too large."""
+        own = 0
+
+        def came(size: int) -> None:
+            nonlocal own
+            own += size
+            self.bytes += size
+            if self.bytes > self.limits.bodies:
+                raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
+
         try:
-            yield
+            yield came
         finally:
-            self.bytes -= size
+            self.bytes -= own
 
     @contextlib.contextmanager
     def admitted(self) -> Iterator[None]:
@@ -267,8 +277,8 @@ class Door:
         request, doors = Request(scope, receive), self.doors
         doors.reject_unready()
         self.reject_media(media_type(request))
-        with doors.reserved(request):
-            body = await _read_in_time(request, doors.limits.body)
+        with doors.held() as came:
+            body = await _read_in_time(request, doors.limits.body, came)
             with doors.admitted():
                 response = await self.handle(request, body)
                 await response(scope, receive, send)
@@ -279,19 +289,20 @@ def _reject_other_than_json(media: str) -> None:
         raise HTTPException(415, f"Requests are JSON: Content-Type: {JSON}.")
 
 
-async def _read_in_time(request: Request, most: int) -> bytes:
-    """The body. Raises HTTPException 408 where it comes too slowly."""
+async def _read_in_time(request: Request, most: int, came: Callable[[int], None]) -> bytes:
+    """The body. Raises HTTPException 408 where it comes too slowly, and what `came` raises."""
     loop = asyncio.get_running_loop()
     began, size = loop.time(), 0
     try:
         async with asyncio.timeout_at(began + PATIENCE) as patience:
 
-            def came(piece: int) -> None:
+            def noted(piece: int) -> None:
                 nonlocal size
                 size += piece
                 patience.reschedule(began + PATIENCE + size / PACE)
+                came(piece)
 
-            return await read_body(request, most, came)
+            return await read_body(request, most, noted)
     except TimeoutError:
         raise HTTPException(408, "The request came too slowly.") from None
 

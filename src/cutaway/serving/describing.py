@@ -80,6 +80,12 @@ def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool
     return document
 
 
+def example_of(run: Run, inputs: Inputs) -> dict[str, Any]:
+    """A request about an example such as the run learned from."""
+    form = inputs.forms[0]
+    return {form: _forms(run, inputs)[form]["example"]}
+
+
 def _predict(run: Run, inputs: Inputs) -> Schema:
     forms = _forms(run, inputs)
     content: Schema = {
@@ -88,7 +94,7 @@ def _predict(run: Run, inputs: Inputs) -> Schema:
                 {"type": "object", "required": [form], "additionalProperties": False, "properties": {form: schema}}
                 for form, schema in forms.items()
             ]},
-            "example": {inputs.forms[0]: forms[inputs.forms[0]].pop("example")},
+            "example": example_of(run, inputs),
         }
     }  # fmt: skip
     for schema in forms.values():

@@ -39,11 +39,13 @@ class Engine:
         metrics.gauges["cutaway_queue_requests"] = "Requests that wait for the model.", lambda: len(self.jobs)
         metrics.gauges["cutaway_texts"] = "Texts that are written.", lambda: len(self.writing)
 
-    async def load(self) -> None:
-        """Read the model, and run it once where that can be done without an example. Raises what reading raises."""
+    async def load(self, example: Given | None = None) -> None:
+        """Read the model, and ask it about an example. Raises what reading raises."""
 
         def ready() -> None:
             self.run.place.model(self.run.model, learns=False)
+            if example is not None:
+                self.predictor([example])
 
         await self._in_thread(ready)
 
@@ -114,7 +116,11 @@ class Engine:
         if not batch:
             return
         asked = [given for given, _ in batch]
-        found = await self._in_thread(lambda: self.predictor(asked))
+        found: list[Said | Exception]
+        try:
+            found = await self._in_thread(lambda: self.predictor(asked))
+        except Exception as error:  # such as a disk that is full; whoever asks next is answered
+            found = [error] * len(batch)
         self.metrics.batches.add(sum(given.examples for given in asked))
         for (_, future), said in zip(batch, found):
             if isinstance(said, Said):

@@ -30,10 +30,10 @@ async def read_body(request: Request, most: int, came: Callable[[int], None] = l
     reject_longer(request, most)
     body = bytearray()
     async for piece in request.stream():
-        body += piece
-        came(len(piece))
-        if len(body) > most:
+        if len(body) + len(piece) > most:
             raise too_large(most)
+        came(len(piece))
+        body += piece
     return bytes(body)
 
 
