@@ -21,6 +21,7 @@ from . import (
     memory,
     processes,
     sequences,
+    serving,
     sounds,
     speech,
     startup,
@@ -49,6 +50,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "thoughts": thoughts.rows,
     "startup": startup.rows,
     "studio": studio.rows,
+    "serving": serving.rows,
 }
 
 BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again

@@ -20,13 +20,14 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "search", "evaluate", "predict",
-    "generate", "report", "inspect", "studio", "prune", "verify", "convert",
+    "generate", "serve", "report", "inspect", "studio", "prune", "verify", "convert",
 )  # fmt: skip
 
 WITH_SETTINGS = ("prepare", "check", "plan", "train", "search", "inspect", "show", "prune")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
+    "server": "serve", "deploy": "serve", "api": "serve",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
