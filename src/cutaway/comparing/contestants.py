@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..data.sets import DataSet
@@ -21,7 +21,7 @@ from .contributions import Compared, compared_by
 
 COPIES = 4  # of the weights, while AdamW learns: themselves, their gradients and two moments
 LENGTHS = ("minutes", "max_steps", "epochs")
-EPOCHS = 20  # unless something else is asked for
+EPOCHS, STEPS, BATCH = 20, 500, 64  # at least, unless something else is asked for: few examples need more epochs
 
 
 @dataclass
@@ -114,17 +114,13 @@ def _unlike(first: Contestant, other: Contestant) -> str:
     return ""
 
 
-def with_budget(given: Mapping[str, Any], macs: float | None) -> tuple[dict[str, Any], str]:
-    """The settings with a budget that is the same for all, and the budget in words."""
+def with_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> tuple[dict[str, Any], str]:
+    """The settings with a budget that is the same for all models of so many training `examples`, and it in words."""
     asked = {key: given[key] for key in LENGTHS if key in given}
     if macs is not None:
         return {**given}, f"{macs:.3g} multiply-adds of forward passes for each training"
     if not asked:
-        return {**given, "epochs": EPOCHS}, f"{EPOCHS} epochs for each training"
+        epochs = max(EPOCHS, math.ceil(STEPS * BATCH / max(1, examples)))
+        return {**given, "epochs": epochs}, f"{epochs} epochs for each training"
     words = {"minutes": "minutes", "max_steps": "optimizer steps", "epochs": "epochs"}
     return {**given}, f"{' and '.join(f'{value} {words[key]}' for key, value in asked.items())} for each training"
-
-
-def in_words(source: Any) -> str:
-    """What data is called in a folder's name."""
-    return Path(str(source)).stem or "data"

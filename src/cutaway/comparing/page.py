@@ -9,7 +9,7 @@ from .. import __version__
 from ..draw import make
 from ..draw.description import Drawing, Page, View, table
 from ..draw.page import page
-from ..draw.words import capital, duration, moment, plural, written
+from ..draw.words import capital, count, duration, moment, plural, written
 from ..terms import metric
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
     rows = result["models"]
     best, name = rows[0], metric(result["metric"])[0]
     equals = found.equals(result)[1:]
-    told = f"{capital(best['name'])} has the best {name}, {_value(result, best)}"
+    told = f"{_named(best)} has the best {name}, {_value(result, best)}"
     if equals:
         others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _listed(equals)
         told += f", and cannot be told apart from {others}"
@@ -65,16 +65,17 @@ def head(found: Comparison) -> View:
     summaries = [verdict(found, result) for result in found.results]
     if len(found.results) > 1:
         summaries = [f"{result['data_name']}: {said}" for result, said in zip(found.results, summaries)]
-    drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries, "command": command(found)}]
+    drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
     left_out = [(one, result) for result in found.results for one in result["excluded"]]
     if left_out:
         sentences = [f"Left out on {result['data_name']}: {one['model']}. {one['why']}" for one, result in left_out]
         drawings.append({"kind": "prose", "title": "Left out", "sentences": sentences})
     seeds = about["compare"]["seeds"]
+    budgets = _listed(list(dict.fromkeys(result["budget"] for result in found.results)))
     return View(
         id="result",
         title=f"{_listed(about['models'])} on {on}",
-        says=f"The same split, preprocessing and budget for all: {about['budget']}, {plural(seeds, 'seed')} each.",
+        says=f"The same split, preprocessing and budget for all: {budgets}, {plural(seeds, 'seed')} each.",
         summary=summaries[0],
         table=table({"data": "text", "result": "text"}, [[r["data_name"], verdict(found, r)] for r in found.results]),
         drawings=drawings,
@@ -113,9 +114,12 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     return View(
         id=f"scores{end}",
         title=f"Scores{of}",
-        says=f"Dots are means over seeds, bars hold the {name} of other test examples and other seeds with 95 % "
+        says=f"Dots are means over seeds, bars hold the {name} of other examples and seeds with 95 % "
         f"confidence ({plural(result['count'], 'test example')}).",
-        summary=verdict(found, result),
+        summary=f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
+        "cannot be told apart from it."
+        if len(equals) > 1
+        else f"{_named(rows[0])} is told apart from all others.",
         table=table(heads, body),
         drawings=[drawing, *notes],
         misleads="Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
@@ -132,7 +136,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     against = [pair for name_ in names[1:] if (pair := found.difference(best, name_, result))]
     drawings: list[Drawing] = [
         make.rows(
-            f"{capital(best)} less the others",
+            f"{best} less the others",
             [{"name": f"difference in {name}, 95 % interval", "format": format, "mark": "dot", "split": "test"}],
             [
                 {
@@ -209,7 +213,7 @@ def costs(result: dict[str, Any], end: str, of: str) -> View:
         id=f"costs{end}",
         title=f"What it costs{of}",
         says="On the steps, no model is as good for less. Milliseconds are medians of turns, on this machine.",
-        summary=f"{capital(fastest['name'])} trains fastest, in {duration(fastest['seconds'])}"
+        summary=f"{_named(fastest)} trains fastest, in {duration(fastest['seconds'])}"
         f"{', and is the best' if fastest is rows[0] else ''}.",
         table=table(heads, body),
         drawings=[*drawings, {"kind": "prose", "table": table(heads, body)}],
@@ -238,7 +242,7 @@ def ranks(found: Comparison) -> View:
         id="ranks",
         title="Over all data sets",
         says=f"Ranks of the models that took all {len(found.results)} data sets; intervals from resampling data sets.",
-        summary=f"{capital(rows[0][0])} ranks best, {rows[0][1].value:.2f} on average.",
+        summary=f"{rows[0][0]} ranks best, {rows[0][1].value:.2f} on average.",
         table=table({"model": "text", "mean rank": "number", "low": "number", "high": "number"}, body),
         drawings=[drawing],
         misleads="A few data sets say little of others, and a rank nothing of how large a difference is.",
@@ -248,12 +252,13 @@ def ranks(found: Comparison) -> View:
 def method(found: Comparison) -> View:
     """How it was done, with what would repeat it."""
     about = found.about
-    rows = [["budget", about["budget"]], ["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
+    rows = [["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
     rows += [["processor threads of a training", str(about["threads"])]]
     if about["compare"]["trials"]:
         trials = f"{about['compare']['trials']} for each model, judged on the validation split"
         rows.append(["trials of settings before", trials])
     for result in found.results:
+        rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
         for model, own in result["own_settings"].items():
             rows.append([f"{model}, by its card", ", ".join(f"{key}={value}" for key, value in own.items())])
@@ -312,6 +317,11 @@ def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: 
         "chosen": rows.index(front[-1]),
         "name": front[-1]["name"],
     }
+
+
+def _named(row: Row) -> str:
+    """A model at the beginning of a sentence: a preset's name is written as it is typed."""
+    return capital(row["name"]) if row["simple"] else str(row["name"])
 
 
 def _value(result: dict[str, Any], row: Row) -> str:

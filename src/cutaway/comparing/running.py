@@ -104,13 +104,11 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     build(TrainSettings, {k: v for k, v in rest.items() if k in keys(TrainSettings)})
     build(DataSettings, {k: v for k, v in rest.items() if k in keys(DataSettings)})
     settings = build(CompareSettings, own)
-    rest, budget = with_budget(rest, settings.macs)
     return {
         "models": names,
         "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
         "given": {key: exact(value) for key, value in rest.items()},
         "compare": asdict(settings),
-        "budget": budget,
         "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
         "status": "running",
         "cutaway": __version__,
@@ -174,6 +172,9 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
     with _threads(about["threads"]):
         found, excluded = contestants(about["models"], source, given, settings.macs)
+        _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
+        for one in found:
+            one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
         for other in excluded:
             progress.note(f"{other.model} is left out: {other.why}")
         own = folder / _folder_name(name, about["data"])
@@ -201,6 +202,7 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
         result = judged(left, of_model, settings.baselines, progress)
     result |= {
         "data": name,
+        "budget": budget,
         "done": not failed,
         "excluded": [asdict(one) for one in excluded] + [{"model": m, "why": why} for m, why in out.items()],
         "jobs": together,

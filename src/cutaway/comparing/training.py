@@ -36,11 +36,11 @@ def train_all(
 ) -> dict[Job, str]:
     """Train every job, `together` at a time; why some could not be. `trained` is told of each.
 
-    Data that is `in_memory` can be handed to no other process: then they are trained here, one after another. Raises
+    One at a time is trained here; so is data that is `in_memory`, which can be handed to no other process. Raises
     KeyboardInterrupt where the person stops it: what was at work has written its checkpoint.
     """
     failed: dict[Job, str] = {}
-    if in_memory:
+    if in_memory or together == 1:
         for job in jobs:
             if said := worker.train(job):
                 failed[job] = said

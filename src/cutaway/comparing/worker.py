@@ -56,7 +56,10 @@ class Worker:
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", __name__]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # In a session of its own: Ctrl-C reaches the parent alone, which decides what becomes of it.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
 
     def train(self, job: Job) -> str:
         """Train there; empty, or why it could not be."""
@@ -116,7 +119,6 @@ def finished(folder: Path) -> bool:
 
 def main() -> None:
     """Train what is asked for, job after job."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     jobs: list[str] = []
