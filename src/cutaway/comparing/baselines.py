@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..data.graphs.splits import GraphsSplit, NodeSplit
+from ..data.graphs.splits import GraphsSplit
 from ..data.series.windows import WindowSplit
 from ..data.sets import DataSet, Split
 from ..spec import (
@@ -29,7 +29,18 @@ from ..spec import (
 from ..tasks.simple_forecasts import fit_linear, seasonal_naive
 from ..tasks.task import Task
 from .graph_baselines import by_features, by_propagation
-from .simple import BOOSTING, FOREST, NEIGHBORS, Answer, Finish, constant, linear, of_rows
+from .simple import (
+    BOOSTING,
+    FOREST,
+    NEIGHBORS,
+    Answer,
+    Finish,
+    constant,
+    linear,
+    of_rows,
+    weighted_sum,
+    weighted_sum_of_words,
+)
 from .simple import Baseline as Baseline
 from .simple import Fitted as Fitted
 from .text_baselines import by_words
@@ -67,12 +78,20 @@ def _of_kind(data: DataSet, target: Classes | Value, finish: Finish) -> list[Bas
         recipes = [linear("the mean frame and the standard deviation over frames, at most 16×16", target)]
     elif isinstance(spec, TextSpec):
         return [by_words(target, finish)]
-    elif isinstance(spec, GraphSpec) and isinstance(data.splits["train"], NodeSplit):
-        features = by_features(target, finish, linear("what is known of the node", target))
-        return [by_propagation(target, finish), features] if isinstance(target, Classes) else [features]
+    elif isinstance(spec, GraphSpec):
+        return _of_nodes(data, target, finish)
     else:
         return []
     return [of_rows(recipe, data, target, finish) for recipe in recipes]
+
+
+def _of_nodes(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
+    """Those for the nodes of one graph. Nodes that are told apart by their number alone have no features."""
+    form = getattr(data.preprocessing, "form", "")
+    make = weighted_sum_of_words if form == "matrix" else weighted_sum
+    features = by_features(target, finish, linear("what is known of the node", target, make))
+    spread = [by_propagation(target, finish)] if isinstance(target, Classes) else []
+    return spread if form == "number" else [*spread, features]
 
 
 def _forecasts(target: Horizon) -> list[Baseline]:

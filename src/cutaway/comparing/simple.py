@@ -15,8 +15,9 @@ from ..data.sets import DataSet, Split
 from ..spec import Classes, Value
 from .features import rows_of
 
-MOST_CELLS = 10_000_000  # numbers that a model is fitted on, training examples times inputs
+MOST_CELLS = 20_000_000  # numbers that a model is fitted on, training examples times inputs
 MOST_ROWS = 20_000  # and training examples
+PENALTY = 10  # inputs of which logistic regression has scikit-learn's penalty; of more as many times as much
 STOPS = 10_000  # training examples from which on boosting keeps some of them to see when to stop
 TREES = 100  # of a forest, and rounds of boosting
 TREES_OF_CLASSES = 300  # of boosting, which has one for each of several classes in every round
@@ -56,6 +57,7 @@ class Wanted(NamedTuple):
     """What a model of scikit-learn is made for."""
 
     rows: int  # that it learns from
+    inputs: int
     classes: int  # 0 for numbers
     seed: int
 
@@ -94,7 +96,17 @@ def weighted_sum(wanted: Wanted) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=200) if wanted.classes else Ridge())
+    c = min(1.0, PENALTY / wanted.inputs)  # of many inputs, as of pixels, several say the same
+    return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=200) if wanted.classes else Ridge())
+
+
+def weighted_sum_of_words(wanted: Wanted) -> Any:
+    """The same of inputs that are counts or fractions of words, scaled to unit length together."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import Normalizer
+
+    return make_pipeline(Normalizer(), LogisticRegression(max_iter=200) if wanted.classes else Ridge())
 
 
 def nearest(wanted: Wanted) -> Any:
@@ -117,10 +129,10 @@ FOREST = Recipe("random forest", f"{TREES} trees on resamples of the training sp
 NEIGHBORS = Recipe("nearest neighbors", f"What the {NEAREST} most alike training examples have.", nearest, NEAREST)
 
 
-def linear(of: str, target: Classes | Value) -> Recipe:
+def linear(of: str, target: Classes | Value, make: Callable[[Wanted], Any] = weighted_sum) -> Recipe:
     """A weighted sum `of` something."""
     kind = "Ridge" if isinstance(target, Value) else "Logistic"
-    return Recipe("linear model", f"{kind} regression on {of}.", weighted_sum)
+    return Recipe("linear model", f"{kind} regression on {of}.", make)
 
 
 def constant(target: Classes | Value, finish: Finish) -> Baseline:
@@ -177,7 +189,7 @@ def fitted(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Va
     from sklearn.dummy import DummyClassifier
 
     classes = len(target.names) if isinstance(target, Classes) else 0
-    model = recipe.make(Wanted(len(rows), classes, seed))
+    model = recipe.make(Wanted(*rows.shape, classes, seed))
     if classes and (labels == labels[0]).all():
         model = DummyClassifier()
     return model.fit(rows, labels)
