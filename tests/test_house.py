@@ -54,11 +54,11 @@ ALLOWED = {
     "views": {"draw", *BELOW},
     "report": {"views", "draw", *BELOW},
     "studio": {"report", "views", "draw", *BELOW},
-    "comparing": {"report", "views", "draw", *BELOW},
+    "comparing": {"searching", "report", "views", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
     "planning": BELOW,
-    "api": {"planning", "searching", "report", "views", "draw", *BELOW},
-    "commands": {"api", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
+    "api": {"comparing", "planning", "searching", "report", "views", "draw", *BELOW},
+    "commands": {"api", "comparing", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}
 

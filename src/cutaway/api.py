@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from .comparing.beside import hold_against_simple
 from .data.named.opening import NAMED
 from .data.opening import kind_of
 from .data.settings import DataSettings
@@ -71,6 +72,7 @@ def train(
     source = str(data) if isinstance(data, str | Path) else data
     run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
     if rank() == 0:
+        hold_against_simple(run)
         report_on(run)
     return run
 

@@ -105,7 +105,8 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
     )
     out.print(escape(verdict(found, result)))
     for one in result["excluded"]:
-        out.print(f"left out: {one['model']}: {one['why']}", markup=False)
+        named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
+        out.print(f"left out: {named}{one['why']}", markup=False)
     for sentence in result["notes"]:
         out.print(sentence, markup=False)
     out.print(f"page  {escape(str(found.report))}\n")

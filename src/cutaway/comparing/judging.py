@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..data.sets import DataSet, Split
+from ..data.sets import Split
 from ..data.task_sequence import part_of
-from ..errors import CutawayError
+from ..errors import CutawayError, SettingError
 from ..files import read_json
 from ..training.run import Run
 from .baselines import baselines_for
 from .contestants import Contestant
-from .contributions import Compared, Values
+from .contributions import Values
 from .progress import CompareProgress
+from .settings import CompareSettings
+from .simple import loaded
 from .statistics import differences, measure
 from .timing import in_turns
 from .worker import COST
+
+DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"
 
 
 @dataclass
@@ -42,15 +46,22 @@ class Judged:
 
 
 def judged(
-    models: Sequence[Contestant], runs: Mapping[str, Sequence[Run]], baselines: bool, progress: CompareProgress
+    models: Sequence[Contestant],
+    runs: Mapping[str, Sequence[Run]],
+    settings: CompareSettings,
+    progress: CompareProgress,
 ) -> dict[str, Any]:
     """What compare.json says of one data set: every model's score on the test split, and every pair's difference."""
     first = models[0]
     name = "test" if "test" in first.data.splits else "val"
     split, compared = first.data.splits[name], first.compared
     all_judged = [_network(one, runs[one.model], name) for one in models]
-    if baselines:
-        all_judged += _simple(first.data, first, split, compared, progress)
+    if settings.baselines:
+        all_judged += _simple(first, split, settings.seeds, progress)
+    excluded = [one.name for one in all_judged if not np.isfinite(one.contributions).all()]
+    all_judged = [one for one in all_judged if one.name not in excluded]
+    if not all_judged:
+        raise SettingError(f"Of no model there is anything to compare: {DIVERGED}.")
     higher, finish = compared.higher_is_better, compared.finish
     contributions = {one.name: one.contributions for one in all_judged}
     pairs = differences(contributions, higher, finish)
@@ -61,7 +72,7 @@ def judged(
             "name": one.name,
             "simple": one.simple,
             "explanation": one.explanation,
-            **asdict(measure(one.contributions, finish)),
+            **_plain(asdict(measure(one.contributions, finish))),
             "scores": [_score(row, finish) for row in one.contributions],
             "seconds": one.seconds,
             "parameters": one.parameters,
@@ -88,11 +99,17 @@ def judged(
         "splits": {key: len(part) for key, part in first.data.splits.items()},
         "fingerprint": first.data.fingerprint,
         "split_hash": first.data.split_hash,
-        "models": sorted(rows, key=lambda row: (math.isnan(row["value"]), -row["value"] if higher else row["value"])),
-        "differences": [asdict(pair) for pair in pairs],
+        "models": sorted(rows, key=lambda row: -row["value"] if higher else row["value"]),
+        "differences": [_plain(asdict(pair)) for pair in pairs],
+        "excluded": [{"model": name, "why": DIVERGED} for name in excluded],
         "notes": notes,
         "own_settings": own,
     }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The same with None for what is infinite or no number, which JSON has not."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
 def _score(row: Values, finish: Callable[[Values], Values] | None) -> float:
@@ -106,8 +123,7 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
     for run in runs:
         results = run.results(split)
         answered.append(one.compared.of(*results))
-    joules = [read_json(run.folder / COST)["joules"] for run in runs if (run.folder / COST).is_file()]
-    known = [value for value in joules if value is not None]
+    costs = [read_json(run.folder / COST) for run in runs if (run.folder / COST).is_file()]
     model = runs[0].place.model(runs[0].model, learns=False)
     (batch,) = split.batches([torch.arange(1)])
     inputs, _ = runs[0].place.batch(batch)
@@ -124,37 +140,44 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
         one.macs,
         answers,
         more={
-            "joules": sum(known) / len(known) if known else None,
+            "joules": _mean([cost["joules"] for cost in costs]),
+            "memory": _mean([cost["memory"] for cost in costs]),
             "epochs": [run.about["epochs_done"] for run in runs],
-            "bytes": sum(p.nbytes for p in model.parameters()),
             "runs": [str(run.folder) for run in runs],
         },
     )
 
 
-def _simple(
-    data: DataSet, first: Contestant, split: Split, compared: Compared, progress: CompareProgress
-) -> list[Judged]:
-    """The simple models, each fitted once: chance has little part in them."""
-    found = []
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean of what is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _simple(first: Contestant, split: Split, seeds: int, progress: CompareProgress) -> list[Judged]:
+    """The simple models, fitted once, or with as many seeds as the networks where chance has a part in them."""
+    data, found = first.data, []
+    loaded()  # which is no part of what the first takes
     for baseline in baselines_for(data, first.task):
         began = time.perf_counter()
         try:
-            fitted = baseline.fit(data, 0)
+            fitted = [baseline.fit(data, seed) for seed in range(seeds if baseline.chance else 1)]
         except (CutawayError, ValueError) as error:
             progress.note(f"{baseline.name} could not be fitted: {error}")
             continue
-        seconds = time.perf_counter() - began
-        contributions = compared.of(fitted.outputs(split), split.target)  # type: ignore[arg-type]  # it is labelled
-        one = None if data.spec.kind in ("graph", "series") else part_of(split, torch.arange(1))
+        seconds = (time.perf_counter() - began) / len(fitted)
+        assert split.target is not None, "what is judged on has targets"
+        answered = [first.compared.of(one.outputs(split), split.target) for one in fitted]
+        example = None if data.spec.kind in ("graph", "series") else part_of(split, torch.arange(1))
+        answers = partial(fitted[0].outputs, example) if example is not None else None
         found.append(
             Judged(
                 baseline.name,
-                contributions[None],
+                np.stack(answered),
                 seconds,
                 None,
                 None,
-                partial(fitted.outputs, one) if one is not None else None,
+                answers,
                 simple=True,
                 explanation=baseline.explanation,
             )

@@ -68,7 +68,8 @@ def head(found: Comparison) -> View:
     drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
     left_out = [(one, result) for result in found.results for one in result["excluded"]]
     if left_out:
-        sentences = [f"Left out on {result['data_name']}: {one['model']}. {one['why']}" for one, result in left_out]
+        several = len(found.results) > 1
+        sentences = [_left_out(one, f"On {result['data_name']}, " if several else "") for one, result in left_out]
         drawings.append({"kind": "prose", "title": "Left out", "sentences": sentences})
     seeds = about["compare"]["seeds"]
     budgets = _listed(list(dict.fromkeys(result["budget"] for result in found.results)))
@@ -163,13 +164,16 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
         )
     heads = {"pair": "text", "difference": format, "low": format, "high": format, "probability": "fraction"}
     heads |= {"p, corrected": "number", "told apart": "text"}
+    every = [
+        pair for number, a in enumerate(names) for b in names[number + 1 :] if (pair := found.difference(a, b, result))
+    ]
     body = [
         [
             f"{pair['a']} less {pair['b']}",
             *(pair[key] for key in ("value", "low", "high", "probability", "p_corrected")),
             "yes" if pair["told_apart"] else "cannot be told apart",
         ]
-        for pair in result["differences"]
+        for pair in every
     ]
     apart = sum(pair["told_apart"] for pair in result["differences"])
     drawings.append({"kind": "prose", "title": "Every pair", "table": table(heads, body)})
@@ -199,26 +203,27 @@ def costs(result: dict[str, Any], end: str, of: str) -> View:
         if len(there) > 1:
             options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
     heads = {"model": "text", name: format, "seconds": "number", "ms an example": "number", "parameters": "count"}
-    heads |= {"MACs": "count", "joules": "number"}
-    body = [
-        [
-            *(row["name"], row["value"], row["seconds"], row["milliseconds"], row["parameters"], row["macs"]),
-            row.get("joules"),
-        ]
-        for row in rows
-    ]
+    heads |= {"MACs": "count"}
+    columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs"]
+    for key, head_ in (("memory", "MiB to train"), ("joules", "joules")):
+        if any(row.get(key) is not None for row in rows):
+            heads[head_] = "number"
+            columns.append(key)
+    body = [[_cost(row, key) for key in columns] for row in rows]
     fastest = min(rows, key=lambda row: row["seconds"])
     drawings: list[Drawing] = [make.choice(f"{capital(name)} over cost", "cost", options)] if options else []
     return View(
         id=f"costs{end}",
         title=f"What it costs{of}",
-        says="On the steps, no model is as good for less. Milliseconds are medians of turns, on this machine.",
+        says="On the steps, no model is as good for less. Seconds and memory are means of a model's trainings; "
+        "milliseconds are medians of asking all models in turns, on this machine.",
         summary=f"{_named(fastest)} trains fastest, in {duration(fastest['seconds'])}"
         f"{', and is the best' if fastest is rows[0] else ''}.",
         table=table(heads, body),
         drawings=[*drawings, {"kind": "prose", "table": table(heads, body)}],
-        misleads="Seconds are of trainings that may have run two at a time; parameters of simple models are not "
-        "counted.",
+        misleads="Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
+        "what the process held above what it held before. Parameters of simple models are not counted."
+        + ("" if "joules" in heads else " Joules are not told: the machine does not say, or trainings ran together."),
     )
 
 
@@ -257,6 +262,9 @@ def method(found: Comparison) -> View:
     if about["compare"]["trials"]:
         trials = f"{about['compare']['trials']} for each model, judged on the validation split"
         rows.append(["trials of settings before", trials])
+    if "minutes" in about["given"]:
+        said = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
+        rows.append(["minutes", said])
     for result in found.results:
         rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
@@ -287,6 +295,18 @@ def said(pair: Row, format: str) -> str:
     between = f"{written(pair['low'], format)} to {written(pair['high'], format)}"
     apart = "" if pair["told_apart"] else "; cannot be told apart"
     return f"{written(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
+
+
+def _left_out(one: Row, where: str) -> str:
+    """Why a model is left out; the reason names it, mostly."""
+    named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
+    said = f"{where}{named}{one['why']}"
+    return said if said.endswith(".") else f"{said}."
+
+
+def _cost(row: Row, key: str) -> Any:
+    """A cell of the table of costs: memory in MiB."""
+    return row[key] / 2**20 if key == "memory" and row.get(key) is not None else row.get(key)
 
 
 def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float | None:

@@ -48,7 +48,8 @@ class Comparison:
             if (pair["a"], pair["b"]) == (a, b):
                 return dict(pair)
             if (pair["a"], pair["b"]) == (b, a):
-                turned = {"a": a, "b": b, "value": -pair["value"], "low": -pair["high"], "high": -pair["low"]}
+                low, high = (None if end is None else -end for end in (pair["high"], pair["low"]))
+                turned = {"a": a, "b": b, "value": -pair["value"], "low": low, "high": high}
                 return {**pair, **turned, "probability": 1 - pair["probability"]}
         return None
 

@@ -13,6 +13,7 @@ import torch
 
 from .. import __version__
 from ..data.settings import DataSettings
+from ..draw.words import written
 from ..errors import SettingError, short
 from ..files import write_text
 from ..models.registry import preset
@@ -199,12 +200,14 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
         of_model = {
             one.model: [Run(job.folder) for (model, _), job in runs.items() if model == one.model] for one in left
         }
-        result = judged(left, of_model, settings.baselines, progress)
+        result = judged(left, of_model, settings, progress)
     result |= {
         "data": name,
         "budget": budget,
         "done": not failed,
-        "excluded": [asdict(one) for one in excluded] + [{"model": m, "why": why} for m, why in out.items()],
+        "excluded": [asdict(one) for one in excluded]
+        + [{"model": m, "why": why} for m, why in out.items()]
+        + result["excluded"],
         "jobs": together,
     }
     before = [other for other in read_about(folder)["results"] if other["data"] != name]
@@ -221,14 +224,12 @@ def _train(
     watch = {one.model: one.compared.key for one in found}
 
     def trained(job: Job, why: str) -> None:
-        from ..commands.train import figure
-
         if why:
             progress.trained(f"{job.model}, seed {job.given['seed']}: {why}")
             return
         about = Run(job.folder).about
         best, key = about["best"], watch[job.model]
-        said = f"{metric(best['metric'])[0]} {figure(best['metric'], best['value'])}" if best else key
+        said = f"{metric(best['metric'])[0]} {written(best['value'], metric(best['metric'])[1])}" if best else key
         progress.trained(f"{job.model}, seed {job.given['seed']}: validation {said}, {about['seconds']:.1f} s")
 
     return train_all(waiting, together, in_memory, trained)

@@ -23,6 +23,7 @@ from ..files import read_json, write_json
 from ..searching.plan import exact
 from ..training.progress import Progress
 from ..training.session import fit
+from . import peak
 from .energy import joules_since, joules_used
 
 COST = "cost.json"  # in a run's folder: what training it took beside its seconds
@@ -93,7 +94,7 @@ class Worker:
 
 def train(job: Job) -> str:
     """Train in this process, or go on with what was begun; empty, or why it could not be."""
-    before = joules_used()
+    before, memory = joules_used(), peak.held()
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # of several at once
             if begun(job.folder):
@@ -102,7 +103,9 @@ def train(job: Job) -> str:
                 fit(job.model, job.source, job.given, out=job.folder, progress=Progress(shown=False))
     except CutawayError as error:
         return str(error)
-    write_json(job.folder / COST, {"joules": joules_since(before) if job.alone else None})
+    write_json(
+        job.folder / COST, {"joules": joules_since(before) if job.alone else None, "memory": peak.most_since(memory)}
+    )
     return ""
 
 
