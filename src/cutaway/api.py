@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from .comparing.beside import hold_against_simple
 from .data.named.opening import NAMED
 from .data.opening import kind_of
 from .data.settings import DataSettings
@@ -42,6 +43,7 @@ from .views.page import describe as describe_page
 from .views.subject import Subject
 
 if TYPE_CHECKING:
+    from .comparing.result import Comparison
     from .planning.plan import Plan
     from .searching.result import Search
 
@@ -79,6 +81,7 @@ def train(
         resume = resume.folder
     run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
     if rank() == 0:
+        hold_against_simple(run)
         report_on(run)
     return run
 
@@ -108,6 +111,37 @@ def search(
 
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     return run_search(model, source, settings, space=space, out=out, resume=resume)
+
+
+def compare(
+    models: str | Sequence[str] = (),
+    data: Any = (),
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Train models on the same data with several seeds, and tell which is best and whether that is chance.
+
+        found = cutaway.compare(["mlp", "linear"], "houses.csv", target="price", seeds=5)
+        found.best["name"], found.best["value"]
+        found.difference("mlp", "gradient boosting")["told_apart"]
+
+    `models` and `data` are names, or several separated by commas or in a list. `settings` are those of `cutaway compare
+    --help` and of `train`, the same for all models. `out` is the folder, which may hold the same comparison already,
+    and `resume` one to go on with: finished trainings are kept. Raises CutawayError for what a person can fix,
+    KeyboardInterrupt when stopped.
+    """
+    from .comparing.running import compare as run_comparison
+
+    return run_comparison(_several(models), _several(data), settings, out=out, resume=resume)
+
+
+def _several(given: Any) -> list[Any]:
+    """One thing or several: names with commas between them, or a list."""
+    if isinstance(given, str):
+        return [name for name in given.split(",") if name]
+    return [*given] if isinstance(given, list | tuple) else [] if given is None else [given]
 
 
 def prepare(

@@ -87,6 +87,7 @@ EVALUATION = {
     "watch": str,
     "metrics": {...: METRIC},
     "baseline?": {"name": str, "value": NUMBER},
+    "simple?": {"metric": str, "models": [{"name": str, "explanation": str, **METRIC}, ...], "left_out": [str]},
     "worst": [EXAMPLE],
     "right?": [EXAMPLE],
     "translations?": [EXAMPLE],
