@@ -21,6 +21,7 @@ from . import (
     memory,
     processes,
     sequences,
+    serving,
     sounds,
     speech,
     startup,
@@ -50,6 +51,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "thoughts": thoughts.rows,
     "startup": startup.rows,
     "studio": studio.rows,
+    "serving": serving.rows,
 }
 
 ELSEWHERE = {"statistics": statistics.main}  # what is told on a page of its own, when it is asked for by name

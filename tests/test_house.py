@@ -51,14 +51,20 @@ ALLOWED = {
     "inspect": {"models", "nn", "data", "tasks"},
     "interop": {"models", "nn", "textbook", "data", "tasks"},
     "draw": set(),
+    "web": set(),
     "views": {"draw", *BELOW},
     "report": {"views", "draw", *BELOW},
-    "studio": {"report", "views", "draw", *BELOW},
-    "comparing": {"report", "views", "draw", *BELOW},
+    "studio": {"web", "report", "views", "draw", *BELOW},
+    "serving": {"web", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
+    "comparing": {"searching", "report", "views", "draw", *BELOW},
     "planning": BELOW,
-    "api": {"planning", "searching", "report", "views", "draw", *BELOW},
-    "commands": {"api", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
+    "compression": BELOW,
+    "api": {"comparing", "compression", "planning", "searching", "report", "views", "draw", *BELOW},
+    "commands": {
+        *("api", "comparing", "compression", "planning", "searching", "studio", "serving", "web", "report", "views"),
+        *("draw", *BELOW),
+    },
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}
 
@@ -169,9 +175,10 @@ def test_independent_implementations_are_imported_by_oracles_alone() -> None:
         assert all(f.startswith("interop/oracles/") for f in files_that_import(library)), library
 
 
-def test_a_server_is_in_the_studio_alone() -> None:
-    for library in ("starlette", "uvicorn", "multiprocessing", "asyncio"):
-        assert all(f.startswith("studio/") for f in files_that_import(library)), library
+def test_a_server_is_in_its_parts_alone() -> None:
+    for library in ("starlette", "uvicorn", "asyncio"):
+        assert all(f.startswith(("studio/", "serving/", "web/")) for f in files_that_import(library)), library
+    assert all(f.startswith("studio/") for f in files_that_import("multiprocessing"))
 
 
 def test_scikit_learn_is_for_data_figures_and_oracles() -> None:

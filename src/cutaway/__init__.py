@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
-    from .api import load, look, plan, prepare, search, train
+    from .api import compare, describe, load, look, plan, prepare, prune, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -28,12 +28,15 @@ __version__ = "0.6.0"
 
 _LAZY = {
     "card": "models.registry",
+    "compare": "api",
     "create_model": "models.registry",
+    "describe": "api",
     "list_models": "models.registry",
     "load": "api",
     "look": "api",
     "plan": "api",
     "prepare": "api",
+    "prune": "api",
     "Run": "training.run",
     "search": "api",
     "train": "api",
@@ -41,8 +44,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "plan",
-    "prepare", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "compare", "create_model", "describe", "inspect", "list_models",
+    "load", "look", "plan", "prepare", "prune", "search", "train",
 ]  # fmt: skip
 
 

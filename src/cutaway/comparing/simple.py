@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,7 +38,8 @@ class Fitted:
 
     def outputs(self, split: Split) -> Tensor:
         """What it answers for every example of a split of the same data, in the form of a network's outputs."""
-        return self.answer(split)
+        with one_thread():
+            return self.answer(split)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,26 @@ class Baseline:
 
     def fit(self, data: DataSet, seed: int = 0) -> Fitted:
         """Learn from the training split alone, with this seed where chance has a part."""
-        return Fitted(self.learn(data, seed))
+        with one_thread():
+            return Fitted(self.learn(data, seed))
+
+
+@functools.cache
+def loaded() -> Any:
+    """scikit-learn's models, imported, and the controller of the threads of their libraries."""
+    import sklearn.ensemble
+    import sklearn.linear_model
+    import sklearn.neighbors  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Within, libraries compute in one thread: scores do not depend on their number, and threads that wait for others,
+    where other work goes on, cost a hundred times what the fit does."""
+    found: AbstractContextManager[object] = loaded().limit(limits=1)
+    return found
 
 
 class Wanted(NamedTuple):

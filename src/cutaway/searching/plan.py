@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data.opening import reject_object
-from ..errors import SettingError, short
+from ..errors import ModelError, SettingError, short
 from ..files import exists
 from ..models.registry import Preset, preset
 from ..settings import as_text, build
-from ..training.checks import reject_module
 from ..training.documents import path_of
 from . import darts
 from .settings import SearchSettings, reject_idle
@@ -54,7 +53,11 @@ def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Map
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
-    reject_module(model)
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A search is among the settings of a model that is named, as `cutaway list` names them, and this is an "
+            f"object of type {type(model).__name__}: train modules of your own with cutaway.train, one after another."
+        )
     if not isinstance(source, str | Path):
         reject_object(source, "a path or the name of a data set")
         raise SettingError("A search reads its data anew when it goes on: give a path or the name of a data set.")

@@ -33,8 +33,9 @@ from ..generation.sampling import Settings as Sampled
 from ..generation.thinker import think
 from ..generation.thoughts import GREEDY, Found, Method
 from ..interop.word_vectors import Vectors
-from ..models.registry import preset
-from ..models.saving import load_model
+from ..models.own import called, handed_over, preset_for
+from ..models.registry import Preset
+from ..models.saving import load_model, reject_other_kind
 from ..settings import build, keys
 from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
@@ -57,7 +58,10 @@ from .supported import evaluated, told_by
 class Run:
     """What a run's folder holds. Nothing is read before it is asked for."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, module: nn.Module | type[nn.Module] | None = None) -> None:
+        """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
+        and a copy of it is the run's model."""
+        self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
         if not (self.folder / "run.json").is_file():
             reject_address(self.folder)
@@ -84,7 +88,21 @@ class Run:
                 f"{self.folder} has no model yet: training stopped before its first epoch ended. "
                 f"Take it up again: cutaway train --resume {self.folder}"
             )
-        return load_model(self.folder / "model")[0].eval()
+        self.reject_other_module()
+        own = handed_over(self.module) if self.module is not None else None
+        model = load_model(self.folder / "model", own)[0].eval()
+        return model if own is None else called(model, self.spec)
+
+    @functools.cached_property
+    def preset(self) -> Preset:
+        """The preset that the run is of, or its module of one's own as one. Raises FileError where that was not handed
+        over."""
+        self.reject_other_module()
+        return preset_for(self.about["model"] if self.module is None else self.model)
+
+    def reject_other_module(self) -> None:
+        """Raise FileError where the run is of a module of one's own and none was handed over, or the other way."""
+        reject_other_kind(self.about, self.folder, self.module is not None)
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
@@ -117,7 +135,7 @@ class Run:
         given = self.with_own_tokenizer(given)
         source = source_of(about)
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
-        targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
+        targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(source, build(DataSettings, given), sizes, targets)
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
@@ -229,7 +247,7 @@ class Run:
         if support is not None:
             raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
-            return self._neighbours(sources)
+            return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             assert isinstance(self.preprocessing, MaskedPreprocessing)
             return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
@@ -374,14 +392,6 @@ class Run:
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
         return Vectors.of(embedding, tokenizer.tokens)
-
-    def _neighbours(self, words: Sequence[str]) -> list[dict[str, Any]]:
-        """One row a word: the words most like it, and how like they are."""
-        vectors, rows = self.vectors, []
-        for word in words:
-            nearest = vectors.neighbours(str(word))
-            rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
-        return rows
 
     def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
         """The graph of a run that learned links, with all its links, where it is asked for by the name of its data."""
