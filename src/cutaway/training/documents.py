@@ -36,7 +36,6 @@ SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme
 def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     """The document run.json as training begins: everything needed to repeat the run."""
     data, spec = ready.data, ready.data.spec
-    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
     return {
         "cutaway": __version__,
         "model": ready.preset.name,
@@ -62,7 +61,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "weights": asdict(ready.taken) if ready.taken else None,
         "teacher": ready.teacher.about if ready.teacher else None,
         "seed": ready.settings.seed,
-        "command": shlex.join(["cutaway", "train", ready.preset.name, data.source, *typed]),
+        "command": _command(ready, given),
         "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
         "versions": {
             "cutaway": __version__,
@@ -81,6 +80,17 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         },
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
+    """What a person types to train so; of data that was given in Python, in Python."""
+    if ready.data.source == IN_MEMORY:
+        named = {k: v for k, v in given.items() if k.isidentifier()}
+        others = {k: v for k, v in given.items() if k not in named}
+        words = [*(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
+        return f"cutaway.train({', '.join([repr(ready.preset.name), 'data', *words])})"
+    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
+    return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
 
 
 def path_of(source: str) -> str | None:

@@ -18,7 +18,7 @@ from ..models.contract import contract_of
 from ..models.memory import shaped
 from ..models.registry import Preset, preset
 from ..settings import short
-from ..spec import ImageSizes
+from ..spec import ImageSizes, Value
 from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
 from .checks import (
@@ -75,7 +75,7 @@ def prepare(
     found = preset(model)
     asked = resolve(found, source, given, resumed)
 
-    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
+    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
@@ -91,6 +91,8 @@ def prepare(
 
     data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
+    if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
+        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None

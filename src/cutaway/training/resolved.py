@@ -71,7 +71,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
         torch.set_num_threads(training.threads)
     if training.compile:
         reject_without_compiler(find_device(training.device))
-    kind = kind_of(source, data)
+    kind = kind_of(source, data, found.takes)
     weights, vectors = training.weights, training.vectors
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # the commit, which a run records

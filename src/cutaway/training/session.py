@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..data.opening import reject_object
+from ..data.objects.given import Given, handed_over
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -78,6 +78,7 @@ def fit(
     """
     if model is not None:
         reject_module(model)
+    source = handed_over(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
         return _fit(model, source, given, out, resume, progress, overwrite)
@@ -122,8 +123,6 @@ def _fit(
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
-    if source is not None and not hasattr(source, "edge_index"):
-        reject_object(source)
     earlier = Run(resume) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
@@ -317,15 +316,18 @@ def _resumed(
     about: dict[str, Any], model: str | None, source: Any, given: Mapping[str, Any]
 ) -> tuple[str, Any, dict[str, Any]]:
     """Model, source and settings of a run that is resumed, with what may change changed."""
-    if about["data"]["source"] == IN_MEMORY:
-        if source is None or isinstance(source, str):
-            raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
-        given_again, source = source, IN_MEMORY
+    then = about["data"]["source"]
+    if then == IN_MEMORY:
+        if not isinstance(source, Given):
+            raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
+        source, given_again = IN_MEMORY, source
+    elif isinstance(source, Given):
+        raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
     else:
         given_again = source_of(about["data"])
-    for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
-        if now is not None and now != then:
-            raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for what, now, before in (("model", model, about["model"]), ("data", source, then)):
+        if now is not None and now != before:
+            raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
     for key in given:
         if key not in MAY_CHANGE:
             raise SettingError(
