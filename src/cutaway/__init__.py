@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import CutawayError
 
 if TYPE_CHECKING:
-    from . import inspect
+    from . import estimators, inspect
     from .api import load, look, plan, prepare, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
@@ -41,16 +41,16 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "plan",
-    "prepare", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "create_model", "estimators", "inspect", "list_models", "load", "look",
+    "plan", "prepare", "search", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    if name == "inspect":
-        return import_module(".inspect", __name__)
+    if name in ("estimators", "inspect"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'cutaway' has no attribute {name!r}")
 
 

@@ -67,11 +67,13 @@ def fit(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
+    judged: bool = True,
 ) -> Run:
     """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run, but
+    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
+    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
     those that share the work: where `processes` are asked for they are started here, and where torchrun has started
     this one it joins the others.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
@@ -81,7 +83,7 @@ def fit(
     source = handed_over(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
-        return _fit(model, source, given, out, resume, progress, overwrite)
+        return _fit(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.launched():
@@ -89,7 +91,7 @@ def fit(
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
                 if begun is not None:  # before the processes were started again
                     return _fit(None, None, {}, None, begun, progress, overwrite=False)
-                return _fit(model, source, given, out, resume, progress, overwrite)
+                return _fit(model, source, given, out, resume, progress, overwrite, judged)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
@@ -117,6 +119,7 @@ def _fit(
     resume: str | Path | None,
     progress: Progress | None,
     overwrite: bool,
+    judged: bool = True,
 ) -> Run:
     """Train in this process, which may be one of several: they do the same, and the first alone writes."""
     rank, processes = group_place()
@@ -161,13 +164,16 @@ def _fit(
                 folder = new_folder(out, name, overwrite, _inputs(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
-                for sentence in ready.data.findings:  # before the time is spent, not after
+                for sentence in (
+                    ready.data.findings if progress is None or progress.shown else ()
+                ):  # before time is spent
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
-        return _train(folder, ready, before, given, goes_on, notes, progress or Progress(shown=rank == 0))
+        bar = progress or Progress(shown=rank == 0)
+        return _train(folder, ready, before, given, goes_on, notes, bar, judged)
 
 
 def _train(
@@ -178,6 +184,7 @@ def _train(
     goes_on: bool,
     notes: list[str],
     progress: Progress,
+    judged: bool,
 ) -> Run:
     """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
     earlier sitting left it, and `notes` are what is to be said of this one."""
@@ -221,7 +228,7 @@ def _train(
             raise
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
-        finish(folder, about, ready, state, "finished", trainer.mean)
+        finish(folder, about, ready, state, "finished", trainer.mean, judged)
     return Run(folder)
 
 
@@ -235,10 +242,16 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
 
 
 def finish(
-    folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
+    folder: Path,
+    about: dict[str, Any],
+    ready: Prepared,
+    state: State,
+    status: str,
+    mean: Mean | None = None,
+    judged: bool = True,
 ) -> None:
     """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, open the test split, once."""
+    over, and is to be judged, open the test split, once."""
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         ready.model.load_state_dict(load_weights(kept))
@@ -262,7 +275,7 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and not _unlabelled(ready):
+    if status == "finished" and judged and not _unlabelled(ready):
         about["summary"] = documents.summary(ready, state)
         name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))

@@ -63,8 +63,8 @@ def table_dataset(
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
-    drawn = 3 if given is None else 1 + sum(fraction > 0 for fraction in fractions_left(settings, given))
-    check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), drawn)
+    drawn = sum(fraction > 0 for fraction in fractions_left(settings, given or ()))
+    check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), splits=1 + drawn)
     splits = split_rows(table, labels, roles, rows, settings, given)
 
     cells = {column: meaning(table.frame[column]) for column in roles.inputs}
