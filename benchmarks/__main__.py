@@ -19,6 +19,7 @@ from . import (
     images,
     loops,
     memory,
+    objects,
     processes,
     sequences,
     sounds,
@@ -34,6 +35,7 @@ from .pairs import Pair
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "loops": loops.rows,
     "memory": memory.rows,
+    "objects": objects.rows,
     "processes": processes.rows,
     "vision": vision.rows,
     "sequences": sequences.rows,

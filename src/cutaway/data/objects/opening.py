@@ -61,14 +61,17 @@ def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
     `target` is what it is to be called. Raises DataError where a column has that name already."""
     held = as_columns(held)
     assert isinstance(held, Columns)
-    if held.target is None:
-        return frame_table(held.frame), None
-    name = target or held.target.name or TARGET
-    if name in held.frame.columns:
-        raise DataError(
-            f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
-        )
-    return frame_table(held.frame.with_columns(held.target.alias(name))), name
+    frame, name = held.frame, None
+    if held.target is not None:
+        name = target or held.target.name or TARGET
+        if name in frame.columns:
+            raise DataError(
+                f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
+            )
+        frame = frame.with_columns(held.target.alias(name))
+    typed = [cells for cells in held.frame if cells.dtype.is_float() or cells.dtype.is_integer()]
+    numbers = {cells.name: cells.cast(pl.Float64).fill_nan(None) for cells in typed}
+    return replace(frame_table(frame), numbers=numbers), name
 
 
 def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:

@@ -67,8 +67,10 @@ def table_dataset(
     check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), splits=1 + drawn)
     splits = split_rows(table, labels, roles, rows, settings, given)
 
-    cells = {column: meaning(table.frame[column]) for column in roles.inputs}
+    as_text = {column for column, type in roles.types.items() if type != "number"}
+    cells = {c: meaning(table.frame[c]) if c in as_text else table.cells(c) for c in roles.inputs}
     types = types_of(cells, roles, splits["train"], len(table))
+    cells |= {column: meaning(table.frame[column]) for column, type in types.items() if type.kind == "category"}
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]

@@ -136,7 +136,10 @@ class TablePreprocessing:
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
-        cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
+        cells = {
+            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else meaning(table.frame[encoder.name])
+            for encoder in self.encoders
+        }
         notes = []
         problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
         if problems and not self.fill:
@@ -168,7 +171,7 @@ def bad_cells(
     for column, type in types.items():
         for i in np.flatnonzero(unreadable(cells[column], type) & wanted):
             row = int(i)
-            found[row, column] = Problem(table.where(row, column), explain(cells[column][row], type))
+            found[row, column] = Problem(table.where(row, column), explain(str(cells[column][row]), type))
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
 
 

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import polars as pl
 
 from ...errors import DataError, Problem, SettingError, brief
 from ...files import read_bytes
+from .columns import meaning
 from .forms import AUTO, KEPT, Form, lacks_header
 from .numerals import plain_numerals
 
@@ -42,6 +43,7 @@ class Table:
     form: Form = KEPT  # how it was written
     parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
     called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
+    numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
 
     def __len__(self) -> int:
         return self.frame.height
@@ -55,6 +57,12 @@ class Table:
     def columns(self) -> list[str]:
         """The names of the columns."""
         return self.frame.columns
+
+    def cells(self, column: str) -> pl.Series:
+        """What the cells of a column mean: text, null where they are missing, or, of a column that was one of numbers
+        before it was text, those."""
+        known = self.numbers.get(column)
+        return meaning(self.frame[column]) if known is None else known
 
     def place(self, i: int) -> str:
         """What a person calls row i: line 18 of houses.csv, or row 17."""
@@ -136,8 +144,10 @@ def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt
     frame = pl.concat([table.frame.select(first.columns) for table in tables.values()])
     notes = tuple(dict.fromkeys(note for table in tables.values() for note in table.notes))
     parts = tuple(zip(tables, ends.tolist())) if others else ()
+    typed = [c for c in first.columns if all(c in table.numbers for table in tables.values())]
+    numbers = {column: pl.concat([table.numbers[column] for table in tables.values()]) for column in typed}
     rows = {name: np.arange(begin, end) for name, begin, end in zip(tables, ends, ends[1:])}
-    return Table(first.name, frame, notes=notes, form=first.form, parts=parts), rows
+    return Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers), rows
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
