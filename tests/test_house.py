@@ -62,7 +62,7 @@ ALLOWED = {
     "report": {"views", "draw", *BELOW},
     "studio": {"report", "views", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
-    "planning": BELOW,
+    "planning": {"draw", *BELOW},
     "api": {"planning", "searching", "report", "views", "draw", *BELOW},
     "estimators": {"report", "views", "draw", *BELOW},
     "commands": {"api", "planning", "searching", "studio", "report", "views", "draw", *BELOW},

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import estimators, inspect
-    from .api import load, look, plan, prepare, search, train
+    from .api import check, load, look, plan, prepare, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -28,6 +28,7 @@ __version__ = "0.6.0"
 
 _LAZY = {
     "card": "models.registry",
+    "check": "api",
     "create_model": "models.registry",
     "list_models": "models.registry",
     "load": "api",
@@ -41,8 +42,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "create_model", "estimators", "inspect", "list_models", "load", "look",
-    "plan", "prepare", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "check", "create_model", "estimators", "inspect", "list_models", "load",
+    "look", "plan", "prepare", "search", "train",
 ]  # fmt: skip
 
 

@@ -41,6 +41,7 @@ from .views.page import describe
 from .views.subject import Subject
 
 if TYPE_CHECKING:
+    from .planning.checking import Checked
     from .planning.plan import Plan
     from .searching.result import Search
 
@@ -140,6 +141,20 @@ def prepare(
     if str(data) in NAMED:
         raise DataError(f"{data} is a named data set, which fits into memory: train on it as it is.")
     return prepare_data(kind, source, out, settings, progress)
+
+
+def check(model: str, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
+    """What `train` would do with the same arguments: read the data, name what is wrong with it, trace a batch through
+    the model, estimate time and memory. Nothing is trained that is kept, and nothing written.
+
+        cutaway.check("mlp", (X, y)).findings  # what is wrong with the data, in sentences
+
+    Raises DataError, with every bad row or file in its `problems`, and what else a person can fix.
+    """
+    from .planning.checking import check as run_check
+
+    source, fractions = handed_over(data, val, test)
+    return run_check(model, source, {**settings, **fractions})
 
 
 def plan(model: str, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
