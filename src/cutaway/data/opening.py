@@ -17,6 +17,7 @@ from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .objects.given import Given
+from .objects.held import Numbers
 from .objects.opening import open_given
 from .sets import DataSet
 from .settings import DataSettings
@@ -132,9 +133,12 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     return data
 
 
-def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
-    """A sentence on the settings by which a path that stands for `kind` is read as something that a model takes and
+def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
+    """A sentence on the settings by which a source that stands for `kind` is read as something that a model takes and
     learns from; nothing where there is none."""
+    if isinstance(source, Given) and isinstance(source.train, Numbers):
+        ids = source.train.values.dtype.kind in "iu" and "text" in takes
+        return "Token ids are given as texts; tokenizer=FILE cuts them by a vocabulary of your own." if ids else ""
     ways = [
         way
         for other, way in OTHERWISE.get(kind, {}).items()

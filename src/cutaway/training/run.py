@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -118,7 +118,7 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         given = self.with_own_tokenizer(given)
-        source = self._source()
+        source = self._given or source_of(about)
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
@@ -130,24 +130,14 @@ class Run:
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
         """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
         they hold what they held is seen when they are asked for."""
-        self._given, fractions = handed_over(data, val, test)
-        if not isinstance(self._given, Given) or fractions:
+        given, fractions = handed_over(data, val, test)
+        if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
-                "hand_over is for data that is given in Python, as it was given to train: a path is opened by itself, "
+                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
                 "and fractions are among the run's settings."
             )
+        self._given = given
         return self
-
-    def _source(self) -> Any:
-        """What the run's data is opened by. Raises DataError where it was given in Python and is not at hand."""
-        if self.about["data"]["source"] != IN_MEMORY:
-            return source_of(self.about["data"])
-        if self._given is None:
-            raise DataError(
-                "This run's data was given in Python, and is not at hand.",
-                fix="Give it again, as in run.hand_over(DATA).evaluate(); or other data, as in run.evaluate((X, y)).",
-            )
-        return self._given
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with the tokenizer that the run has kept, where they name the path that it was taken from."""
@@ -232,7 +222,7 @@ class Run:
         """
         reject_beams(self.spec, num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
-        if isinstance(sources, Iterator):  # what is looked at here would be gone from it
+        if isinstance(sources, Iterator | Set | ValuesView):  # what is looked at here would be gone from it
             sources = list(sources)
         if is_object(sources, self.preprocessing):
             sources = new_examples(sources, self.preprocessing)

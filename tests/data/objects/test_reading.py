@@ -113,6 +113,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "empty": ((X[:0], y[:0]), r"is empty"),
     "empty list": ([], r"is empty"),
     "mixed shapes": (([np.zeros(3), np.zeros(4)], [0, 1]), r"example 1 has \(3,\) where example 2 has \(4,\)"),
+    "a list of X and y": ([X, y], r"as a tuple, \(X, y\)"),
     "ragged": (([[1, 2], [3]], [0, 1]), r"example 1 has \(2,\) where example 2 has \(1,\)"),
     "mixed kinds": ((["a", 3], [0, 1]), r"mixes str \(example 1\), int \(example 2\)"),
     "numbers": ((X[:, 0], y), r"shape \(20,\).*X\[:, None\]"),
@@ -183,8 +184,44 @@ def test_an_index_of_pandas_is_no_column_and_gaps_are_gaps() -> None:
         held_of(pandas.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
+def test_columns_are_texts_and_targets() -> None:
+    pandas = pytest.importorskip("pandas")
+    for make in (pandas.Series, pl.Series):
+        held = held_of((make(["good", "bad"] * 3), make([1, 0] * 3)))
+        assert held.texts == ("good", "bad") * 3  # type: ignore[attr-defined]
+        assert held.target is not None
+        assert held.target.to_list() == [1, 0] * 3
+
+
+def test_a_dataset_of_one_graph_is_that_graph() -> None:
+    data = pytest.importorskip("torch_geometric.data")
+
+    class One(Dataset[Any]):
+        def __init__(self, graphs: int) -> None:
+            self.graphs = graphs
+
+        def __len__(self) -> int:
+            return self.graphs
+
+        def __getitem__(self, i: int) -> Any:
+            edges = torch.tensor([[0, 1], [1, 2]])
+            y = torch.tensor([0, 1, 0]) if self.graphs == 1 else torch.tensor([i])
+            return data.Data(x=torch.eye(3), edge_index=edges, y=y, pos=torch.zeros(3, 2))
+
+    one, many = held_of(One(1)), held_of(One(4))
+    assert not one.graphs.many  # type: ignore[attr-defined]
+    assert many.graphs.many  # type: ignore[attr-defined]
+    assert len(many) == 4
+    assert many.graphs.notes == one.graphs.notes == ("pos of the graph is not read.",)  # type: ignore[attr-defined]
+
+
 def test_one_object_is_read_once_and_two_are_two() -> None:
     first, same, other = Given((X, y)), Given((X.copy(), list(y))), Given((X, 1 - y))
     assert first.fingerprint == same.fingerprint != other.fingerprint
     assert first != same
     assert first.splits is first.splits
+
+
+def test_token_ids_are_told_how_they_are_given() -> None:
+    with pytest.raises(CutawayError, match=r"textcnn takes text data.*Token ids are given as texts"):
+        cutaway.train("textcnn", (np.arange(60).reshape(20, 3), y))

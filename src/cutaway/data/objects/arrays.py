@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from ...errors import DataError, brief
-from .frames import as_frame, column_of
+from .frames import as_frame, column_of, is_series
 from .held import Array, Columns, Held, Numbers, Texts
 
 TARGET = "target"  # what targets are called that come without a name
@@ -75,9 +75,7 @@ def targets_of(y: Any, count: int) -> pl.Series:
 
 
 def _as_series(y: Any, name: str) -> pl.Series:
-    if isinstance(y, pl.Series):
-        return y.alias(name)
-    if hasattr(y, "iloc") and getattr(y, "ndim", 0) == 1:
+    if is_series(y):
         return column_of(y, name)
     if (frame := None if isinstance(y, np.ndarray | torch.Tensor | list | tuple) else as_frame(y)) is not None:
         if frame.width != 1:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ...errors import DataError, visible
 from .arrays import read_array, targets_of
-from .graphs import is_graph
+from .graphs import is_graph, read_graphs
 from .held import Columns, Held
 from .lists import read_list
 
@@ -42,7 +42,7 @@ def read_dataset(thing: Any) -> Held | None:
     if not items:
         raise DataError(f"The {name} holds no example.")
     if all(map(is_graph, items)):
-        return read_list(items)
+        return read_graphs(items[0] if len(items) == 1 else items)
     pairs = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
     if all(pairs):
         return _with_targets(_inputs([x for x, _ in items], name), [y for _, y in items], thing)
@@ -104,7 +104,7 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
             ) from error
         things = item if isinstance(item, tuple | list) else (item,)
         bytes_read += sum(thing.nbytes for thing in things if hasattr(thing, "nbytes"))
-        if iterable and (i >= MOST or bytes_read > MOST_BYTES):
+        if iterable and not has_length and (i >= MOST or bytes_read > MOST_BYTES):
             raise DataError(
                 f"The {name} has not ended after {i:,} examples, and data given in Python is held in memory.",
                 fix="Let it end, as by itertools.islice; larger data is trained on from files (`cutaway prepare`).",

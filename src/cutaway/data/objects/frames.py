@@ -67,8 +67,15 @@ def _pandas(frame: Any) -> pl.DataFrame:
     return pl.DataFrame([column_of(frame.iloc[:, k], name) for k, name in enumerate(names)])
 
 
+def is_series(thing: Any) -> bool:
+    """Whether it is one column of polars or pandas."""
+    return isinstance(thing, pl.Series) or (hasattr(thing, "iloc") and getattr(thing, "ndim", 0) == 1)
+
+
 def column_of(series: Any, name: str) -> pl.Series:
-    """A pandas Series as a polars one, null where pandas calls a value missing."""
+    """A column of pandas or polars as one of polars, null where pandas calls a value missing."""
+    if isinstance(series, pl.Series):
+        return series.alias(name)
     values = series.to_numpy()
     if values.dtype.kind in "iubM":
         return pl.Series(name, values)

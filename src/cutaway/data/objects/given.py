@@ -15,7 +15,7 @@ from ..settings import DataSettings
 from ..splits import SPLITS
 from .arrays import read_array, targets_of
 from .datasets import read_dataset
-from .frames import as_frame, is_hugging_face
+from .frames import as_frame, column_of, is_hugging_face, is_series
 from .graphs import read_graphs
 from .held import Columns, Graphs, Held, Images, Numbers, Texts
 from .lists import read_list
@@ -38,6 +38,11 @@ class Given:
 
     def __repr__(self) -> str:
         return f"Given({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
+
+    def read(self) -> Given:
+        """The same, read now, so that what cannot be is said before anything else."""
+        _ = self.splits
+        return self
 
     @cached_property
     def splits(self) -> dict[str, Held]:
@@ -133,6 +138,8 @@ def _read(thing: Any) -> Held | None:
         if held.target is not None or isinstance(held, Graphs):
             raise DataError(f"X is {said_of(x)}, which has its own targets: give it alone.")
         return replace(held, target=targets_of(y, len(held)))
+    if is_series(thing):
+        thing = column_of(thing, "X").to_list()
     if (frame := as_frame(thing)) is not None:
         images = decoded(frame) if is_hugging_face(thing) else None
         return images or Columns(name="dataset" if is_hugging_face(thing) else "frame", frame=frame)
@@ -178,9 +185,7 @@ def handed_over(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict
     for name in fractions:
         if name in own:
             raise SettingError(f"{name}={as_text(fractions[name])} is a fraction, and {name} is given: leave it out.")
-    given = Given(data, own.get("val"), own.get("test"))
-    assert given.splits, "read now, so that what cannot be is said first"
-    return given, fractions
+    return Given(data, own.get("val"), own.get("test")).read(), fractions
 
 
 def _is_fraction(value: Any) -> bool:

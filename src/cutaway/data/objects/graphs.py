@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..graphs.geometric import read_data
+from ..graphs.geometric import NOT_READ, read_data
 from .held import Graphs
 
 BESIDE = ("x", "edge_attr", "y")  # what can be known of nodes, edges and the graph
@@ -50,6 +50,8 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
         if absent:
             raise DataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
         setattr(batch, name, _joined(name, [_array(one) for one in found]))
+    for name in NOT_READ:  # which is told of
+        setattr(batch, name, next((1 for graph in graphs if getattr(graph, name, None) is not None), None))
     return batch
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +19,19 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class Held(ABC):
     """Examples of one split. `target` are the targets, (n,), where they are not among the values themselves."""
 
     name: str  # of the object, short, for the run's folder: arrays, frame
     target: pl.Series | None = None
     notes: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
-    def content(self) -> list[bytes]:
-        """What is hashed of the values."""
-        raise NotImplementedError
+    @abstractmethod
+    def content(self) -> Sequence[Any]:
+        """What is hashed of the values: bytes, or arrays of them."""
 
     @property
     def digest(self) -> str:
@@ -51,7 +52,7 @@ class Columns(Held):
     def __len__(self) -> int:
         return self.frame.height
 
-    def content(self) -> list[bytes]:
+    def content(self) -> Sequence[Any]:
         """The cells as text."""
         return [_text(self.frame)]
 
@@ -65,7 +66,7 @@ class Texts(Held):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def content(self) -> list[bytes]:
+    def content(self) -> Sequence[Any]:
         """Each text by its own hash."""
         return [b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in self.texts)]
 
@@ -80,10 +81,10 @@ class Numbers(Held):
     def __len__(self) -> int:
         return len(self.values)
 
-    def content(self) -> list[bytes]:
+    def content(self) -> Sequence[Any]:
         """Shape, type and numbers."""
         values = np.ascontiguousarray(self.values)
-        return [f"{values.shape} {values.dtype.str}".encode(), values.tobytes()]
+        return [f"{values.shape} {values.dtype.str}".encode(), values]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Images(Held):
     def __len__(self) -> int:
         return len(self.images)
 
-    def content(self) -> list[bytes]:
+    def content(self) -> Sequence[Any]:
         """Mode, size and pixels of each."""
         return [b"".join(hashlib.sha256(f"{i.mode} {i.size}".encode() + i.tobytes()).digest() for i in self.images)]
 
@@ -109,7 +110,7 @@ class Graphs(Held):
     def __len__(self) -> int:
         return len(self.graphs.examples)
 
-    def content(self) -> list[bytes]:
+    def content(self) -> Sequence[Any]:
         """The sum that its reader took."""
         sizes = b"" if self.graphs.graph is None else np.bincount(self.graphs.graph).astype("<i8").tobytes()
         return [self.graphs.digest.encode(), sizes]
@@ -120,6 +121,11 @@ def counted_in(splits: dict[str, Any], names: Sequence[str], what: str) -> list[
     if len(splits) == 1:
         return [f"{what} {i + 1}" for i in range(len(splits[names[0]]))]
     return [f"{what} {i + 1} of {name}" for name in names for i in range(len(splits[name]))]
+
+
+def digests(examples: Iterable[Array]) -> list[bytes]:
+    """A sum of each, equal where they are."""
+    return [hashlib.sha256(example.tobytes()).digest() for example in examples]
 
 
 def _text(frame: pl.DataFrame) -> bytes:

@@ -24,7 +24,7 @@ from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, draw, straddle_note
-from .held import Array, Images, Numbers
+from .held import Array, Images, Numbers, digests
 
 LEVELS = 255
 BYTES = "is for images of bytes, and these are arrays of numbers"
@@ -136,7 +136,7 @@ def _of_levels(
     }
     low, high = training.min(), training.max()
     told = f"The images are arrays of numbers from {low:.4g} to {high:.4g}, not of bytes, and are not rounded to these."
-    alike = straddle_note([image.tobytes() for image in images], indices, names.__getitem__, "images")
+    alike = straddle_note(digests(images), indices, names.__getitem__, "images")
     return preprocessing, splits, [told, sizes.note(own, shape[1:], settings.image_size), alike]
 
 
@@ -164,7 +164,7 @@ def _of_pillow(
     pixels = np.stack([preprocessing.pixels(image, names[i]) for i, image in enumerate(plain)])  # (n, H, W, C)
     levels = torch.from_numpy(pixels).permute(0, 3, 1, 2)  # (n, C, H, W)
     splits = in_memory(levels, labels, indices, preprocessing, names, held.images.__getitem__)
-    alike = straddle_note([image.tobytes() for image in plain], indices, names.__getitem__, "images")
+    alike = straddle_note(digests(np.asarray(image) for image in plain), indices, names.__getitem__, "images")
     return preprocessing, splits, [enlarged, alike]
 
 

@@ -73,7 +73,10 @@ def _stacked(arrays: Sequence[Any]) -> Held:
 def _reject_shapes(shapes: Sequence[tuple[int, ...]]) -> None:
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:
+        way = "Cut or pad them; images of several sizes can be images of Pillow, which are brought to one."
+        if len(shapes) == 2 and shapes[0][:1] == shapes[1][:1]:
+            way = "If they are inputs and targets, give them as a tuple, (X, y)."
         raise DataError(
             f"Examples have one shape, and example 1 has {shapes[0]} where example {odd + 1} has {shapes[odd]}.",
-            fix="Cut or pad them; images of several sizes can be images of Pillow, which are brought to one.",
+            fix=way,
         )

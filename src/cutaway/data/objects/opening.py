@@ -30,7 +30,7 @@ from ..tables.reading import Table, frame_table, one_below_another
 from ..tables.targets import Labels, check_learnable, read_labels
 from .arrays import TARGET, as_columns
 from .given import Given
-from .held import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_in
+from .held import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_in, digests
 from .images import open_images
 
 IN_FILES = ("separator", "decimal", "encoding", "header", "memory", "workers")
@@ -290,7 +290,7 @@ def _series(
         )
         for split, rows in indices.items()
     }
-    alike = straddle_note([one.tobytes() for one in series], indices, names.__getitem__, "series")
+    alike = straddle_note(digests(series), indices, names.__getitem__, "series")
     by_split = {split: part.target for split, part in found.items() if part.target is not None}
     absent = absent_classes(by_split, target) if target.classes else []
     return assemble(origin, settings, indices, preprocessing, found, [alike, *absent])
