@@ -52,6 +52,23 @@ def test_arrays_train_as_the_file_that_they_would_be(tmp_path: Path) -> None:
         assert (run.folder / "report.html").is_file()
 
 
+def test_columns_of_numbers_are_what_their_text_would_be(tmp_path: Path) -> None:
+    gaps, ids, halves = X[:, 0].copy(), np.arange(len(X)), np.where(y == 0, np.nan, 1.5)
+    gaps[::5] = np.nan
+    columns = {"gaps": gaps, "same": np.full(len(X), 3.0), "id": ids, "halves": halves, "flag": y > 1, "float": X[:, 1]}
+    frame = pl.DataFrame({**columns, "whole": X[:, 12].astype(int), "y": y}, nan_to_null=True)
+    frame.write_csv(tmp_path / "t.csv")
+    for more in ({}, {"types": ("whole:category", "id:number")}, {"scale": "quantile"}):
+        settings = DataSettings(target="y", **more)  # type: ignore[arg-type]
+        of_file, given = open_data(tmp_path / "t.csv", settings), open_data(Given(frame), settings)
+        assert given.preprocessing.to_json() | {"read": {}} == of_file.preprocessing.to_json() | {"read": {}}
+        assert given.columns == of_file.columns
+        assert given.notes == of_file.notes
+        assert given.distributions() == of_file.distributions()
+        for split in given.splits:
+            assert torch.equal(given.splits[split].inputs, of_file.splits[split].inputs)  # type: ignore[attr-defined]
+
+
 def test_every_library_s_table_is_the_same_data() -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

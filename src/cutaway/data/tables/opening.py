@@ -70,7 +70,7 @@ def table_dataset(
     as_text = {column for column, type in roles.types.items() if type != "number"}
     cells = {c: meaning(table.frame[c]) if c in as_text else table.cells(c) for c in roles.inputs}
     types = types_of(cells, roles, splits["train"], len(table))
-    cells |= {column: meaning(table.frame[column]) for column, type in types.items() if type.kind == "category"}
+    cells |= {c: meaning(table.frame[c]) for c, type in types.items() if c in table.numbers and type.kind != "number"}
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]
