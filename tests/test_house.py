@@ -63,9 +63,10 @@ ALLOWED = {
     "studio": {"report", "views", "draw", *BELOW},
     "searching": {"report", "views", "draw", *BELOW},
     "planning": {"draw", *BELOW},
-    "api": {"planning", "searching", "report", "views", "draw", *BELOW},
+    "compression": BELOW,
+    "api": {"compression", "planning", "searching", "report", "views", "draw", *BELOW},
     "estimators": {"report", "views", "draw", *BELOW},
-    "commands": {"api", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
+    "commands": {"api", "compression", "planning", "searching", "studio", "report", "views", "draw", *BELOW},
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}
 

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import estimators, inspect
-    from .api import check, load, look, plan, prepare, search, train
+    from .api import check, load, look, plan, prepare, prune, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -35,6 +35,7 @@ _LAZY = {
     "look": "api",
     "plan": "api",
     "prepare": "api",
+    "prune": "api",
     "Run": "training.run",
     "search": "api",
     "train": "api",
@@ -43,7 +44,7 @@ _LAZY = {
 
 __all__ = [
     "CutawayError", "Run", "Vectors", "card", "check", "create_model", "estimators", "inspect", "list_models", "load",
-    "look", "plan", "prepare", "search", "train",
+    "look", "plan", "prepare", "prune", "search", "train",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from torch import nn
 
 from .data.named.opening import NAMED
-from .data.objects.given import Given, handed_over
+from .data.objects.given import handed_over
 from .data.opening import kind_of
 from .data.settings import DataSettings
 from .data.shards.manifest import Manifest
@@ -81,8 +81,6 @@ def train(
     """
     source, fractions = handed_over(data, val, test)
     run = fit(model, source, {**settings, **fractions}, out=out, resume=resume, overwrite=overwrite)
-    if isinstance(source, Given):
-        run.hand_over(source)
     if rank() == 0:
         report_on(run)
     return run
@@ -155,6 +153,22 @@ def check(model: str, data: Any, *, val: Any = None, test: Any = None, **setting
 
     source, fractions = handed_over(data, val, test)
     return run_check(model, source, {**settings, **fractions})
+
+
+def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+    """Take weights or channels out of a run's model while it learns on, and give the run of what is left, in `out`.
+
+        small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
+        small.evaluate()["accuracy"]
+
+    `settings` are those of `cutaway train --help`, `sparsity` or `prune_channels` among them; data, split and all that
+    is not given are the run's. Raises CutawayError for what a person can fix.
+    """
+    from .compression.pruned import prune as prune_run
+
+    found = prune_run(run if isinstance(run, Run) else Run(Path(run)), Path(out), settings)
+    report_on(found)
+    return found
 
 
 def plan(model: str, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:

@@ -108,7 +108,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
             self.network_, self.preprocessing_ = run.model, run.preprocessing
             self.notes_, self._loss = list(run.about["data"]["notes"]), run.about["loss"]
             if kept:
-                run.hand_over(given)
                 report_on(run)
                 self.folder_ = run.folder
         self.task_ = task_for(self.preprocessing_.spec, self._loss)

@@ -20,10 +20,10 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "search", "evaluate", "predict",
-    "generate", "report", "inspect", "studio", "verify", "convert",
+    "generate", "report", "inspect", "studio", "prune", "verify", "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("prepare", "check", "plan", "train", "search", "inspect", "show")  # as key=value
+WITH_SETTINGS = ("prepare", "check", "plan", "train", "search", "inspect", "show", "prune")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
@@ -31,6 +31,7 @@ MEANT = {  # what other tools call it
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
     "estimate": "plan", "cost": "plan", "profile": "plan",
+    "sparsify": "prune", "compress": "prune",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 

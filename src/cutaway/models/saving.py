@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
+from ..nn.resizing import resize, resized_of
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
@@ -48,6 +49,7 @@ def save_model(
         "config": dataclasses.asdict(model.config),  # type: ignore[call-overload]  # every Model has one
         "cutaway": __version__,
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
+        **({"resized": resized} if (resized := resized_of(model)) else {}),
         **(extra or {}),
     }
     write_weights(folder, model.state_dict(), description)
@@ -83,6 +85,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG}, written by Cutaway {description['cutaway']}, has settings that {found.name} does "
             f"not take in this version, {__version__}: {error}"
         ) from error
+    resize(model, description.get("resized", {}))
     put_weights(model, tensors, file)
     if "origin" in description:
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor

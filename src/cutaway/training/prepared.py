@@ -17,10 +17,12 @@ from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
 from ..models.memory import shaped
 from ..models.registry import Preset, preset
+from ..nn.resizing import resize
 from ..settings import short
 from ..spec import ImageSizes, Value
 from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
+from .channels import prune_channels
 from .checks import (
     reject_for_data,
     reject_for_task,
@@ -36,7 +38,7 @@ from .processes import reject_for_processes, settle_parallel
 from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
-from .weights import Taken, built_like, keep_origin, take_weights
+from .weights import Taken, built_like, keep_origin, resized_at, take_weights
 
 
 @dataclass
@@ -88,6 +90,8 @@ def prepare(
     network = shaped(found, config) if shapes else found.build(config, asked.training.memory_fraction)
     leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
+    if asked.training.prune_channels:
+        data.notes.append(_prune_channels(network, data, asked.training))
 
     data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
@@ -112,6 +116,8 @@ def prepare(
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
     """Put the weights and the word vectors that are asked for into the model; what was taken of the weights."""
     taken, path = None, asked.training.weights
+    if path:
+        resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
     if asked.begun and path:
         taken = take_weights(network, found, path)
         taken = replace(taken, notes=(*built_like(found, asked.model, asked.typed, asked.begun), *taken.notes))
@@ -120,6 +126,20 @@ def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, re
     if asked.training.vectors and not resumed:
         data.notes.append(_take_vectors(network, data, asked.training.vectors, asked.training.seed))
     return taken
+
+
+def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
+    """Take channels out of the model, before it learns; a sentence on how much that is."""
+    if not settings.weights:
+        raise SettingError(
+            f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
+            "they are random: give weights=RUN, or leave it out."
+        )
+    before = sum(p.numel() for p in model.parameters())
+    (batch,) = data.splits["train"].batches([torch.arange(2)])
+    prune_channels(model, batch.inputs, settings.prune_channels)
+    left = sum(p.numel() for p in model.parameters())
+    return f"Channels pruned: {left:,} of {before:,} weights are left."
 
 
 def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:

@@ -118,7 +118,7 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         given = self.with_own_tokenizer(given)
-        source = self._given or source_of(about)
+        source = self.source
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
@@ -126,6 +126,12 @@ class Run:
         if isinstance(data.spec.target, Transcript):
             leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
+
+    @property
+    def source(self) -> Any:
+        """What its data is opened by: a name, a path, or what was given in Python. Raises DataError where that is not
+        at hand."""
+        return self._given or source_of(self.about["data"])
 
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
         """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether

@@ -173,7 +173,8 @@ def _fit(
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
-        return _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        run = _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        return run.hand_over(source) if isinstance(source, Given) else run
 
 
 def _train(
