@@ -22,9 +22,11 @@ from . import (
     objects,
     processes,
     sequences,
+    serving,
     sounds,
     speech,
     startup,
+    statistics,
     studio,
     thoughts,
     vision,
@@ -51,8 +53,10 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "thoughts": thoughts.rows,
     "startup": startup.rows,
     "studio": studio.rows,
+    "serving": serving.rows,
 }
 
+ELSEWHERE = {"statistics": statistics.main}  # what is told on a page of its own, when it is asked for by name
 BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again
 
 PAGE = """\
@@ -95,7 +99,10 @@ PyTorch's sum: of 5×5 on 512×512 it takes 0.7 ms where it is called again and 
 def main(names: list[str]) -> int:
     """Measure the named groups (all, if none is named), print each row, write the page. 1 where a limit is passed."""
     found: list[tuple[Pair, float]] = []
-    for name in names or GROUPS:
+    for name in names:
+        if name in ELSEWHERE:
+            ELSEWHERE[name]()
+    for name in [name for name in names if name not in ELSEWHERE] if names else GROUPS:
         for pair, limit in GROUPS[name]():
             found.append((pair, limit))
             print(row(pair, limit), flush=True)

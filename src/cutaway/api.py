@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from .comparing.beside import hold_against_simple
 from .data.named.opening import NAMED
-from .data.objects.given import handed_over
+from .data.objects.given import as_source
 from .data.opening import kind_of
 from .data.settings import DataSettings
 from .data.shards.manifest import Manifest
@@ -29,6 +30,7 @@ from .interop.convert import open_model, reject_absent
 from .interop.diffusers import is_diffusers
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
+from .models.own import handed_over
 from .models.saving import CONFIG
 from .nn.modes import resting
 from .report.writing import report_on
@@ -36,11 +38,13 @@ from .searching.extra import need_optuna
 from .settings import build, keys
 from .training.run import Run
 from .training.session import fit
+from .views.described import describe as describe
 from .views.named import open_subject
-from .views.page import describe
+from .views.page import describe as describe_page
 from .views.subject import Subject
 
 if TYPE_CHECKING:
+    from .comparing.result import Comparison
     from .planning.checking import Checked
     from .planning.plan import Plan
     from .searching.result import Search
@@ -51,22 +55,24 @@ HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
 
 
 def train(
-    model: str | None = None,
+    model: str | nn.Module | None = None,
     data: Any = None,
     *,
     val: Any = None,
     test: Any = None,
     out: str | Path | None = None,
-    resume: str | Path | None = None,
+    resume: str | Path | Run | None = None,
     overwrite: bool = False,
     **settings: Any,
 ) -> Run:
     """Train `model` on `data`, write the run's folder and its report, and give the run.
 
-        cutaway.train("mlp", "wine.csv", target="cultivar")
+        cutaway.train("lenet5", "digits", epochs=5)
         cutaway.train("mlp", (X, y), test=(X_test, y_test))  # arrays of NumPy or PyTorch
         cutaway.train("mlp", frame, target="price")          # pandas, polars, Arrow, or a list of dictionaries
+        cutaway.train(Net(), "digits", epochs=5)  # a torch.nn.Module of your own, whose weights change in place
 
+    `model` is the name of a preset, or a module whose forward takes tensors and gives logits or values.
     `data` is what DATA is on the command line; or (X, y), where X are rows (n, F), series (n, T, F), images
     (n, C, H, W), (n, H, W, C) or a list of Pillow's, or texts; a table of pandas, polars, Arrow or Hugging Face, or a
     list of dictionaries, with `target=` as for a file; texts; a torch Dataset; a graph of PyTorch Geometric (`Data`) or
@@ -79,9 +85,13 @@ def train(
     Of processes that torchrun started each calls this, and the first alone writes.
     Raises CutawayError for what a person can fix, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
-    source, fractions = handed_over(data, val, test)
+    source, fractions = as_source(data, val, test)
+    if isinstance(resume, Run):
+        model = handed_over(resume.module) if model is None and resume.module is not None else model
+        resume = resume.folder
     run = fit(model, source, {**settings, **fractions}, out=out, resume=resume, overwrite=overwrite)
     if rank() == 0:
+        hold_against_simple(run)
         report_on(run)
     return run
 
@@ -112,8 +122,39 @@ def search(
     need_optuna()
     from .searching.study import search as run_search
 
-    source, fractions = handed_over(data, val, test)
+    source, fractions = as_source(data, val, test)
     return run_search(model, source, {**settings, **fractions}, space=space, out=out, resume=resume)
+
+
+def compare(
+    models: str | Sequence[str] = (),
+    data: Any = (),
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Train models on the same data with several seeds, and tell which is best and whether that is chance.
+
+        found = cutaway.compare(["mlp", "linear"], "houses.csv", target="price", seeds=5)
+        found.best["name"], found.best["value"]
+        found.difference("mlp", "gradient boosting")["told_apart"]
+
+    `models` and `data` are names, or several separated by commas or in a list. `settings` are those of `cutaway compare
+    --help` and of `train`, the same for all models. `out` is the folder, which may hold the same comparison already,
+    and `resume` one to go on with: finished trainings are kept. Raises CutawayError for what a person can fix,
+    KeyboardInterrupt when stopped.
+    """
+    from .comparing.running import compare as run_comparison
+
+    return run_comparison(_several(models), _several(data), settings, out=out, resume=resume)
+
+
+def _several(given: Any) -> list[Any]:
+    """One thing or several: names with commas between them, or a list."""
+    if isinstance(given, str):
+        return [name for name in given.split(",") if name]
+    return [*given] if isinstance(given, list | tuple) else [] if given is None else [given]
 
 
 def prepare(
@@ -141,7 +182,7 @@ def prepare(
     return prepare_data(kind, source, out, settings, progress)
 
 
-def check(model: str, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
+def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
     """What `train` would do with the same arguments: read the data, name what is wrong with it, trace a batch through
     the model, estimate time and memory. Nothing is trained that is kept, and nothing written.
 
@@ -151,7 +192,7 @@ def check(model: str, data: Any, *, val: Any = None, test: Any = None, **setting
     """
     from .planning.checking import check as run_check
 
-    source, fractions = handed_over(data, val, test)
+    source, fractions = as_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})
 
 
@@ -171,7 +212,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     return found
 
 
-def plan(model: str, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
+def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
     """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
 
         found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
@@ -184,7 +225,7 @@ def plan(model: str, data: Any, *, val: Any = None, test: Any = None, **settings
     """
     from .planning.making import plan as make_plan
 
-    source, fractions = handed_over(data, val, test)
+    source, fractions = as_source(data, val, test)
     return make_plan(model, source, {**settings, **fractions})
 
 
@@ -192,12 +233,15 @@ def plan(model: str, data: Any, *, val: Any = None, test: Any = None, **settings
 def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
 @overload
 def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
-def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Module:
+@overload
+def load(path: str | os.PathLike[str], model: nn.Module | type[nn.Module]) -> Run: ...
+def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] | None = None) -> Run | nn.Module:
     """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
 
         load("runs/lenet5-digits-1").predict(["seven.png"])
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
+        load("runs/Net-digits-1", model=Net())               # a run of a module of your own, which a copy of it becomes
         load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
         load("ddpm/")(x_t, t)                                # diffusers' folder of a UNet2DModel
         load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
@@ -209,6 +253,10 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
     reject_absent(path)
+    if isinstance(model, nn.Module | type):
+        run = Run(path, model)
+        run.reject_other_module()
+        return run
     if model is not None or is_folder(path) or is_diffusers(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
@@ -221,7 +269,9 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
         )
     if (path / CONFIG).is_file():
         raise FileError(f'{path} is a model without its run: name the model too, as in load("{path}", model=NAME).')
-    return Run(path)
+    run = Run(path)
+    run.reject_other_module()
+    return run
 
 
 class Look:
@@ -229,7 +279,7 @@ class Look:
 
     def __init__(self, subject: Subject, names: Sequence[str] = ()) -> None:
         self.subject = subject
-        self.page: Page = describe(subject, names)
+        self.page: Page = describe_page(subject, names)
 
     @property
     def views(self) -> list[View]:

@@ -9,11 +9,10 @@ from typing import Any
 
 from ..data.objects.given import Given
 from ..data.sets import IN_MEMORY
-from ..errors import SettingError, short
+from ..errors import ModelError, SettingError, short
 from ..files import exists
 from ..models.registry import Preset, preset
 from ..settings import as_text, build
-from ..training.checks import reject_module
 from ..training.documents import path_of
 from . import darts
 from .settings import SearchSettings, reject_idle
@@ -55,7 +54,11 @@ def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Map
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
-    reject_module(model)
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A search is among the settings of a model that is named, as `cutaway list` names them, and this is an "
+            f"object of type {type(model).__name__}: train modules of your own with cutaway.train, one after another."
+        )
     found = preset(model)
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:

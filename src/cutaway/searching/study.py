@@ -65,11 +65,13 @@ def search(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: SearchProgress | None = None,
+    crowned: bool = True,
 ) -> Search:
     """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it.
 
     With `resume`, or where `out` holds the same search already, go on with that one, beside other processes that may be
-    at it. Raises SearchInterrupted where the person stops it, CutawayError for what they can fix.
+    at it. Unless it is to be `crowned`, the winner is not trained as a run, and the test split stays closed. Raises
+    SearchInterrupted where the person stops it, CutawayError for what they can fix.
     """
     progress = progress or SearchProgress()
     if resume is not None:
@@ -101,7 +103,7 @@ def search(
                 raise SearchInterrupted(folder) from None
         if at_work.others:
             progress.note("Another process is at the last trials of this search, and will train the winner.")
-        else:
+        elif crowned:
             _crown(folder, plan, study, about, progress)
         _write_page(folder)
     return Search(folder, plan.source if isinstance(plan.source, Given) else None)

@@ -1,8 +1,8 @@
-"""What a run is asked beside its own data: another named set, whole images one by one, words like a word."""
+"""What a run is asked beside its own data: another named set, whole images one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.images.masks import palette
 from ..data.sets import DataSet, Preprocessing, Split
 from ..errors import DataError
-from ..interop.word_vectors import Vectors
 from ..tasks.task import Task
 from .evaluation import mirrored
 from .placement import Placement
@@ -63,12 +62,3 @@ def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about
     if adopted is None:
         raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
     return adopted(data.splits["test"], data.preprocessing)
-
-
-def neighbors_of(vectors: Vectors, words: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a word: the words most like it, and how like they are."""
-    rows = []
-    for word in words:
-        nearest = vectors.neighbours(str(word))
-        rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
-    return rows

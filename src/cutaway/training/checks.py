@@ -15,7 +15,7 @@ from torch import nn
 
 from ..data.sets import DataSet, Split
 from ..data.settings import DataSettings
-from ..errors import ModelError, SettingError, listed
+from ..errors import SettingError, listed
 from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
@@ -69,15 +69,6 @@ def reject_unfit(settings: TrainSettings, split: Split) -> None:
         raise SettingError(
             f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
             "so many examples: give batch_size instead."
-        )
-
-
-def reject_module(model: object) -> None:
-    """Raise ModelError for a model that is no name: an nn.Module, for one."""
-    if not isinstance(model, str):
-        raise ModelError(
-            f"A model is named, as `cutaway list` names them, and this is an object of type {type(model).__name__}: "
-            "modules of one's own are not trained here. cutaway.look(model, x) looks inside any of them."
         )
 
 

@@ -18,6 +18,7 @@ from .. import __version__
 from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
+from ..models.own import Own
 from ..settings import as_text
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
@@ -39,6 +40,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "cutaway": __version__,
         "model": ready.preset.name,
+        "own": ready.preset.path if isinstance(ready.preset, Own) else None,
         "data": {
             "source": data.source,
             "path": path_of(data.source),
@@ -83,12 +85,15 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
-    """What a person types to train so; of data that was given in Python, in Python."""
-    if ready.data.source == IN_MEMORY:
+    """What a person types to train so: in Python where the model is a module of their own, or data was given there."""
+    own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
+    if own or in_memory:
         named = {k: v for k, v in given.items() if k.isidentifier()}
         others = {k: v for k, v in given.items() if k not in named}
-        words = [*(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
-        return f"cutaway.train({', '.join([repr(ready.preset.name), 'data', *words])})"
+        model = f"{ready.preset.name}()" if own else repr(ready.preset.name)
+        data = "data" if in_memory else repr(ready.data.source)
+        words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
+        return f"cutaway.train({', '.join(words)})"
     typed = [f"{k}={as_text(v)}" for k, v in given.items()]
     return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
 

@@ -16,7 +16,8 @@ from ..errors import SettingError
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
 from ..models.memory import shaped
-from ..models.registry import Preset, preset
+from ..models.own import Own, preset_for
+from ..models.registry import Preset
 from ..nn.resizing import resize
 from ..settings import short
 from ..spec import ImageSizes, Value
@@ -26,7 +27,6 @@ from .channels import prune_channels
 from .checks import (
     reject_for_data,
     reject_for_task,
-    reject_module,
     reject_too_large_to_learn,
     reject_without_effect,
 )
@@ -38,6 +38,7 @@ from .processes import reject_for_processes, settle_parallel
 from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
+from .tried import reject_other_shapes
 from .weights import Taken, built_like, keep_origin, resized_at, take_weights
 
 
@@ -48,6 +49,7 @@ class Prepared:
     preset: Preset
     data: DataSet
     model: nn.Module
+    config: Any  # of the model
     task: Task
     place: Placement
     settings: TrainSettings
@@ -59,7 +61,7 @@ class Prepared:
 
 
 def prepare(
-    model: str,
+    model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
     resumed: bool = False,
@@ -73,8 +75,7 @@ def prepare(
     once, by what stands in `open_data`'s place. With `shapes` alone the model stands on the meta device, as large as it
     may be. Raises what a person can fix.
     """
-    reject_module(model)
-    found = preset(model)
+    found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
     data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
@@ -84,6 +85,8 @@ def prepare(
 
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
+    if isinstance(found, Own):
+        reject_other_shapes(found, data, asked.training)
     if not shapes:
         reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
@@ -110,7 +113,8 @@ def prepare(
     settings = settle_parallel(settings, network, place)
     if place.tensor > 1 or settings.parallel in ("fsdp", "hsdp"):
         place = replace(place, channels_last=False)  # parts of weights have rows that lie one after another
-    return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
+    learns = (task, place, settings, data_settings)
+    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken)
 
 
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:

@@ -24,6 +24,7 @@ from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..errors import SettingError
 from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
+from ..models.own import Own
 from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import Episodes, Horizon, ImageSizes
@@ -73,6 +74,11 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
         reject_without_compiler(find_device(training.device))
     kind = kind_of(source, data, found.takes)
     weights, vectors = training.weights, training.vectors
+    if weights and isinstance(found, Own):
+        raise SettingError(
+            f"weights={short(weights)} is for models that are named: {found.name} is a module of one's own, and begins "
+            "with the weights that it has. Put yours into it before, and leave weights out."
+        )
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # the commit, which a run records
     begun = find_weights(weights, found) if weights and not resumed else None

@@ -18,7 +18,7 @@ from ..data.graphs.pairs import LinkSplit
 from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.named.opening import NAMED
 from ..data.objects.asking import is_object, new_examples, with_targets
-from ..data.objects.given import Given, handed_over
+from ..data.objects.given import Given, as_source
 from ..data.opening import open_data
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import IN_MEMORY, DataSet, Preprocessing, Split, in_units
@@ -34,15 +34,16 @@ from ..generation.sampling import Settings as Sampled
 from ..generation.thinker import think
 from ..generation.thoughts import GREEDY, Found, Method
 from ..interop.word_vectors import Vectors
-from ..models.registry import preset
-from ..models.saving import load_model
+from ..models.own import called, handed_over, preset_for
+from ..models.registry import Preset
+from ..models.saving import load_model, reject_other_kind
 from ..settings import build, keys
 from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task, learned_of, task_for
-from .answers import answers_of, masks_of, neighbors_of, prepared_anew
+from .answers import answers_of, masks_of, prepared_anew
 from .asked import reject_beams, reject_method
 from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
@@ -59,7 +60,10 @@ from .supported import evaluated, told_by
 class Run:
     """What a run's folder holds. Nothing is read before it is asked for."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, module: nn.Module | type[nn.Module] | None = None) -> None:
+        """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
+        and a copy of it is the run's model."""
+        self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
         self._given: Given | None = None  # the data, where it was given in Python
         if not (self.folder / "run.json").is_file():
@@ -87,7 +91,21 @@ class Run:
                 f"{self.folder} has no model yet: training stopped before its first epoch ended. "
                 f"Take it up again: cutaway train --resume {self.folder}"
             )
-        return load_model(self.folder / "model")[0].eval()
+        self.reject_other_module()
+        own = handed_over(self.module) if self.module is not None else None
+        model = load_model(self.folder / "model", own)[0].eval()
+        return model if own is None else called(model, self.spec)
+
+    @functools.cached_property
+    def preset(self) -> Preset:
+        """The preset that the run is of, or its module of one's own as one. Raises FileError where that was not handed
+        over."""
+        self.reject_other_module()
+        return preset_for(self.about["model"] if self.module is None else self.model)
+
+    def reject_other_module(self) -> None:
+        """Raise FileError where the run is of a module of one's own and none was handed over, or the other way."""
+        reject_other_kind(self.about, self.folder, self.module is not None)
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
@@ -120,7 +138,7 @@ class Run:
         given = self.with_own_tokenizer(given)
         source = self.source
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
-        targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
+        targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
@@ -136,7 +154,7 @@ class Run:
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
         """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
         they hold what they held is seen when they are asked for."""
-        given, fractions = handed_over(data, val, test)
+        given, fractions = as_source(data, val, test)
         if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
                 "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
@@ -238,7 +256,7 @@ class Run:
         if support is not None:
             raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
-            return neighbors_of(self.vectors, sources)
+            return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             assert isinstance(self.preprocessing, MaskedPreprocessing)
             return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)

@@ -27,6 +27,7 @@ DISTRIBUTION = {
 }  # fmt: skip
 RUN = {
     "model": str,
+    "own?": str,  # of a module of one's own, where its class stands
     "data": {
         "source": str,
         "path?": str,
@@ -88,6 +89,7 @@ EVALUATION = {
     "watch": str,
     "metrics": {...: METRIC},
     "baseline?": {"name": str, "value": NUMBER},
+    "simple?": {"metric": str, "models": [{"name": str, "explanation": str, **METRIC}, ...], "left_out": [str]},
     "worst": [EXAMPLE],
     "right?": [EXAMPLE],
     "translations?": [EXAMPLE],

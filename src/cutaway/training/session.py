@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from ..data.objects.given import Given, handed_over
+from ..data.objects.given import Given, as_source
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -25,7 +26,7 @@ from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
-from ..models.registry import preset
+from ..models.own import preset_for
 from ..models.saving import save_model
 from ..settings import as_text
 from ..spec import Unlabelled
@@ -33,7 +34,7 @@ from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights, newest
-from .checks import reject_module, reject_unfit
+from .checks import reject_unfit
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Mean, Trainer
@@ -60,7 +61,7 @@ UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list`
 
 
 def fit(
-    model: str | None,
+    model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
     out: str | Path | None = None,
@@ -69,7 +70,8 @@ def fit(
     overwrite: bool = False,
     judged: bool = True,
 ) -> Run:
-    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
+    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
+    own learns itself, and holds at the end what the run keeps.
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
     given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
@@ -78,9 +80,9 @@ def fit(
     this one it joins the others.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
     """
-    if model is not None:
-        reject_module(model)
-    source = handed_over(source)[0]
+    if model is not None and not isinstance(model, str):
+        model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+    source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
         return _fit(model, source, given, out, resume, progress, overwrite, judged)
@@ -90,12 +92,19 @@ def fit(
             with joined():
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
                 if begun is not None:  # before the processes were started again
-                    return _fit(None, None, {}, None, begun, progress, overwrite=False)
+                    own = None if isinstance(model, str) else model
+                    return _fit(own, None, {}, None, begun, progress, overwrite=False)
                 return _fit(model, source, given, out, resume, progress, overwrite, judged)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            resolve(preset(model), source, given, resumed=False)
+            resolve(preset_for(model), source, given, resumed=False)
+        if isinstance(model, nn.Module):
+            raise SettingError(
+                f"processes={several.processes} starts processes that make the model by its name, and "
+                f"{type(model).__name__} is a module in this process alone: leave processes out, or start your script "
+                f"in so many, as in torchrun --nproc-per-node={several.processes} SCRIPT.py."
+            )
         asked = {
             "model": model,
             "source": source,
@@ -112,7 +121,7 @@ def fit(
 
 
 def _fit(
-    model: str | None,
+    model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
     out: str | Path | None,
@@ -126,7 +135,8 @@ def _fit(
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
-    earlier = Run(resume) if resume is not None else None
+    own = model if isinstance(model, nn.Module) else None
+    earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
         # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
@@ -137,6 +147,7 @@ def _fit(
             _reject_folder(earlier.folder, out, overwrite)
             by_first(lambda: held.enter_context(locked(earlier.folder)))
             before = by_first(lambda: earlier.about)
+            earlier.reject_other_module()
             as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resumed(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
@@ -173,7 +184,10 @@ def _fit(
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
-        run = _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        if own is not None:
+            own.eval()
+        run = Run(folder, own)
         return run.hand_over(source) if isinstance(source, Given) else run
 
 
@@ -186,7 +200,7 @@ def _train(
     notes: list[str],
     progress: Progress,
     judged: bool,
-) -> Run:
+) -> None:
     """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
     earlier sitting left it, and `notes` are what is to be said of this one."""
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
@@ -230,7 +244,6 @@ def _train(
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
-    return Run(folder)
 
 
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
@@ -327,9 +340,12 @@ def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
 
 
 def _resumed(
-    about: dict[str, Any], model: str | None, source: Any, given: Mapping[str, Any]
-) -> tuple[str, Any, dict[str, Any]]:
-    """Model, source and settings of a run that is resumed, with what may change changed."""
+    about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
+) -> tuple[str | nn.Module, Any, dict[str, Any]]:
+    """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
+    handed over again, or there is none to go on with."""
+    own = model if isinstance(model, nn.Module) else None
+    model = None if own is not None else model
     then = about["data"]["source"]
     if then == IN_MEMORY:
         if not isinstance(source, Given):
@@ -348,5 +364,5 @@ def _resumed(
                 f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
                 "For another setting, train anew."
             )
-    own = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
-    return about["model"], given_again, {**own, **given}
+    before = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
+    return own or about["model"], given_again, {**before, **given}

@@ -157,7 +157,7 @@ def said_of(thing: Any) -> str:
     return f"an object of type {name}"
 
 
-def handed_over(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
+def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
     """What training takes as its source, and settings: a path or a name as text, or objects as `Given`. `val` and
     `test` are splits of one's own or, as settings, fractions.
 
