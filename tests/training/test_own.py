@@ -190,6 +190,16 @@ def test_answers_that_do_not_fit_are_refused_from_one_batch(
     assert not (tmp_path / "r").exists()
 
 
+def test_what_a_task_asks_of_a_model_beyond_its_answers_is_told_first() -> None:
+    with pytest.raises(ModelError, match=r"Words keeps none: give it extend\(tokens, mask, cache\)"):
+        prepare(Words(21, 21, each=True), "addition", {})
+
+
+def test_too_few_embeddings_are_told_beside_how_many_tokens_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"mask \(2, \d+\) bool \(token ids are below \d+\).*IndexError"):
+        prepare(Words(3, 2), texts(tmp_path), {"text": "text", "target": "label"})
+
+
 def test_settings_that_are_for_named_models_are_refused(tmp_path: Path) -> None:
     for given, said in (
         ({"model.width": 4}, "model.width cannot be set"),
@@ -206,6 +216,7 @@ def test_settings_that_are_for_named_models_are_refused(tmp_path: Path) -> None:
 
 def test_a_plan_takes_it_and_a_search_says_that_it_cannot() -> None:
     assert cutaway.plan(Conv(), "digits")["one"].memory.total > 0
+    pytest.importorskip("optuna")
     with pytest.raises(ModelError, match=r"A search is among the settings of a model that is named.*Dense"):
         cutaway.search(Dense(), "iris", lr="1e-4..1e-1:log", trials=1)  # type: ignore[arg-type]
 

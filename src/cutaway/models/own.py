@@ -22,9 +22,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -106,7 +106,7 @@ class Own(Preset):
                 f"This {name} is a module that was compiled or scripted, or whose forward was replaced: give the "
                 "module that it was made of. compile=true compiles it for training."
             )
-        super().__init__(name, _this(), Config(module))
+        super().__init__(name, sys.modules[__name__], Config(module))
 
     @property
     def given(self) -> nn.Module:
@@ -190,13 +190,6 @@ class Own(Preset):
     def described(self, model: nn.Module) -> dict[str, Any]:
         """What config.json says of it: where its class stands."""
         return {"own": self.path}
-
-
-def _this() -> ModuleType:
-    """This file, as a preset names its own."""
-    import sys
-
-    return sys.modules[__name__]
 
 
 def preset_for(model: object) -> Preset:

@@ -10,10 +10,25 @@ from torch import Tensor, nn
 
 from ..data.sets import DataSet
 from ..errors import ModelError, listed, short
-from ..models.contract import DrawsImages, contract_of
+from ..models.contract import DrawsImages, Extends, contract_of
 from ..models.own import HOLDS, Own, called
 from ..nn.modes import resting
-from ..spec import Classes, Drawn, Horizon, Image, Mask, OfTokens, Spec, Tags, Tokens, Transcript, Value
+from ..spec import (
+    Classes,
+    Drawn,
+    Horizon,
+    Image,
+    Mask,
+    OfTokens,
+    PairSpec,
+    Solution,
+    Spec,
+    Tags,
+    TextSpec,
+    Tokens,
+    Transcript,
+    Value,
+)
 from .batches import largest_of
 from .settings import TrainSettings
 
@@ -33,9 +48,16 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
             f"{found.name} learns how images are distributed and draws none: give it draw(noise), images (N, C, H, W) "
             "of noise of that shape."
         )
+    if isinstance(data.spec.target, Solution) and not isinstance(module, Extends):
+        raise ModelError(
+            f"Solutions of problems are written with a KV cache, and {found.name} keeps none: give it extend(tokens, "
+            "mask, cache), as in models/contract.py, or take gpt2."
+        )
     batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
     inputs = tuple(_like(x, module) for x in batch.inputs)
     held = listed([f"{names[0]} {_shape(x)}" for names, x in zip(HOLDS[data.spec.kind], inputs)], "and")
+    if isinstance(data.spec, TextSpec | PairSpec):
+        held += f" (token ids are below {data.spec.vocab_size})"
     try:
         with resting(module), torch.no_grad(), torch.random.fork_rng():
             given = called(module, data.spec)(*inputs)
