@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..inspect.layers import LayerTable
-    from ..planning.step import Step
     from ..training.estimate import Estimate
+    from ..training.memory.step import Step
     from ..training.prepared import Prepared
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
+TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
 SHARED = ("processes", "parallel")  # what processes do together
 
 
@@ -43,10 +44,10 @@ def _run(args: argparse.Namespace) -> int:
     from ..data.shards.media import damaged_shards
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
-    from ..planning.step import can_be_watched, step_of
     from ..training.checks import reject_unfit
     from ..training.estimate import estimate
     from ..training.fitting import reject_step_beyond_memory
+    from ..training.memory.step import can_be_watched, step_of
     from ..training.prepared import prepare
     from ..training.session import settle_length
     from .output import emit_json, note
@@ -93,8 +94,7 @@ def _document(
     ready: Prepared, cost: Estimate, step: Step | None, inputs: tuple[Tensor, ...], layers: LayerTable
 ) -> dict[str, Any]:
     """Everything that was found, as plain JSON values."""
-    from dataclasses import asdict
-
+    memory = _memory(cost, step)
     return {
         "model": ready.preset.name,
         "data": {
@@ -109,8 +109,28 @@ def _document(
         "task": ready.task.name,
         "batch": [list(x.shape) for x in inputs],
         "layers": layers.to_json()["rows"],
-        "cost": {**asdict(cost), "seconds_per_epoch": cost.seconds_per_epoch, "memory": cost.memory},
-        "plan": {"peak": step.total, "flops": step.flops} if step else None,
+        "cost": {
+            "steps": cost.steps,
+            "seconds_per_step": cost.seconds_per_step,
+            "seconds_per_epoch": cost.seconds_per_epoch,
+            "flops_per_step": step.flops if step else None,
+            "memory": sum(memory.values()),
+        },
+        "memory": memory,
+    }
+
+
+def _memory(cost: Estimate, step: Step | None) -> dict[str, int]:
+    """Bytes by kind: of the data, and of a step where most is held, as `cutaway plan` has it; where its steps cannot be
+    watched, what a few of them kept."""
+    if step is not None:
+        return {"data": cost.data, **step.peak}
+    return {
+        "data": cost.data,
+        "weights": cost.weights,
+        "gradients and optimizer": cost.learning,
+        "activations": cost.activations,
+        "outputs": cost.outputs,
     }
 
 
@@ -158,18 +178,12 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
         f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
     )
-    kinds = ", ".join(
-        f"{k} {_size(cost[k])}"
-        for k in ("data", "weights", "learning", "activations", "outputs")
-        if cost[k] or k != "outputs"
-    )
-    out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
-    if found["plan"]:
-        peak, flops = found["plan"]["peak"], found["plan"]["flops"]
-        out.print(
-            f"plan: a step holds {_size(peak)} at most, beside the data, and computes {flops:.2g} FLOPs; "
-            "`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8"
-        )
+    kinds = ", ".join(f"{TITLES.get(kind, kind)} {_size(size)}" for kind, size in found["memory"].items() if size)
+    flops = cost["flops_per_step"]
+    computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
+    out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
+    if flops:
+        out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
     if not data["findings"]:
         out.print("Nothing is wrong with the data.")
         return
