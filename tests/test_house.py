@@ -52,8 +52,9 @@ ALLOWED = {
     "data": set(),
     "distributed": {"models", "nn"},
     "tasks": {"data", "nn"},
-    # interop: weights that others trained, to begin with; generation: what evaluation lets a model write
-    "training": {"distributed", "interop", "generation", "tasks", "data", "models", "nn"},
+    # interop: weights that others trained, to begin with; generation: what evaluation lets a model write; inspect: what
+    # an operation computes, to reckon with
+    "training": {"distributed", "inspect", "interop", "generation", "tasks", "data", "models", "nn"},
     "generation": {"data", "models", "nn"},
     "inspect": {"models", "nn", "data", "tasks"},
     "interop": {"models", "nn", "textbook", "data", "tasks"},

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
+TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
 SHARED = ("processes", "parallel")  # what processes do together
 
 
@@ -103,18 +104,12 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
         f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
     )
-    kinds = ", ".join(
-        f"{k} {_size(cost[k])}"
-        for k in ("data", "weights", "learning", "activations", "outputs")
-        if cost[k] or k != "outputs"
-    )
-    out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
-    if found["plan"]:
-        peak, flops = found["plan"]["peak"], found["plan"]["flops"]
-        out.print(
-            f"plan: a step holds {_size(peak)} at most, beside the data, and computes {flops:.2g} FLOPs; "
-            "`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8"
-        )
+    kinds = ", ".join(f"{TITLES.get(kind, kind)} {_size(size)}" for kind, size in found["memory"].items() if size)
+    flops = cost["flops_per_step"]
+    computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
+    out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
+    if flops:
+        out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
     if not data["findings"]:
         out.print("Nothing is wrong with the data.")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,9 +16,9 @@ from ..inspect.layers import LayerTable, layer_table
 from ..training.checks import reject_unfit
 from ..training.estimate import Estimate, estimate
 from ..training.fitting import reject_step_beyond_memory
+from ..training.memory.step import Step, can_be_watched, step_of
 from ..training.prepared import Prepared, prepare
 from ..training.session import settle_length
-from .step import Step, can_be_watched, step_of
 
 TRACED = 4  # examples of the batch that is traced
 
@@ -48,6 +48,21 @@ class Checked:
         """How many examples each split has."""
         return {name: len(split) for name, split in self.ready.data.splits.items()}
 
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by kind: of the data, and of a step where most is held, as `cutaway plan` has it; where its steps
+        cannot be watched, what a few of them kept."""
+        cost = self.cost
+        if self.step is not None:
+            return {"data": cost.data, **self.step.peak}
+        return {
+            "data": cost.data,
+            "weights": cost.weights,
+            "gradients and optimizer": cost.learning,
+            "activations": cost.activations,
+            "outputs": cost.outputs,
+        }
+
     def __repr__(self) -> str:
         splits = ", ".join(f"{count:,} {name}" for name, count in self.splits.items())
         about = (
@@ -73,11 +88,13 @@ class Checked:
             "batch": [list(x.shape) for x in self.inputs],
             "layers": self.layers.to_json()["rows"],
             "cost": {
-                **asdict(self.cost),
+                "steps": self.cost.steps,
+                "seconds_per_step": self.cost.seconds_per_step,
                 "seconds_per_epoch": self.cost.seconds_per_epoch,
-                "memory": self.cost.memory,
+                "flops_per_step": self.step.flops if self.step else None,
+                "memory": sum(self.memory.values()),
             },
-            "plan": {"peak": self.step.total, "flops": self.step.flops} if self.step else None,
+            "memory": self.memory,
         }
 
 

@@ -33,8 +33,8 @@ from .checks import (
 from .crowded import leave_out_crowded
 from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
-from .placement import Placement, find_place
-from .processes import reject_for_processes, settle_parallel
+from .placement import Placement, find_place, for_parts
+from .processes import reject_for_processes, reject_parallel
 from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
@@ -110,9 +110,8 @@ def prepare(
     reject_for_processes(settings, data, network, found.name)
     place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
     reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
-    settings = settle_parallel(settings, network, place)
-    if place.tensor > 1 or settings.parallel in ("fsdp", "hsdp"):
-        place = replace(place, channels_last=False)  # parts of weights have rows that lie one after another
+    reject_parallel(settings, network, place)
+    place = for_parts(settings, place)
     learns = (task, place, settings, data_settings)
     return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken)
 

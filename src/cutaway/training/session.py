@@ -38,6 +38,7 @@ from .checks import reject_unfit
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Mean, Trainer
+from .memory.choice import settle_parallel
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
@@ -161,6 +162,7 @@ def _fit(
         reject_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        settle_parallel(ready)
         notes += reject_step_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
