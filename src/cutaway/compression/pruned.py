@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import SettingError
 from ..training.run import Run
-from ..training.schemas import source_of
 from ..training.session import fit
 
 # What a run may have been trained with and its pruning is not, unless it is asked for.
@@ -45,4 +44,4 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
         "warmup": 0.05,
     }
     given = {**run.with_own_tokenizer(kept), **usual, **settings, "weights": str(run.folder)}
-    return fit(about["model"], source_of(about["data"]), given, out=out)
+    return fit(about["model"], run.source, given, out=out)

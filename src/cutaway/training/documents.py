@@ -85,10 +85,15 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
-    """What a person types to train so: of a module of their own, in Python."""
-    if isinstance(ready.preset, Own):
-        named = "".join(f", {k}={v!r}" for k, v in given.items())
-        return f"cutaway.train({ready.preset.name}(), {ready.data.source!r}{named})"
+    """What a person types to train so: in Python where the model is a module of their own, or data was given there."""
+    own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
+    if own or in_memory:
+        named = {k: v for k, v in given.items() if k.isidentifier()}
+        others = {k: v for k, v in given.items() if k not in named}
+        model = f"{ready.preset.name}()" if own else repr(ready.preset.name)
+        data = "data" if in_memory else repr(ready.data.source)
+        words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
+        return f"cutaway.train({', '.join(words)})"
     typed = [f"{k}={as_text(v)}" for k, v in given.items()]
     return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
 

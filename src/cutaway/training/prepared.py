@@ -20,7 +20,7 @@ from ..models.own import Own, preset_for
 from ..models.registry import Preset
 from ..nn.resizing import resize
 from ..settings import short
-from ..spec import ImageSizes
+from ..spec import ImageSizes, Value
 from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
 from .channels import prune_channels
@@ -78,7 +78,7 @@ def prepare(
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
-    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
+    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
@@ -98,6 +98,8 @@ def prepare(
 
     data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
+    if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
+        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data.opening import reject_object
+from ..data.objects.given import Given, as_source
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -68,21 +68,24 @@ def fit(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
+    judged: bool = True,
 ) -> Run:
     """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
     own learns itself, and holds at the end what the run keeps.
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run, but
+    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
+    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
     those that share the work: where `processes` are asked for they are started here, and where torchrun has started
     this one it joins the others.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
     """
     if model is not None and not isinstance(model, str):
         model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+    source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
-        return _fit(model, source, given, out, resume, progress, overwrite)
+        return _fit(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.launched():
@@ -91,7 +94,7 @@ def fit(
                 if begun is not None:  # before the processes were started again
                     own = None if isinstance(model, str) else model
                     return _fit(own, None, {}, None, begun, progress, overwrite=False)
-                return _fit(model, source, given, out, resume, progress, overwrite)
+                return _fit(model, source, given, out, resume, progress, overwrite, judged)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
@@ -125,14 +128,13 @@ def _fit(
     resume: str | Path | None,
     progress: Progress | None,
     overwrite: bool,
+    judged: bool = True,
 ) -> Run:
     """Train in this process, which may be one of several: they do the same, and the first alone writes."""
     rank, processes = group_place()
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
-    if source is not None and not hasattr(source, "edge_index"):
-        reject_object(source)
     own = model if isinstance(model, nn.Module) else None
     earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
@@ -173,16 +175,20 @@ def _fit(
                 folder = new_folder(out, name, overwrite, _inputs(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
-                for sentence in ready.data.findings:  # before the time is spent, not after
+                for sentence in (
+                    ready.data.findings if progress is None or progress.shown else ()
+                ):  # before time is spent
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
-        _train(folder, ready, before, given, goes_on, notes, progress or Progress(shown=rank == 0))
+        bar = progress or Progress(shown=rank == 0)
+        _train(folder, ready, before, given, goes_on, notes, bar, judged)
         if own is not None:
             own.eval()
-        return Run(folder, own)
+        run = Run(folder, own)
+        return run.hand_over(source) if isinstance(source, Given) else run
 
 
 def _train(
@@ -193,6 +199,7 @@ def _train(
     goes_on: bool,
     notes: list[str],
     progress: Progress,
+    judged: bool,
 ) -> None:
     """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
     earlier sitting left it, and `notes` are what is to be said of this one."""
@@ -236,7 +243,7 @@ def _train(
             raise
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
-        finish(folder, about, ready, state, "finished", trainer.mean)
+        finish(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
@@ -249,10 +256,16 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
 
 
 def finish(
-    folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
+    folder: Path,
+    about: dict[str, Any],
+    ready: Prepared,
+    state: State,
+    status: str,
+    mean: Mean | None = None,
+    judged: bool = True,
 ) -> None:
     """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, open the test split, once."""
+    over, and is to be judged, open the test split, once."""
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         ready.model.load_state_dict(load_weights(kept))
@@ -276,7 +289,7 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and not _unlabelled(ready):
+    if status == "finished" and judged and not _unlabelled(ready):
         about["summary"] = documents.summary(ready, state)
         name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
@@ -333,15 +346,18 @@ def _resumed(
     handed over again, or there is none to go on with."""
     own = model if isinstance(model, nn.Module) else None
     model = None if own is not None else model
-    if about["data"]["source"] == IN_MEMORY:
-        if source is None or isinstance(source, str):
-            raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
-        given_again, source = source, IN_MEMORY
+    then = about["data"]["source"]
+    if then == IN_MEMORY:
+        if not isinstance(source, Given):
+            raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
+        source, given_again = IN_MEMORY, source
+    elif isinstance(source, Given):
+        raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
     else:
         given_again = source_of(about["data"])
-    for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
-        if now is not None and now != then:
-            raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for what, now, before in (("model", model, about["model"]), ("data", source, then)):
+        if now is not None and now != before:
+            raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
     for key in given:
         if key not in MAY_CHANGE:
             raise SettingError(
