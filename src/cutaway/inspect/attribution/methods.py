@@ -76,7 +76,7 @@ def attribute(
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)
-    if isinstance(model, EncoderDecoder) and len(given) > 1 and given[1] is not None:  # in the order of a batch
+    if isinstance(model, EncoderDecoder) and len(given) > 1 and not given[0].is_floating_point():  # as a batch has it
         source, mask, so_far = sides(given[0], given[1], given[2] if len(given) > 2 else None)
         given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):
