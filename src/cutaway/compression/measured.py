@@ -6,23 +6,21 @@ each of them.
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from ..tasks.metrics import Metric
 from ..tasks.task import headline_of
 from ..training.pruning import sparsity_of
 from ..training.run import Run
+from ..training.timing import in_turns
 
 SIZES = (1, 32)  # of the batches that are timed
-SECONDS, TURNS = 1.0, 50  # that a size of batch is measured for at most
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,9 @@ def beside(runs: Sequence[Run]) -> list[Measured]:
     for size in SIZES:
         (batch,) = split.batches([torch.arange(min(size, len(split)))])
         inputs, _ = runs[0].place.batch(batch)
-        for of_model, median in zip(times, in_turns(models, inputs)):
+        with torch.inference_mode():
+            medians = in_turns([partial(model, *inputs) for model in models])
+        for of_model, median in zip(times, medians):
             of_model[size] = median
     watch = headline_of(runs[0].task)
     return [
@@ -66,18 +66,3 @@ def beside(runs: Sequence[Run]) -> list[Measured]:
         )
         for run, model, milliseconds in zip(runs, models, times)
     ]
-
-
-@torch.inference_mode()
-def in_turns(models: Sequence[nn.Module], inputs: tuple[Tensor, ...]) -> list[float]:
-    """The median milliseconds that each model takes for this batch."""
-    spent: list[list[float]] = [[] for _ in models]
-    for model in models:
-        model(*inputs)  # what is made once is made now
-    end = time.perf_counter() + SECONDS
-    while len(spent[0]) < 3 or (len(spent[0]) < TURNS and time.perf_counter() < end):
-        for model, times in zip(models, spent):
-            began = time.perf_counter()
-            model(*inputs)
-            times.append(1000 * (time.perf_counter() - began))
-    return [statistics.median(times) for times in spent]

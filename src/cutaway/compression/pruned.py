@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..data.sets import IN_MEMORY
 from ..errors import SettingError
 from ..training.run import Run
 from ..training.session import fit
@@ -34,6 +35,11 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
     about = run.about
+    for in_python, what in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
+        if in_python:
+            raise SettingError(
+                f"The {what} of {run.folder} was given in Python: prune it there, as train(model, data, sparsity=0.8)."
+            )
     before = about["settings"]
     kept = {key: value for key, value in before.items() if key not in ANEW and value is not None}
     usual = {
