@@ -104,6 +104,7 @@ def _document(
             "splits": {k: len(p) for k, p in ready.data.splits.items()},
             "columns": ready.data.columns,
             "findings": ready.data.findings,
+            "evidence": ready.data.evidence,
             "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
         },
         "task": ready.task.name,
