@@ -79,7 +79,7 @@ def neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The distances (n, k) of queries (n, F) to the nearest of points (N, F), in order, and their numbers."""
     squares = points.square().sum(1)
     found = []
-    for some in torch.split(queries, 256):  # type: ignore[no-untyped-call]
+    for some in torch.split(queries, 256):
         far = squares - 2 * some @ points.T  # (n, N): the square of the distance, less what is the same in each row
         numbers = far.topk(min(k, len(points)), largest=False).indices
         distances = (some[:, None] - points[numbers]).double().norm(dim=-1)  # exactly: what is near cancels above

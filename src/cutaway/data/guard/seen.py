@@ -32,7 +32,7 @@ class Seen:
     @cached_property
     def vectors(self) -> Tensor:
         """A vector for each, (n, F) float32, in which what looks alike lies near."""
-        chunks = torch.split(self.rows, CHUNK)  # type: ignore[no-untyped-call]
+        chunks = torch.split(self.rows, CHUNK)
         return torch.cat([_vectors(self.split, some, self.kind) for some in chunks])
 
     @property
