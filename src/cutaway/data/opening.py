@@ -12,6 +12,7 @@ from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
+from .guard import guard
 from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
@@ -110,6 +111,14 @@ def open_data(
     """
     data = _opened(source, settings, sizes, targets, takes)
     return in_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
+
+
+def open_guarded(*asked: Any) -> DataSet:
+    """What `open_data` gives, with what the guard finds in it; of a named set, what is odd about it is known."""
+    data = open_data(*asked)
+    if not isinstance(asked[0], str | Path) or str(asked[0]) not in NAMED:
+        data.notes += guard(data)
+    return data
 
 
 def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets, takes: Sequence[str]) -> DataSet:

@@ -82,6 +82,7 @@ class Checked:
                 "splits": self.splits,
                 "columns": ready.data.columns,
                 "findings": self.findings,
+                "evidence": self.ready.data.evidence,
                 "notes": self.notes,
             },
             "task": ready.task.name,

@@ -51,6 +51,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "splits": {k: len(p) for k, p in data.splits.items()},
             "notes": data.notes,
             "findings": data.findings,  # those of the notes that say what is wrong with the data
+            "evidence": data.evidence,
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data.opening import open_data
+from ..data.opening import open_data, open_guarded
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import SettingError
@@ -65,19 +65,20 @@ def prepare(
     source: Any,
     given: Mapping[str, Any],
     resumed: bool = False,
-    opened: Callable[..., DataSet] = open_data,
+    opened: Callable[..., DataSet] | None = None,
     shapes: bool = False,
 ) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_data`'s place. With `shapes` alone the model stands on the meta device, as large as it
-    may be. Raises what a person can fix.
+    once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
+    it may be. Raises what a person can fix.
     """
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
+    opened = opened or (open_data if resumed or shapes else open_guarded)  # of a run that goes on, all is said
     data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)

@@ -39,6 +39,7 @@ RUN = {
         "image_sizes?": {"least": int, "usual": int, "step": int, "only?": int},
         "notes?": [str],
         "findings?": [str],
+        "evidence?": [{"finding": str, "examples": [[str]]}],
         "columns?": [COLUMN],
         "distributions?": [DISTRIBUTION],
         "licence?": str,

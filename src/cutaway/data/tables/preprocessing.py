@@ -38,16 +38,16 @@ class TableSplit(TensorSplit):
     ) -> None:
         super().__init__(inputs, target)
         self.notes = list(notes)  # what a person should know of these rows: categories that training did not know
-        self._at = at  # the table and its row that example i is
+        self.at = at  # the table and its row that example i is
 
     def name(self, i: int) -> str:
         """The row's place: line 18 of houses.csv, or row 17."""
-        table, row = self._at(i)
+        table, row = self.at(i)
         return table.place(row)
 
     def row(self, i: int) -> dict[str, str]:
         """The row as the person gave it."""
-        table, row = self._at(i)
+        table, row = self.at(i)
         return table.row(row)
 
 
