@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .words import sort_words
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ..inspect.layers import LayerTable
-    from ..training.estimate import Estimate
-    from ..training.memory.step import Step
     from ..training.prepared import Prepared
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
@@ -38,18 +34,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import torch
-
-    from ..data.images.opening import verify
-    from ..data.shards.media import damaged_shards
     from ..errors import DataError, SettingError
-    from ..inspect.layers import layer_table
-    from ..training.checks import reject_unfit
-    from ..training.estimate import estimate
-    from ..training.fitting import reject_step_beyond_memory
-    from ..training.memory.step import can_be_watched, step_of
-    from ..training.prepared import prepare
-    from ..training.session import settle_length
+    from ..planning.checking import check
     from .output import emit_json, note
 
     names, given = sort_words(args.words, names=2)
@@ -62,76 +48,16 @@ def _run(args: argparse.Namespace) -> int:
             "each of several holds."
         )
     try:
-        ready = prepare(names[0], names[1], given)
-        reject_unfit(ready.settings, ready.data.splits["train"])
-        settle_length(ready, given)
-        problems = [p for split in ready.data.splits.values() for p in verify(split)] + damaged_shards(names[1])
-        if problems:
-            raise DataError(
-                f"{len(problems)} files in {names[1]} cannot be read.",
-                problems,
-                "Fix or remove them; nothing was changed.",
-            )
+        checked = check(names[0], names[1], given)
     except DataError as error:
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise
-    reject_step_beyond_memory(ready)
-    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
-    cost = estimate(ready)
-    batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
-    inputs, _ = ready.place.batch(batch)
-    layers = layer_table(ready.model, *inputs)
-    found = _document(ready, cost, step, inputs, layers)
     if args.json:
-        emit_json(found)
+        emit_json(checked.to_json())
     else:
-        _print(ready, found, layers)
+        _print(checked.ready, checked.to_json(), checked.layers)
     return 0
-
-
-def _document(
-    ready: Prepared, cost: Estimate, step: Step | None, inputs: tuple[Tensor, ...], layers: LayerTable
-) -> dict[str, Any]:
-    """Everything that was found, as plain JSON values."""
-    memory = _memory(cost, step)
-    return {
-        "model": ready.preset.name,
-        "data": {
-            "source": ready.data.source,
-            "kind": ready.data.spec.kind,
-            "shape": list(ready.data.spec.shape),
-            "splits": {k: len(p) for k, p in ready.data.splits.items()},
-            "columns": ready.data.columns,
-            "findings": ready.data.findings,
-            "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
-        },
-        "task": ready.task.name,
-        "batch": [list(x.shape) for x in inputs],
-        "layers": layers.to_json()["rows"],
-        "cost": {
-            "steps": cost.steps,
-            "seconds_per_step": cost.seconds_per_step,
-            "seconds_per_epoch": cost.seconds_per_epoch,
-            "flops_per_step": step.flops if step else None,
-            "memory": sum(memory.values()),
-        },
-        "memory": memory,
-    }
-
-
-def _memory(cost: Estimate, step: Step | None) -> dict[str, int]:
-    """Bytes by kind: of the data, and of a step where most is held, as `cutaway plan` has it; where its steps cannot be
-    watched, what a few of them kept."""
-    if step is not None:
-        return {"data": cost.data, **step.peak}
-    return {
-        "data": cost.data,
-        "weights": cost.weights,
-        "gradients and optimizer": cost.learning,
-        "activations": cost.activations,
-        "outputs": cost.outputs,
-    }
 
 
 def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:

@@ -16,6 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its path."""
+    from ..comparing.beside import hold_against_simple
     from ..report.writing import report_on
     from ..training.folder import RunInUse, clear_leftovers, locked
     from ..training.run import Run
@@ -31,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with locked(run.folder):
             clear_leftovers(run.folder)
+            hold_against_simple(run)
     except RunInUse as error:
         note(f"note: {error.holder} works on this run: the page shows it as it stands now.")
     path = report_on(run)

@@ -136,6 +136,7 @@ def summary(run: Run) -> dict[str, Any]:
         "count": evaluation["count"],
         "metrics": evaluation["metrics"],
         "baseline": evaluation.get("baseline"),
+        "simple": evaluation.get("simple"),
         **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
     }
 
@@ -153,6 +154,8 @@ def lines(run: Run) -> list[str]:
     found, baseline, name = result["metrics"][watch], result["baseline"], escape(metric(watch)[0])
     about = run.about
     compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
+    if (simple := result["simple"]) and simple["metric"] == watch:
+        compared += f"; {simple['models'][0]['name']}: {figure(watch, simple['models'][0]['value'])}"
     between = ""
     if found["low"] is not None and found["high"] is not None:
         between = f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}, "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
@@ -42,7 +43,7 @@ Timed = Callable[
 ]  # seconds of a step by a strategy, and what it waits for
 
 
-def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
+def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     """The plan of a training with these settings, of which those of `PlanSettings` say where it would run.
 
     Nothing is trained that is kept, and of a GPU nothing is run: the model may be larger than this machine. Raises what
@@ -66,7 +67,9 @@ def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
         return _elsewhere(model, source, rest, asked, shared, gpu, shapes=False)
 
 
-def _here(model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings) -> Plan:
+def _here(
+    model: str | nn.Module, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings
+) -> Plan:
     """On this machine, where a few steps are measured if they fit."""
     try:
         ready = prepare(model, source, given)
@@ -106,7 +109,7 @@ def plan_here(
 
 
 def _elsewhere(
-    model: str,
+    model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
     asked: PlanSettings,

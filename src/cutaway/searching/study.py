@@ -14,6 +14,7 @@ import torch
 from optuna.trial import FrozenTrial, TrialState
 
 from .. import __version__
+from ..data.objects.given import Given
 from ..errors import ModelError, SettingError, short
 from ..files import write_json
 from ..report.writing import report_on
@@ -64,11 +65,13 @@ def search(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: SearchProgress | None = None,
+    crowned: bool = True,
 ) -> Search:
     """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it.
 
     With `resume`, or where `out` holds the same search already, go on with that one, beside other processes that may be
-    at it. Raises SearchInterrupted where the person stops it, CutawayError for what they can fix.
+    at it. Unless it is to be `crowned`, the winner is not trained as a run, and the test split stays closed. Raises
+    SearchInterrupted where the person stops it, CutawayError for what they can fix.
     """
     progress = progress or SearchProgress()
     if resume is not None:
@@ -100,10 +103,10 @@ def search(
                 raise SearchInterrupted(folder) from None
         if at_work.others:
             progress.note("Another process is at the last trials of this search, and will train the winner.")
-        else:
+        elif crowned:
             _crown(folder, plan, study, about, progress)
         _write_page(folder)
-    return Search(folder)
+    return Search(folder, plan.source if isinstance(plan.source, Given) else None)
 
 
 # --- before the first trial -------------------------------------------------------------------------------------------
@@ -325,7 +328,8 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
                 with turn(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
             if begun:
-                winner = fit(None, None, {}, resume=run, progress=Progress(shown=progress.shown))
+                again = plan.source if isinstance(plan.source, Given) else None
+                winner = fit(None, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
                 winner = fit(
                     plan.found.name,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..data.objects.given import Given
 from ..data.opening import open_data
 from ..data.sets import DataSet
 from ..errors import ModelError, SettingError, TrainingError
@@ -86,7 +87,7 @@ class Trials:
     """What all trials have in common."""
 
     preset: Preset
-    source: str
+    source: str | Given
     fixed: Mapping[str, Any]
     limits: Limits
     opened: Opened

@@ -10,6 +10,7 @@ import numpy as np
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
 from ...draw.words import capital, number, percent, plural, written
+from ...tasks.metrics import HIGHER_IS_BETTER
 from ...terms import metric
 from ...training.shown import IMAGE_SIDE, PANELS
 
@@ -89,9 +90,40 @@ def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
     if value["low"] is not None and value["high"] is not None:
         said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
-    if baseline:
-        said += f". For comparison, {baseline['name']}: {written(baseline['value'], format)}"
+    others = [f"{baseline['name']}: {written(baseline['value'], format)}"] if baseline else []
+    best = best_simple(evaluation)
+    if best:
+        others.append(f"{best['name']}, a simple model: {written(best['value'], format)}")
+    if others:
+        said += f". For comparison, {'; '.join(others)}"
     return f"{said}."
+
+
+def best_simple(evaluation: dict[str, Any]) -> dict[str, Any] | None:
+    """The best of the simple models that the run is held against, where there are any and it is told by that metric."""
+    simple = evaluation.get("simple") or {"metric": "", "models": []}
+    return simple["models"][0] if simple["models"] and simple["metric"] == headline(evaluation) else None
+
+
+def beside_simple(run: dict[str, Any], evaluation: dict[str, Any]) -> list[Drawing]:
+    """What each simple model scores where the network was judged; nothing where it is held against none."""
+    best = best_simple(evaluation)
+    if best is None:
+        return []
+    simple, key = evaluation["simple"], headline(evaluation)
+    name, format = metric(key)
+    own, other = evaluation["metrics"][key]["value"], best["value"]
+    wins = own is None or (other >= own if key in HIGHER_IS_BETTER else other <= own)
+    title = f"{capital(best['name'])}, which is simpler, does as well or better" if wins else "Beside simple models"
+    sentences = [
+        f"Each learned from the same training split, with scikit-learn's usual settings. Whether a difference is more "
+        f"than chance, `cutaway compare {run['model']} {run['data']['source']}` tells."
+    ]
+    if simple["left_out"]:
+        sentences.append(f"Not fitted, as the time was short: {', '.join(simple['left_out'])}.")
+    rows = [[m["name"], m["value"], m["low"], m["high"]] for m in simple["models"]]
+    heads = {"model": "text", name: format, "95 % from": format, "to": format}
+    return [{"kind": "prose", "title": title, "sentences": sentences, "table": table(heads, rows)}]
 
 
 def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
@@ -119,6 +151,9 @@ def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:
     baseline = evaluation.get("baseline")
     if baseline:
         rows.append([baseline["name"], written(baseline["value"], metric(headline(evaluation))[1]), "", ""])
+    if best := best_simple(evaluation):
+        format = metric(headline(evaluation))[1]
+        rows.append([best["name"], *(written(best[k], format) for k in ("value", "low", "high"))])
     return rows
 
 

@@ -1,0 +1,1 @@
+"""Models beside one another and beside simple ones: which is better, and whether the difference is real."""

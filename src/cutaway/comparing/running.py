@@ -1,0 +1,257 @@
+"""A comparison, from what was typed to what was found: probe, train, hold against one another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import __version__
+from ..data.settings import DataSettings
+from ..draw.words import written
+from ..errors import SettingError, short
+from ..files import write_text
+from ..models.registry import preset
+from ..searching.plan import exact, located
+from ..settings import as_text, build, keys, unknown_setting
+from ..terms import metric
+from ..training.folder import locked
+from ..training.run import Run
+from ..training.settings import TrainSettings
+from .contestants import Contestant, contestants, with_budget
+from .judging import judged
+from .page import describe_page
+from .progress import CompareProgress
+from .result import Comparison
+from .settings import CompareSettings
+from .storage import REPORT, comparison_folder, read_about, write_about
+from .training import at_once, threads_each, train_all
+from .trying import tried
+from .worker import Job, finished
+
+NOT_GIVEN = {"seed": "seeds=5 trains each model with seeds 0 to 4", "processes": "jobs=2 trains two at a time"}
+MAY_CHANGE = ("seeds", "jobs")
+
+
+class CompareInterrupted(KeyboardInterrupt):
+    """The person or the system asked the comparison to stop; every training that had ended is kept."""
+
+    command = "compare"  # that goes on
+
+
+def compare(
+    models: Sequence[str],
+    sources: Sequence[Any],
+    given: Mapping[str, Any],
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    progress: CompareProgress | None = None,
+) -> Comparison:
+    """Train each model on each data set with several seeds, hold them and simple models against one another, and leave
+    a folder of it. `given` are settings of a comparison, and of training and data, the same for all.
+
+    With `resume`, or where `out` holds the same comparison already, go on with that one: what was trained is kept.
+    Raises CompareInterrupted where the person stops it, CutawayError for what they can fix.
+    """
+    progress = progress or CompareProgress()
+    if resume is not None:
+        folder = Path(resume)
+        about = _resumed(read_about(folder), models, sources, given, folder, out)
+    else:
+        about = _planned(models, sources, given)
+        folder = comparison_folder(out, "-".join([*(str(m).replace("/", "-") for m in models[:3]), _name(sources[0])]))
+        if (folder / "compare.json").is_file():
+            about = _same(read_about(folder), about, folder)
+    objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
+    with locked(folder):
+        write_about(folder, about)
+        try:
+            for source in about["data"]:
+                if not any(result["data"] == source and result["done"] for result in about["results"]):
+                    _on(folder, about, objects.get(source, source), source, progress)
+        except KeyboardInterrupt:
+            raise CompareInterrupted(folder) from None
+        about = read_about(folder)
+        write_about(folder, {**about, "status": "finished"})
+    found = Comparison(folder)
+    write_text(folder / REPORT, describe_page(found))
+    return found
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """compare.json of what was typed. Raises what a person can fix."""
+    if not models or not sources:
+        raise SettingError(
+            "Models and data are needed: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models."
+        )
+    for key, why in NOT_GIVEN.items():
+        if key in given:
+            raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
+    names = [preset(model).name for model in dict.fromkeys(models)]
+    own = {key: value for key, value in given.items() if key in keys(CompareSettings)}
+    rest = {key: value for key, value in given.items() if key not in own}
+    known = keys(TrainSettings, DataSettings)
+    for key in rest:
+        if key not in known:
+            raise unknown_setting(key, [*keys(CompareSettings), *known])
+    build(TrainSettings, {k: v for k, v in rest.items() if k in keys(TrainSettings)})
+    build(DataSettings, {k: v for k, v in rest.items() if k in keys(DataSettings)})
+    settings = build(CompareSettings, own)
+    return {
+        "models": names,
+        "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
+        "given": {key: exact(value) for key, value in rest.items()},
+        "compare": asdict(settings),
+        "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
+        "status": "running",
+        "cutaway": __version__,
+        "torch": torch.__version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "results": [],
+    }
+
+
+def _plain(source: Any) -> Any:
+    return str(source) if isinstance(source, Path) else source
+
+
+def _name(source: Any) -> str:
+    """What data is called in a folder's name."""
+    return Path(source).stem if isinstance(source, str | Path) else "data"
+
+
+def _resumed(
+    about: dict[str, Any],
+    models: Sequence[str],
+    sources: Sequence[Any],
+    given: Mapping[str, Any],
+    folder: Path,
+    out: str | Path | None,
+) -> dict[str, Any]:
+    """compare.json of a comparison that goes on. Raises SettingError for what cannot change."""
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
+    if models or any(isinstance(source, str) for source in sources):
+        raise SettingError("A comparison that is resumed has its models and data: leave both out.")
+    for key, value in given.items():
+        if key not in MAY_CHANGE:
+            raise SettingError(
+                f"{key}={short(as_text(value))} cannot change when a comparison is resumed; these can: "
+                f"{', '.join(MAY_CHANGE)}."
+            )
+    settings = asdict(build(CompareSettings, {**about["compare"], **given}))
+    more = settings["seeds"] != about["compare"]["seeds"]
+    results = [{**result, "done": result["done"] and not more} for result in about["results"]]
+    return {**about, "compare": settings, "results": results, "status": "running"}
+
+
+def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The comparison that a folder holds, where it is the one that was typed. Raises SettingError where it is not."""
+    for key in ("models", "data", "given", "compare"):
+        if there[key] != here[key]:
+            raise SettingError(
+                f"{folder} holds another comparison: its {key} are {short(str(there[key]))}. Give another --out, or go "
+                f"on with that: cutaway compare --resume {folder}"
+            )
+    return {**there, "status": "running"}
+
+
+# --- one data set -----------------------------------------------------------------------------------------------------
+
+
+def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: CompareProgress) -> None:
+    """Compare the models on one data set, and keep what was found in compare.json."""
+    settings = CompareSettings(**about["compare"])
+    given = {**about["given"], "threads": about["threads"], "tensorboard": False}
+    with _threads(about["threads"]):
+        found, excluded = contestants(about["models"], source, given, settings.macs)
+        _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
+        for one in found:
+            one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
+        for other in excluded:
+            progress.note(f"{other.model} is left out: {other.why}")
+        own = folder / _folder_name(name, about["data"])
+        own.mkdir(exist_ok=True)
+        for one in found if settings.trials else ():
+            one.given |= tried(one, name, own / _as_path(one.model), settings.trials, progress)
+        together = at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
+        runs = {
+            (one.model, seed): Job(
+                one.model,
+                source,
+                {**one.given, "seed": seed},
+                own / _as_path(one.model) / f"seed-{seed}",
+                alone=together == 1,
+            )
+            for seed in range(settings.seeds)
+            for one in found
+        }
+        failed = _train(list(runs.values()), together, not isinstance(source, str), found, progress)
+        out = {job.model: why for job, why in failed.items()}
+        left = [one for one in found if one.model not in out]
+        of_model = {
+            one.model: [Run(job.folder) for (model, _), job in runs.items() if model == one.model] for one in left
+        }
+        result = judged(left, of_model, settings, progress)
+    result |= {
+        "data": name,
+        "budget": budget,
+        "done": not failed,
+        "excluded": [asdict(one) for one in excluded]
+        + [{"model": m, "why": why} for m, why in out.items()]
+        + result["excluded"],
+        "jobs": together,
+    }
+    before = [other for other in read_about(folder)["results"] if other["data"] != name]
+    write_about(folder, {**about, "results": [*before, result]})
+    about["results"] = [*before, result]
+
+
+def _train(
+    jobs: list[Job], together: int, in_memory: bool, found: list[Contestant], progress: CompareProgress
+) -> dict[Job, str]:
+    """Train what is not trained yet; why some could not be."""
+    waiting = [job for job in jobs if not finished(job.folder)]
+    progress.begin(len(jobs), len(jobs) - len(waiting))
+    watch = {one.model: one.compared.key for one in found}
+
+    def trained(job: Job, why: str) -> None:
+        if why:
+            progress.trained(f"{job.model}, seed {job.given['seed']}: {why}")
+            return
+        about = Run(job.folder).about
+        best, key = about["best"], watch[job.model]
+        said = f"{metric(best['metric'])[0]} {written(best['value'], metric(best['metric'])[1])}" if best else key
+        progress.trained(f"{job.model}, seed {job.given['seed']}: validation {said}, {about['seconds']:.1f} s")
+
+    return train_all(waiting, together, in_memory, trained)
+
+
+def _folder_name(name: str, all_names: Sequence[str]) -> str:
+    """Where the runs on a data set stand: by its name, and its number where two have the same."""
+    stem = _name(name)
+    twins = [other for other in all_names if _name(other) == stem]
+    return stem if len(twins) == 1 else f"{stem}-{twins.index(name) + 1}"
+
+
+def _as_path(model: str) -> str:
+    return model.replace("/", "-")
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Any:
+    """Use so many processor threads within: what is measured here is measured as it was trained."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,23 @@
+"""How long models take for an example, in turns, so that a machine that grows slower does so for all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+SECONDS, TURNS = 2.0, 50  # for all of them at most
+
+
+def in_turns(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """The median milliseconds of each call."""
+    for call in calls:
+        call()  # what is made once is made now
+    spent: list[list[float]] = [[] for _ in calls]
+    end = time.perf_counter() + SECONDS
+    while calls and (len(spent[0]) < 3 or (len(spent[0]) < TURNS and time.perf_counter() < end)):
+        for call, times in zip(calls, spent):
+            began = time.perf_counter()
+            call()
+            times.append(1000 * (time.perf_counter() - began))
+    return [statistics.median(times) for times in spent]

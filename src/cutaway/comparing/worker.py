@@ -1,0 +1,147 @@
+"""A process that trains one model of a comparison after another: python -m cutaway.comparing.worker.
+
+It reads a job a line on standard input, as JSON, and answers with a line: empty, or why the training could not be. It
+ends when its input does, and so with the process that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CutawayError
+from ..files import read_json, write_json
+from ..searching.plan import exact
+from ..training.progress import Progress
+from ..training.session import fit
+from . import peak
+from .energy import joules_since, joules_used
+
+COST = "cost.json"  # in a run's folder: what training it took beside its seconds
+DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training."""
+
+    model: str
+    source: Any
+    given: Mapping[str, Any]
+    folder: Path
+    alone: bool  # whether no other training runs beside it, so that the energy that is used is its own
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line to a worker has it; every value as a person would type it."""
+        given = {key: value if isinstance(value, str) else exact(value) for key, value in self.given.items()}
+        return {
+            "model": self.model,
+            "source": self.source,
+            "given": given,
+            "folder": str(self.folder),
+            "alone": self.alone,
+        }
+
+
+class Worker:
+    """Another process that trains."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", __name__]
+        # In a session of its own: Ctrl-C reaches the parent alone, which decides what becomes of it.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def train(self, job: Job) -> str:
+        """Train there; empty, or why it could not be."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(job.to_json()) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except OSError:
+            answer = ""
+        return str(json.loads(answer)) if answer else DIED
+
+    @property
+    def works(self) -> bool:
+        """Whether it is still there."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Have it write its checkpoint, where it trains, and end."""
+        with contextlib.suppress(OSError):
+            self._process.terminate()
+
+    def end(self) -> None:
+        """Let it end, and wait for that."""
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def train(job: Job) -> str:
+    """Train in this process, or go on with what was begun; empty, or why it could not be."""
+    before, memory = joules_used(), peak.held()
+    try:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # of several at once
+            if begun(job.folder):
+                fit(None, None, {}, resume=job.folder, progress=Progress(shown=False))
+            else:
+                fit(job.model, job.source, job.given, out=job.folder, progress=Progress(shown=False))
+    except CutawayError as error:
+        return str(error)
+    write_json(
+        job.folder / COST, {"joules": joules_since(before) if job.alone else None, "memory": peak.most_since(memory)}
+    )
+    return ""
+
+
+def begun(folder: Path) -> bool:
+    """Whether a run stands there that can go on."""
+    return (folder / "run.json").is_file()
+
+
+def finished(folder: Path) -> bool:
+    """Whether a run stands there that was trained to its end and tested."""
+    path = folder / "run.json"
+    return path.is_file() and read_json(path).get("status") == "finished" and (folder / "evaluation.json").is_file()
+
+
+def main() -> None:
+    """Train what is asked for, job after job."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    jobs: list[str] = []
+    ready = threading.Semaphore(0)
+
+    def read() -> None:
+        for line in sys.stdin:
+            jobs.append(line)
+            ready.release()
+        os.kill(os.getpid(), signal.SIGTERM)  # the parent is gone: what is trained stops at its next update
+        ready.release()
+
+    threading.Thread(target=read, daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        while ready.acquire() and jobs:
+            line = json.loads(jobs.pop(0))
+            said = train(Job(line["model"], line["source"], line["given"], Path(line["folder"]), line["alone"]))
+            answers.write(json.dumps(said) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
