@@ -8,7 +8,7 @@ either.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class State:
     stopped: str = ""  # why training ended; empty while it goes on
     history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, which later rows do not change."""
+        return {**vars(self), "history": [*self.history]}
+
 
 def contents(
     model: nn.Module,
@@ -83,7 +87,7 @@ def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes
     before in parts is no longer needed. Raises FileError where it cannot be written."""
     tensors = gathered(tensors, keep=writes)
     if writes:
-        write_tensors(folder / WHOLE, tensors, {"state": asdict(state)})
+        write_tensors(folder / WHOLE, tensors, {"state": state.to_json()})
         for path in _in_parts(folder):
             remove(path)
 

@@ -48,6 +48,7 @@ from .stopping import Interrupted, Stop
 from .strategies import strategy
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
+SAVE_EVERY = 1.0  # seconds of training, at least, between checkpoints at ends of epochs: many are shorter than a save
 FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
@@ -124,7 +125,7 @@ class Trainer:
         Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
         """
         state, settings = self.state, self.settings
-        began, self._saved = time.perf_counter() - state.seconds, state.seconds
+        began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.update)
         in_all, an_epoch = self._in_all()
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
@@ -147,9 +148,11 @@ class Trainer:
                     if out_of_time:
                         state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
                         break
-                    if state.seconds - self._saved > 60 * settings.save_minutes:
+                    if state.seconds - self._saved[0] > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
+        if self._saved[1] < state.update:
+            self.checkpoint_now()
         self.strategy.saved()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
@@ -279,7 +282,8 @@ class Trainer:
             state.stopped = (
                 state.stopped or f"no better validation {metric(self.monitor)[0]} in {settings.patience} epochs"
             )
-        self.checkpoint_now()
+        if not self._saved[1] or state.seconds - self._saved[0] > SAVE_EVERY:
+            self.checkpoint_now()
         self.progress.epoch_done(row)
         self.on_row(state)
 
@@ -294,9 +298,8 @@ class Trainer:
         self.on_row(self.state)
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether an epoch with these metrics is better than the best one so far: by the one that is monitored, and of
-        equal scores, as accuracy and others come to where they cannot rise, by the loss. While a model is pruned the
-        sparser weights are better."""
+        """Whether an epoch with these metrics is better than the best one so far: of sparser weights while a model is
+        pruned, else by the metric that is monitored, and where that cannot rise, as accuracy comes to, by the loss."""
         if self.pruning and self.pruning.zeros > self.state.best_zeros:
             return True
         sign = 1 if self.higher_is_better else -1
@@ -397,7 +400,7 @@ class Trainer:
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
         tensors = contents(self.model, self.optimizers, self.average, *learned)
         self.strategy.save(self.checkpoints, tensors, self.state)
-        self._saved = self.state.seconds
+        self._saved = self.state.seconds, self.state.update
 
     def look(self) -> None:
         """Bring the losses over from the device, and stop the run where one is not a number."""

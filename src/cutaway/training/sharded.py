@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ class Sharded(Alone):
 
     def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
         """Each process writes the parts that it holds, while the loop goes on."""
-        self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
+        self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
 
     def saved(self) -> None:
         """As above."""
