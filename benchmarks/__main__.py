@@ -19,8 +19,10 @@ from . import (
     images,
     loops,
     memory,
+    objects,
     processes,
     sequences,
+    serving,
     sounds,
     speech,
     startup,
@@ -35,6 +37,7 @@ from .pairs import Pair
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "loops": loops.rows,
     "memory": memory.rows,
+    "objects": objects.rows,
     "processes": processes.rows,
     "vision": vision.rows,
     "sequences": sequences.rows,
@@ -50,6 +53,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "thoughts": thoughts.rows,
     "startup": startup.rows,
     "studio": studio.rows,
+    "serving": serving.rows,
 }
 
 ELSEWHERE = {"statistics": statistics.main}  # what is told on a page of its own, when it is asked for by name
@@ -80,7 +84,8 @@ with the same weights, its own loss by labels, its own `generate` with its cache
 LoRA, the same network with all its weights learning, and PEFT's adapters of transformers' network; of graphs, PyTorch
 Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of the studio, the same training in the same process while nobody watches, and the loop of
-`cutaway train`; of processes, what each row names.
+`cutaway train`; of processes, what each row names; of objects, a bare loop on tensors that are ready, in time of the
+process, and the row of reading is what that adds.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 
 Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048, measured in

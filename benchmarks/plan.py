@@ -28,9 +28,9 @@ from cutaway.distributed.group import joined
 from cutaway.models.memory import in_bytes
 from cutaway.planning.hardware import GPUS
 from cutaway.planning.making import plan
-from cutaway.planning.step import step_of
 from cutaway.training.batches import largest_of
 from cutaway.training.loop import Trainer
+from cutaway.training.memory.step import step_of
 from cutaway.training.prepared import Prepared, prepare
 from cutaway.training.progress import Progress
 

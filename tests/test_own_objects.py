@@ -1,4 +1,4 @@
-"""Objects in memory that are not taken today are rejected in words, at every door, saying what is."""
+"""Objects in memory that are not data are rejected in words, at every door, saying what is."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
 
 import cutaway
 
 OBJECTS: dict[str, Any] = {
-    "DataFrame": pl.DataFrame({"a": [1]}),
-    "ndarray": np.zeros((3, 2)),
-    "Tensor": torch.zeros(3, 2),
-    "TensorDataset": TensorDataset(torch.zeros(3, 2)),
     "Linear": nn.Linear(2, 2),
     "dict": {"a": [1]},
     "list": [1, 2],
+    "set": {1, 2},
+    "LazyFrame": pl.LazyFrame({"a": [1]}),
+    "complex": torch.zeros(3, 2, dtype=torch.complex64),
 }
 
 
@@ -33,25 +30,31 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-@pytest.mark.parametrize("door", ["train", "a model", "evaluate", "load"])
+@pytest.mark.parametrize("door", ["train", "plan", "search", "evaluate"])
 def test_an_object_is_rejected_in_words(run: cutaway.Run, name: str, door: str) -> None:
     doors: dict[str, Callable[[Any], Any]] = {
         "train": lambda thing: cutaway.train("mlp", thing, target="a"),
-        "a model": lambda thing: cutaway.train(thing, "iris"),
+        "plan": lambda thing: cutaway.plan("mlp", thing, target="a"),
+        "search": lambda thing: cutaway.search("mlp", thing, target="a", lr="1e-3..1e-2"),
         "evaluate": run.evaluate,
-        "load": cutaway.load,
     }
     with pytest.raises(cutaway.CutawayError, match=name):
         doors[door](OBJECTS[name])
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize("name", ["Tensor", "TensorDataset", "Linear"])
-def test_predict_takes_no_tensors(run: cutaway.Run, name: str, wrapped: bool) -> None:
-    thing = OBJECTS[name]
-    with pytest.raises(cutaway.CutawayError, match=f"is a {name}.*run.model" if name != "TensorDataset" else name):
-        run.predict([thing] if wrapped else thing)
+@pytest.mark.parametrize("name", ["Linear", "dict", "list"])
+def test_what_is_no_model_and_no_path_is_rejected_in_words(name: str) -> None:
+    for door in (lambda thing: cutaway.train(thing, "iris"), cutaway.load):
+        with pytest.raises(cutaway.CutawayError, match=name):
+            door(OBJECTS[name])
+
+
+def test_predict_takes_rows_of_the_width_of_training(run: cutaway.Run) -> None:
+    with pytest.raises(cutaway.CutawayError, match=r"torch\.Linear"):
+        run.predict(OBJECTS["Linear"])
+    with pytest.raises(cutaway.CutawayError, match="columns that the table lacks: 'sepal length"):
+        run.predict(torch.zeros(3, 4))  # which has no names
 
 
 def test_predict_takes_one_file_too(run: cutaway.Run, tmp_path: Path) -> None:
@@ -60,3 +63,4 @@ def test_predict_takes_one_file_too(run: cutaway.Run, tmp_path: Path) -> None:
     one = run.predict([tmp_path / "new.csv"])
     assert run.predict(str(tmp_path / "new.csv")) == one
     assert run.predict(iter([tmp_path / "new.csv"])) == one  # type: ignore[arg-type]
+    assert run.predict(pl.read_csv(tmp_path / "new.csv")) == [{**one[0], "input": "row 1"}]  # type: ignore[arg-type]

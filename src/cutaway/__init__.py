@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from .errors import CutawayError
 
 if TYPE_CHECKING:
-    from . import inspect
-    from .api import compare, load, look, plan, prepare, search, train
+    from . import estimators, inspect
+    from .api import check, compare, describe, load, look, plan, prepare, prune, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -28,13 +28,16 @@ __version__ = "0.6.0"
 
 _LAZY = {
     "card": "models.registry",
+    "check": "api",
     "compare": "api",
     "create_model": "models.registry",
+    "describe": "api",
     "list_models": "models.registry",
     "load": "api",
     "look": "api",
     "plan": "api",
     "prepare": "api",
+    "prune": "api",
     "Run": "training.run",
     "search": "api",
     "train": "api",
@@ -42,16 +45,16 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "compare", "create_model", "inspect", "list_models", "load", "look",
-    "plan", "prepare", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators", "inspect",
+    "list_models", "load", "look", "plan", "prepare", "prune", "search", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    if name == "inspect":
-        return import_module(".inspect", __name__)
+    if name in ("estimators", "inspect"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'cutaway' has no attribute {name!r}")
 
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from .comparing.beside import hold_against_simple
 from .data.named.opening import NAMED
+from .data.objects.given import as_source
 from .data.opening import kind_of
 from .data.settings import DataSettings
 from .data.shards.manifest import Manifest
@@ -29,6 +30,7 @@ from .interop.convert import open_model, reject_absent
 from .interop.diffusers import is_diffusers
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
+from .models.own import handed_over
 from .models.saving import CONFIG
 from .nn.modes import resting
 from .report.writing import report_on
@@ -36,12 +38,14 @@ from .searching.extra import need_optuna
 from .settings import build, keys
 from .training.run import Run
 from .training.session import fit
+from .views.described import describe as describe
 from .views.named import open_subject
-from .views.page import describe
+from .views.page import describe as describe_page
 from .views.subject import Subject
 
 if TYPE_CHECKING:
     from .comparing.result import Comparison
+    from .planning.checking import Checked
     from .planning.plan import Plan
     from .searching.result import Search
 
@@ -51,17 +55,29 @@ HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
 
 
 def train(
-    model: str | None = None,
+    model: str | nn.Module | None = None,
     data: Any = None,
     *,
+    val: Any = None,
+    test: Any = None,
     out: str | Path | None = None,
-    resume: str | Path | None = None,
+    resume: str | Path | Run | None = None,
     overwrite: bool = False,
     **settings: Any,
 ) -> Run:
     """Train `model` on `data`, write the run's folder and its report, and give the run.
 
-    `data` is what DATA is on the command line, or a graph as PyTorch Geometric has it (`Data`).
+        cutaway.train("lenet5", "digits", epochs=5)
+        cutaway.train("mlp", (X, y), test=(X_test, y_test))  # arrays of NumPy or PyTorch
+        cutaway.train("mlp", frame, target="price")          # pandas, polars, Arrow, or a list of dictionaries
+        cutaway.train(Net(), "digits", epochs=5)  # a torch.nn.Module of your own, whose weights change in place
+
+    `model` is the name of a preset, or a module whose forward takes tensors and gives logits or values.
+    `data` is what DATA is on the command line; or (X, y), where X are rows (n, F), series (n, T, F), images
+    (n, C, H, W), (n, H, W, C) or a list of Pillow's, or texts; a table of pandas, polars, Arrow or Hugging Face, or a
+    list of dictionaries, with `target=` as for a file; texts; a torch Dataset; a graph of PyTorch Geometric (`Data`) or
+    a list of them; or a dictionary of such splits. `val` and `test` are splits of your own in the same form, or
+    fractions; what is not given is split off as from a file.
 
     `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
     on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
@@ -69,8 +85,11 @@ def train(
     Of processes that torchrun started each calls this, and the first alone writes.
     Raises CutawayError for what a person can fix, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
-    source = str(data) if isinstance(data, str | Path) else data
-    run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
+    source, fractions = as_source(data, val, test)
+    if isinstance(resume, Run):
+        model = handed_over(resume.module) if model is None and resume.module is not None else model
+        resume = resume.folder
+    run = fit(model, source, {**settings, **fractions}, out=out, resume=resume, overwrite=overwrite)
     if rank() == 0:
         hold_against_simple(run)
         report_on(run)
@@ -79,8 +98,10 @@ def train(
 
 def search(
     model: str | None = None,
-    data: str | os.PathLike[str] | None = None,
+    data: Any = None,
     *,
+    val: Any = None,
+    test: Any = None,
     space: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
@@ -93,15 +114,16 @@ def search(
         found.run.evaluate()    # the winner, a run like any other
 
     `space` holds ranges, low..high or low..high:log, and choices, a list or A,B; a setting that is written so may stand
-    beside it too. `settings` are those of `cutaway search --help` and of `train`, which are fixed. `out` is the folder,
-    which may hold the same search already, and `resume` one to go on with: what was killed, or what other processes are
-    at. Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped; finished trials are kept.
+    beside it too. `data`, `val` and `test` are as for `train`; `settings` are those of `cutaway search --help` and of
+    `train`, which are fixed. `out` is the folder, which may hold the same search already, and `resume` one to go on
+    with: what was killed, or what other processes are at. Raises CutawayError for what a person can fix,
+    KeyboardInterrupt when stopped; finished trials are kept.
     """
     need_optuna()
     from .searching.study import search as run_search
 
-    source = os.fspath(data) if isinstance(data, os.PathLike) else data
-    return run_search(model, source, settings, space=space, out=out, resume=resume)
+    source, fractions = as_source(data, val, test)
+    return run_search(model, source, {**settings, **fractions}, space=space, out=out, resume=resume)
 
 
 def compare(
@@ -160,31 +182,66 @@ def prepare(
     return prepare_data(kind, source, out, settings, progress)
 
 
-def plan(model: str, data: Any, **settings: Any) -> Plan:
+def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
+    """What `train` would do with the same arguments: read the data, name what is wrong with it, trace a batch through
+    the model, estimate time and memory. Nothing is trained that is kept, and nothing written.
+
+        cutaway.check("mlp", (X, y)).findings  # what is wrong with the data, in sentences
+
+    Raises DataError, with every bad row or file in its `problems`, and what else a person can fix.
+    """
+    from .planning.checking import check as run_check
+
+    source, fractions = as_source(data, val, test)
+    return run_check(model, source, {**settings, **fractions})
+
+
+def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+    """Take weights or channels out of a run's model while it learns on, and give the run of what is left, in `out`.
+
+        small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
+        small.evaluate()["accuracy"]
+
+    `settings` are those of `cutaway train --help`, `sparsity` or `prune_channels` among them; data, split and all that
+    is not given are the run's. Raises CutawayError for what a person can fix.
+    """
+    from .compression.pruned import prune as prune_run
+
+    found = prune_run(run if isinstance(run, Run) else Run(Path(run)), Path(out), settings)
+    report_on(found)
+    return found
+
+
+def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
     """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
 
         found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
         found["fsdp"].memory.total  # bytes on each GPU, at the moment when most is held
         found.best.cost             # of the fastest strategy that fits
 
-    `settings` are those of `cutaway plan --help` and of `train`. Without `gpu` the plan is for this machine, and a few
-    steps are timed. The model may be larger than this machine. Raises CutawayError for what a person can fix.
+    `data`, `val` and `test` are as for `train`; `settings` are those of `cutaway plan --help` and of `train`. Without
+    `gpu` the plan is for this machine, and a few steps are timed. The model may be larger than this machine. Raises
+    CutawayError for what a person can fix.
     """
     from .planning.making import plan as make_plan
 
-    return make_plan(model, str(data) if isinstance(data, os.PathLike) else data, settings)
+    source, fractions = as_source(data, val, test)
+    return make_plan(model, source, {**settings, **fractions})
 
 
 @overload
 def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
 @overload
 def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
-def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Module:
+@overload
+def load(path: str | os.PathLike[str], model: nn.Module | type[nn.Module]) -> Run: ...
+def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] | None = None) -> Run | nn.Module:
     """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
 
         load("runs/lenet5-digits-1").predict(["seven.png"])
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
+        load("runs/Net-digits-1", model=Net())               # a run of a module of your own, which a copy of it becomes
         load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
         load("ddpm/")(x_t, t)                                # diffusers' folder of a UNet2DModel
         load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
@@ -196,6 +253,10 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
     reject_absent(path)
+    if isinstance(model, nn.Module | type):
+        run = Run(path, model)
+        run.reject_other_module()
+        return run
     if model is not None or is_folder(path) or is_diffusers(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
@@ -208,7 +269,9 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
         )
     if (path / CONFIG).is_file():
         raise FileError(f'{path} is a model without its run: name the model too, as in load("{path}", model=NAME).')
-    return Run(path)
+    run = Run(path)
+    run.reject_other_module()
+    return run
 
 
 class Look:
@@ -216,7 +279,7 @@ class Look:
 
     def __init__(self, subject: Subject, names: Sequence[str] = ()) -> None:
         self.subject = subject
-        self.page: Page = describe(subject, names)
+        self.page: Page = describe_page(subject, names)
 
     @property
     def views(self) -> list[View]:

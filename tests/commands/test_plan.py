@@ -89,9 +89,44 @@ def test_a_model_larger_than_this_machine_is_planned_and_what_would_fit_is_said(
     assert re.search(r"one does with batch_size=\d+, and accumulate=\d+ makes up for it", answer.out)
 
 
+def test_a_dry_run_lists_what_each_device_holds_and_what_is_sent(cli: Cli, text: None) -> None:
+    typed = f"plan {SMALL} gpu=h100 gpus=16 dry_run=true"
+    answer = cli(*typed.split())
+    assert answer.status == 0, answer.err
+    for strategy in ("ddp", "fsdp", "hsdp"):
+        assert f"\n{strategy}, by a dry run of 16 devices:\n" in answer.out
+    assert re.search(r"^blocks\.0–1\.mlp\.fc1\.weight +128×32 +8×32 *$", answer.out, re.MULTILINE)
+    assert re.search(r"^reduce-scatter +16 +5 ", answer.out, re.MULTILINE)  # blocks in two formats; the rest
+    assert all(len(line) <= 80 for line in answer.out.splitlines() if not line.startswith("Assumed"))
+
+    plan = json.loads(cli(*typed.split(), "--json").out)
+    planned = {one["name"]: one["memory"] for one in plan["strategies"]}
+    assert set(plan["dry_runs"]) == {"ddp", "fsdp", "hsdp"}
+    for strategy, run in plan["dry_runs"].items():
+        assert len(run["shares"]) == 16
+        assert run["parameters"] == plan["parameters"]
+        first = run["shares"][0]
+        assert first["total"] == first["weights"] + first["gradients"] + first["optimizer"]
+        # The table is of the moment when most is held: the optimizer's state is there at all times.
+        assert first["optimizer"] == pytest.approx(planned[strategy]["optimizer"], rel=0.03)
+        assert first["weights"] == pytest.approx(planned[strategy]["weights"], rel=0.03)
+    weights = sum(share["weights"] for share in plan["dry_runs"]["fsdp"]["shares"])
+    assert weights == 4 * plan["parameters"]
+    assert json.loads(cli(*f"plan {SMALL} gpu=h100 gpus=16 --json".split()).out)["dry_runs"] == {}
+
+
+def test_what_needs_whole_weights_is_not_planned_in_parts(cli: Cli, text: None) -> None:
+    answer = cli(*f"plan {SMALL} gpu=h100 gpus=16 optimizer=muon dry_run=true".split())
+    assert answer.status == 0, answer.err
+    assert re.search(r"16 × H100 SXM +one +ddp\n", answer.out)
+    assert "optimizer=muon needs whole weights, so they are not planned in parts." in answer.out
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
+        ("mlp iris dry_run=true", "there is one: give gpus=8"),
+        ("mlp iris gpu=h100 gpus=8 parallel=fsdp optimizer=muon", "parallel=fsdp holds weights in parts"),
         ("mlp", "A model and data are needed"),
         ("mlp iris gpu=h10", "There is no GPU 'h10'. Similar: h100"),
         ("mlp iris gpus=8", "gpus=8 is said of GPUs: say which they are too, as in gpu=h100."),

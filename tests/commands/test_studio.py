@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cutaway.errors import SettingError
 from cutaway.studio import serving
 from cutaway.studio.guard import reject_open_host
 
@@ -74,25 +72,3 @@ def test_what_is_no_run_is_rejected(
     answer = cli("studio", str(tmp_path))
     assert answer.status == 2
     assert "is not a run" in answer.said
-
-
-def test_a_second_one_takes_the_next_port() -> None:
-    with serving.socket_on("127.0.0.1", None) as one, serving.socket_on("127.0.0.1", None) as two:
-        ports = [s.getsockname()[1] for s in (one, two)]
-        assert ports[0] != ports[1]
-        assert all(s.getsockname()[0] == "127.0.0.1" for s in (one, two))
-
-
-def test_a_port_that_is_taken_is_said() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(SettingError, match=f"Port {port} is taken"):
-            serving.socket_on("127.0.0.1", port)
-
-
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
-def test_a_host_that_is_not_here_is_said(host: str) -> None:
-    with pytest.raises(OSError, match="--host"):
-        serving.socket_on(host, None)

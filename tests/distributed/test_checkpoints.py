@@ -32,7 +32,7 @@ from cutaway.models.saving import read_tensors, write_tensors
 from cutaway.training.checkpoint import State, contents, load_checkpoint, newest, save_whole
 from cutaway.training.layers import blocks
 from cutaway.training.placement import Placement
-from cutaway.training.processes import settle_parallel
+from cutaway.training.processes import reject_parallel
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 from cutaway.training.settings import TrainSettings
@@ -61,9 +61,9 @@ def train(base: Path, sitting: int, given: dict[str, Any], resume: bool) -> None
         sys.exit(2)
 
 
-def train_on_a_small_disk(base: Path, sitting: int, given: dict[str, Any], resume: bool) -> None:
-    """The same, where the last process cannot write files of more than 100 KB."""
-    if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+def train_on_a_small_disk(base: Path, sitting: int, given: dict[str, Any], resume: bool, rank: int) -> None:
+    """The same, where the process of that rank cannot write files of more than 100 KB."""
+    if int(os.environ["RANK"]) == rank:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     train(base, sitting, given, resume)
 
@@ -146,7 +146,7 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
     before = newest(tmp_path / "run" / "checkpoints")
     assert before is not None
     content = {path.name: path.read_bytes() for path in before.iterdir()}
-    assert together(train_on_a_small_disk, tmp_path, 1, given(2), True, count=2, launch="full") == [2, 2]
+    assert together(train_on_a_small_disk, tmp_path, 1, given(2), True, 1, count=2, launch="full") == [2, 2]
     ((kind, words),) = said(tmp_path)
     assert kind == "FileError"
     assert "00002-of-00002.safetensors could not be written: " in words
@@ -157,6 +157,22 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
     assert together(train, tmp_path, 2, given(2), True, count=2, launch="free") == [0, 0]
     assert differences(order_of(tmp_path / "log"), order) == 0
     assert all(left(tmp_path)[key].equal(value) for key, value in left(base).items())
+
+
+def test_whole_weights_stay_too_where_the_disk_is_full(tmp_path: Path) -> None:
+    ddp = {"parallel": "ddp"}
+    assert together(train, tmp_path, 0, {**ddp, "epochs": 1}, False, count=2, launch="free") == [0, 0]
+    before = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    content = before.read_bytes()
+    # The first process writes for both.
+    assert together(train_on_a_small_disk, tmp_path, 1, {**ddp, "epochs": 2}, True, 0, count=2) == [2, 2]
+    ((kind, words),) = said(tmp_path)
+    assert kind == "FileError"
+    assert re.search(r"run/checkpoints/\w+\.safetensors could not be written: .*[Ff]ile too large", words), words
+    assert "\n" not in words
+    assert before.read_bytes() == content
+    assert load_checkpoint(before.parent, create_model("lenet5-modern", num_classes=10), [], None)[0].epoch == 1
+    assert {path.name for path in before.parent.iterdir()} == {"last.safetensors", "best.safetensors"}
 
 
 def save_and_change(base: Path) -> None:
@@ -372,7 +388,7 @@ def test_a_number_of_processes_that_machines_cannot_share_is_told(monkeypatch: p
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     place = Placement(torch.device("cpu"), torch.float32, None, False, rank=0, processes=3)
     with pytest.raises(SettingError, match="of 3 processes 2 are on this one: take parallel=fsdp"):
-        settle_parallel(TrainSettings(parallel="hsdp"), create_model("lenet5-modern"), place)
+        reject_parallel(TrainSettings(parallel="hsdp"), create_model("lenet5-modern"), place)
 
 
 def test_of_two_kinds_of_checkpoints_the_newer_one_counts(whole: tuple[Path, Order], tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
+from sklearn.datasets import load_digits
 
+import cutaway
 from cutaway.distributed.group import joined, place
 from cutaway.distributed.parts import gathered, part
 from cutaway.models.saving import write_tensors
@@ -48,6 +51,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "gcn": ("gcn", "karate", {"model.dropout": 0.0, "optimizer": "adagrad"}),
 }  # fmt: skip
+SHARDS: dict[str, tuple[str, str, dict[str, Any]]] = {  # as `cutaway prepare` makes them
+    "text in shards": ("gpt2", "text.shards", {**SMALL, "length": 24, "batch_size": 5}),
+    "images in tars": ("lenet5-modern", "images.shards", {**FEW, "batch_size": 13}),
+}
 SHORT = {"max_steps": 4}
 PAIRED = {**SMALL, **SHORT, "pairs": True, "model.heads": 4, "batch_size": 10}
 FAMILY: dict[str, tuple[str, str, dict[str, Any]]] = {  # whose heads and hidden units processes can share, beside those
@@ -75,7 +82,7 @@ ALWAYS = {
 
 def trainer_of(name: str, data: Path, out: Path, how: dict[str, Any]) -> Trainer:
     """What trains a case in the processes that there are."""
-    preset, source, own = {**CASES, **FAMILY}[name]
+    preset, source, own = {**CASES, **SHARDS, **FAMILY}[name]
     given = {**ALWAYS, **own, "processes": place()[1], **how}
     if preset in WITHOUT_BLOCKS:
         given.pop("recompute", None)
@@ -156,20 +163,32 @@ def drop(data: Path, out: Path) -> None:
         write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
 
 
+def prepare_shards(data: Path) -> None:
+    """Text and images as shards of less than all of them."""
+    images, labels = load_digits(return_X_y=True)
+    for number, (image, label) in enumerate(zip(images[:70], labels)):
+        file = data / "images" / str(label) / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((image.reshape(8, 8) * 15).astype("uint8")).save(file)
+    cutaway.prepare(data / "text.txt", data / "text.shards", workers=0)
+    cutaway.prepare(data / "images", data / "images.shards", workers=0)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The data, and what one process makes of it."""
     data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("alone")
     (data / "text.txt").write_text(TEXT)
     (data / "pairs.tsv").write_text(PAIRS)
-    assert together(learn, data, out, [*CASES, *FAMILY], {}, count=1) == [0]
+    prepare_shards(data)
+    assert together(learn, data, out, [*CASES, *SHARDS, *FAMILY], {}, count=1) == [0]
     return data, out
 
 
 @pytest.mark.parametrize(
     ("count", "how", "names"),
     [
-        (2, {"parallel": "ddp"}, [*CASES]),
+        (2, {"parallel": "ddp"}, [*CASES, *SHARDS]),
         (3, {"parallel": "ddp", "recompute": "full"}, ["resnet20", "lstm"]),
         (4, {"parallel": "ddp"}, ["gpt2", "lstm"]),
         (2, {"parallel": "fsdp"}, [*CASES]),

@@ -155,3 +155,15 @@ def test_nothing_is_left_where_the_loss_fails() -> None:
         flow(model, fails)
     assert not traces(model)
     assert torch.equal(model.bn1.running_mean, before)
+
+
+def test_it_takes_inputs_and_a_loss_of_what_the_head_gives() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.randn(5, 3)
+    whole = flow(model, lambda: model(x).square().mean())
+    assert flow(model, x, lambda outputs: outputs.square().mean()) == whole
+    assert flow(model, [x], lambda outputs: outputs.square().mean()) == whole
+    with pytest.raises(ModelError, match="give inputs and a function"):
+        flow(model, x)
+    with pytest.raises(ModelError, match="give inputs and a function"):
+        flow(model, lambda: model(x).sum(), torch.sum)

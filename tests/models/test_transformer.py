@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import cutaway
 from cutaway import card, create_model
 from cutaway.errors import ModelError, SettingError
 from cutaway.generation.decoding import decode
@@ -193,3 +194,39 @@ def test_the_rate_peaks_as_in_the_paper(name: str) -> None:
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"^{field}={value!r} cannot be"):
         Config(**{field: value})  # type: ignore[arg-type]
+
+
+@settings(max_examples=10, deadline=None)
+@given(source=st.integers(1, 6), target=st.integers(1, 6), padding=st.integers(1, 3), left=st.booleans())
+def test_it_is_called_as_people_call_one(source: int, target: int, padding: int, left: bool) -> None:
+    model = small().double().eval()
+    src, tgt = (torch.randint(4, pairs.VOCABULARY, (2, length)) for length in (source, target))
+    real = torch.ones(2, source, dtype=torch.bool)
+    said = model(src, tgt)
+    for same in (model(src, tgt, real), model(src, tgt, src_mask=real), model(src, real, tgt), model(src, None, tgt)):
+        assert torch.equal(same, said)
+    sides = (padding, 0) if left else (0, padding)
+    mask = F.pad(torch.ones(2, target, dtype=torch.bool), sides)
+    padded = model(src, F.pad(tgt, sides), tgt_mask=mask)
+    assert torch.allclose(padded[mask].view_as(said), said, atol=1e-12)
+
+
+def test_a_target_is_needed() -> None:
+    src = torch.ones(1, 3, dtype=torch.int64)
+    with pytest.raises(ModelError, match=r"model\(src, tgt\)"):
+        small()(src, None)
+
+
+def test_what_attributes_takes_the_same_order() -> None:
+    model = small().eval()
+    src, tgt = torch.randint(4, pairs.VOCABULARY, (2, 5)), torch.randint(4, pairs.VOCABULARY, (2, 3))
+    real = torch.ones(2, 5, dtype=torch.bool)
+    maps = [
+        cutaway.inspect.attribute(model, inputs, "gradient", randomise=False)
+        for inputs in ((src, real, tgt), (src, tgt), (src, tgt, real))
+    ]
+    for found in maps:
+        assert found.values.shape == (2, 5)
+        assert torch.equal(found.values, maps[0].values)
+        assert found.beside is not None
+        assert torch.equal(found.beside, maps[0].beside)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ from benchmarks.plan import PUBLISHED
 from torch import nn
 
 from cutaway.planning.hardware import GPUS
-from cutaway.planning.ledger import KINDS
-from cutaway.planning.step import Block, Step
-from cutaway.planning.strategies import bytes_sent, memory_of, weights_of
+from cutaway.training.memory.ledger import KINDS
+from cutaway.training.memory.step import Block, Step
+from cutaway.training.memory.strategies import bytes_sent, memory_of, weights_of
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=[row[0] for row in PUBLISHED])

@@ -20,17 +20,19 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
-    "generate", "report", "inspect", "studio", "verify", "convert",
+    "generate", "serve", "report", "inspect", "studio", "prune", "verify", "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("prepare", "check", "plan", "train", "compare", "search", "inspect", "show")  # as key=value
+WITH_SETTINGS = ("prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
+    "server": "serve", "deploy": "serve", "api": "serve",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
     "estimate": "plan", "cost": "plan", "profile": "plan",
+    "sparsify": "prune", "compress": "prune",
     "benchmark": "compare", "versus": "compare", "vs": "compare",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 from .words import sort_words
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ..inspect.layers import LayerTable
-    from ..planning.step import Step
-    from ..training.estimate import Estimate
     from ..training.prepared import Prepared
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
+TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
 SHARED = ("processes", "parallel")  # what processes do together
 
 
@@ -37,18 +34,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import torch
-
-    from ..data.images.opening import verify
-    from ..data.shards.media import damaged_shards
     from ..errors import DataError, SettingError
-    from ..inspect.layers import layer_table
-    from ..planning.step import can_be_watched, step_of
-    from ..training.checks import reject_unfit
-    from ..training.estimate import estimate
-    from ..training.fitting import reject_step_beyond_memory
-    from ..training.prepared import prepare
-    from ..training.session import settle_length
+    from ..planning.checking import check
     from .output import emit_json, note
 
     names, given = sort_words(args.words, names=2)
@@ -61,57 +48,16 @@ def _run(args: argparse.Namespace) -> int:
             "each of several holds."
         )
     try:
-        ready = prepare(names[0], names[1], given)
-        reject_unfit(ready.settings, ready.data.splits["train"])
-        settle_length(ready, given)
-        problems = [p for split in ready.data.splits.values() for p in verify(split)] + damaged_shards(names[1])
-        if problems:
-            raise DataError(
-                f"{len(problems)} files in {names[1]} cannot be read.",
-                problems,
-                "Fix or remove them; nothing was changed.",
-            )
+        checked = check(names[0], names[1], given)
     except DataError as error:
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise
-    reject_step_beyond_memory(ready)
-    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
-    cost = estimate(ready)
-    batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
-    inputs, _ = ready.place.batch(batch)
-    layers = layer_table(ready.model, *inputs)
-    found = _document(ready, cost, step, inputs, layers)
     if args.json:
-        emit_json(found)
+        emit_json(checked.to_json())
     else:
-        _print(ready, found, layers)
+        _print(checked.ready, checked.to_json(), checked.layers)
     return 0
-
-
-def _document(
-    ready: Prepared, cost: Estimate, step: Step | None, inputs: tuple[Tensor, ...], layers: LayerTable
-) -> dict[str, Any]:
-    """Everything that was found, as plain JSON values."""
-    from dataclasses import asdict
-
-    return {
-        "model": ready.preset.name,
-        "data": {
-            "source": ready.data.source,
-            "kind": ready.data.spec.kind,
-            "shape": list(ready.data.spec.shape),
-            "splits": {k: len(p) for k, p in ready.data.splits.items()},
-            "columns": ready.data.columns,
-            "findings": ready.data.findings,
-            "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
-        },
-        "task": ready.task.name,
-        "batch": [list(x.shape) for x in inputs],
-        "layers": layers.to_json()["rows"],
-        "cost": {**asdict(cost), "seconds_per_epoch": cost.seconds_per_epoch, "memory": cost.memory},
-        "plan": {"peak": step.total, "flops": step.flops} if step else None,
-    }
 
 
 def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
@@ -158,18 +104,12 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
         f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
     )
-    kinds = ", ".join(
-        f"{k} {_size(cost[k])}"
-        for k in ("data", "weights", "learning", "activations", "outputs")
-        if cost[k] or k != "outputs"
-    )
-    out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
-    if found["plan"]:
-        peak, flops = found["plan"]["peak"], found["plan"]["flops"]
-        out.print(
-            f"plan: a step holds {_size(peak)} at most, beside the data, and computes {flops:.2g} FLOPs; "
-            "`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8"
-        )
+    kinds = ", ".join(f"{TITLES.get(kind, kind)} {_size(size)}" for kind, size in found["memory"].items() if size)
+    flops = cost["flops_per_step"]
+    computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
+    out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
+    if flops:
+        out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
     if not data["findings"]:
         out.print("Nothing is wrong with the data.")
         return

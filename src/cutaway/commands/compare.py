@@ -11,7 +11,7 @@ from .words import sort_words
 if TYPE_CHECKING:
     from ..comparing.result import Comparison
 
-SUMMARY = "models beside one another and simple ones: which is best, and is it chance"
+SUMMARY = "which model is best on your data, and whether that is chance"
 
 EXAMPLES = """\
 examples:

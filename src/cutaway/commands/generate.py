@@ -168,7 +168,7 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
 
 def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
     """What was asked for. Raises SettingError for what cannot be."""
-    from ..models.origin import origin_of
+    from ..generation.prompts import bounds_of
 
     for key in PAIRS:
         if getattr(args, key) is not None:
@@ -176,21 +176,13 @@ def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _A
                 f"{images.flag(key)} is for pairs of sequences, and this run learned a corpus: leave it out."
             )
     samples, seed = _repeated(args)
-    known = text.tokenizer
-    origin = origin_of(run.model)
-    ends = sorted({*([] if known.end is None else [known.end]), *(origin.ends if origin else ())})
-    special = (known.padding, known.unknown, known.begin, known.mask)
     return _Asked(
         COUNT if args.count is None else args.count,
         seed,
         samples,
         args.stop or [],
         _sampling(args),
-        {
-            "never": sorted({token for token in special if token is not None} - {*ends}),
-            "ends": ends,
-            "window": bool(args.window),
-        },
+        {**bounds_of(run.model, text)._asdict(), "window": bool(args.window)},
     )
 
 
@@ -312,23 +304,12 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, f
 
 def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     """The prompt's tokens, (T,). Raises DataError where the model knows none of them."""
+    from ..generation.prompts import prompt_of
     from .output import note
 
-    ids = text.encode(prompt)
-    if not len(ids):
-        if prompt:
-            note(f"note: nothing of the prompt {prompt!r} is a token of this model: the text begins as without one.")
-        return text.beginning()
-    unknown = text.unknown(prompt)
-    if unknown:
-        named = ", ".join(map(repr, unknown[:10])) + (", …" if len(unknown) > 10 else "")
-        if set(ids.tolist()) == {text.tokenizer.unknown}:
-            raise DataError(
-                f"This model knows nothing of the prompt: {named} did not stand in what it learned from, or was left "
-                "out of its vocabulary.",
-                fix="Give a prompt in the language and the letters of that text.",
-            )
-        note(f"note: the model does not know {named}: each is read as the one unknown token.")
+    ids, said = prompt_of(text, prompt)
+    if said:
+        note(f"note: {said}")
     return ids
 
 

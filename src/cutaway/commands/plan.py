@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import SettingError
+from .dry_runs import print_dry_run
 from .train import described, reject_options
 from .words import sort_words
 
@@ -31,11 +32,14 @@ examples:
   cutaway plan gpt2 book.txt gpus=8 gpu=h100 price=2.5
   cutaway plan gpt2-xl book.txt gpus=16 gpu=a100 batch_size=64 recompute=full
   cutaway plan resnet50 photos/ processes=2
+  cutaway plan gpt2-xl book.txt gpus=256 gpu=h100 batch_size=256 dry_run=true
 
 All other settings are those of `cutaway train`. Nothing is trained that is kept, and
 of GPUs nothing is run: one step is made of shapes alone, with the loop, the model and
 the optimizer as they are, so a model larger than this machine can be planned. What is
-told of memory is the moment at which most is held, so the rows add up to it.
+told of memory is the moment at which most is held, so the rows add up to it. With
+dry_run=true each strategy is gone through too, on a process group that sends nothing:
+what each device holds of each weight, and what a step sends.
 """
 
 
@@ -115,6 +119,8 @@ def _print(plan: Plan) -> None:
         say(f"Fastest of what fits: {best.name}, with {plural(best.examples, 'example')} a step on each device.")
     for sentence in (*plan.notes, *(f"Assumed: {said}" for said in plan.assumed)):
         say(sentence, indent=2)
+    for name, run in plan.dry_runs.items():
+        print_dry_run(name, run)
 
 
 def _row(plan: Plan, title: str, cell: Callable[[Strategy], str]) -> list[str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..inspect.layers import LayerTable, Row
+    from ..inspect.layers import LayerTable
     from ..models.registry import Preset
 
 SUMMARY = "a model's card, equation, layers, settings and divergences"
 LEFT = 32  # columns at most before a line of a sentence that goes on
-ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is put together as its block
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,72 +129,25 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
     from ..draw.words import by, count
     from ..spec import OF_TOKENS
+    from ..views.described import RIGHT, in_words
     from .output import console
     from .tables import print_table
 
-    for depth in range(layers.depth, 0, -1):
-        rows = layers.at(depth)
-        if len(lines := _lines(rows)) <= ROWS:
-            break
-    at_least = "" if layers.complete else "at least "
-    total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
-    titles: tuple[str, ...] = ("layer", "type", "output", "parameters", "MACs", "sees")
-    fields, frames = any(row.receptive_field for row in rows), any(row.frames for row in rows)
-    shown = len(titles) if fields else -1  # where nothing has a receptive field, its column goes
-    table = [line[:shown] for line in (*lines, total)]
-    print_table(titles[:shown], table, right=titles[2:shown], yields="type", total=True)
-    held = found.card.published
-    if as_published and held.parameters is not None:
-        words = [
-            f"{count(value)} {what}"
-            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "MACs"))
-            if value is not None
-        ]
-        console().print(f"{held.by}: {' and '.join(words)} ({held.source})", markup=False)
-        if held.paper:
-            console().print(f"published: {held.paper}", markup=False)
     tokens = " tokens" if found.takes[0] in OF_TOKENS else ""
     example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
-    console().print(
-        f"for {example}; MACs (multiply-adds) of convolutions and matrix products"
-        + (f"; sees: receptive field in {'frames×' if frames else ''}pixels" if fields else ""),
-        style="dim",
-    )
-    for row in rows:
-        if row.unknown:
-            console().print(f"{row.name}: the MACs of {', '.join(row.unknown)} are unknown", style="dim")
-
-
-def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
-    there are besides."""
-    from ..draw.words import count
-    from ..inspect.layers import alike, names_of
-
-    lines: list[tuple[str, ...]] = []
-    for (_, first), *others in alike(rows):
-        lines += map(_line, first)
-        if others:
-            inside = [row for _, of_one in others for row in of_one]
-            cost = sum(row.multiply_adds or 0 for row in inside)
-            parameters = sum(row.parameters for row in inside)
-            lines.append((names_of(others), "the same", "", count(parameters), count(cost), ""))
-    return lines
-
-
-def _line(row: Row) -> tuple[str, ...]:
-    """One layer as it is printed; what would be 0 by its nature is left empty."""
-    from ..draw.words import UNKNOWN, by, count
-
-    called = bool(row.shape)  # if not, its parent used its weights, or nothing did
-    cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
-    return (
-        row.name,
-        row.type,
-        by(row.shape[1:]) if called else "not called",
-        count(row.parameters) if row.parameters else "",
-        cost if row.multiply_adds != 0 else "",
-        by([n for n in (row.frames, row.receptive_field) if n]) if row.receptive_field else "",
-    )
+    words = in_words(layers, example)
+    print_table(words.titles, words.lines, right=RIGHT, yields="type", total=True)
+    held = found.card.published
+    if as_published and held.parameters is not None:
+        counts = [
+            f"{count(value)} {what}"
+            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "MACs"))
+            if value is not None
+        ]
+        console().print(f"{held.by}: {' and '.join(counts)} ({held.source})", markup=False)
+        if held.paper:
+            console().print(f"published: {held.paper}", markup=False)
+    for sentence in words.below:
+        console().print(sentence, style="dim")

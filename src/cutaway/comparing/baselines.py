@@ -2,7 +2,8 @@
 
 Each is fitted on the training split alone, with scikit-learn's usual settings, and answers in the form of a network's
 outputs, so that the task's own metrics are those of either: ln p (n, K) for classes, the standardised value (n, 1), or
-forecast (n, H·C). Of large training splits a seeded choice is learned from, and the explanation says so.
+forecast (n, H·C), or what is kept of a language model's outputs, (n, T, 2). Of large training splits a choice is
+learned from, and the explanation says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..spec import (
     GraphSpec,
     Horizon,
     ImageSpec,
+    NextToken,
     SeriesSpec,
     TableSpec,
     TextSpec,
@@ -29,6 +31,7 @@ from ..spec import (
 from ..tasks.simple_forecasts import fit_linear, seasonal_naive
 from ..tasks.task import Task
 from .graph_baselines import by_features, by_propagation
+from .ngrams import by_ngrams
 from .simple import (
     BOOSTING,
     FOREST,
@@ -55,6 +58,8 @@ def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
         return []
     if isinstance(spec, SeriesSpec) and isinstance(target, Horizon):
         return _forecasts(target)
+    if isinstance(spec, TextSpec) and type(target) is NextToken:
+        return [by_ngrams(target, len(data.splits["train"]), spec.longest)]
     if not isinstance(target, Classes | Value):
         return []
     finish = _probable if getattr(task, "loss_name", "") in PROBABILITIES and isinstance(target, Classes) else _as_is

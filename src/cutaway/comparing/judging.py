@@ -17,6 +17,7 @@ from ..data.task_sequence import part_of
 from ..errors import CutawayError, SettingError
 from ..files import read_json
 from ..training.run import Run
+from ..training.timing import in_turns
 from .baselines import baselines_for
 from .contestants import Contestant
 from .contributions import Values
@@ -24,7 +25,6 @@ from .progress import CompareProgress
 from .settings import CompareSettings
 from .simple import loaded
 from .statistics import differences, measure
-from .timing import in_turns
 from .worker import COST
 
 DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"

@@ -211,7 +211,7 @@ def fitted(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Va
     from sklearn.dummy import DummyClassifier
 
     classes = len(target.names) if isinstance(target, Classes) else 0
-    model = recipe.make(Wanted(*rows.shape, classes, seed))
+    model = recipe.make(Wanted(len(rows), rows.shape[1], classes, seed))
     if classes and (labels == labels[0]).all():
         model = DummyClassifier()
     return model.fit(rows, labels)

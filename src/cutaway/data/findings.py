@@ -7,7 +7,7 @@ is a plain string. Named data sets have notes alone: what is odd about them is k
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from torch import Tensor
@@ -19,9 +19,20 @@ UNSEEN = ("Cf", "Zs", "Cc")  # signs that are not seen: zero-width marks and bla
 
 
 class Finding(str):
-    """A note that says what is wrong with the data."""
+    """A note that says what is wrong with the data; where it is so of single examples, the sentence names a few and
+    `examples` all that were found: names, those that belong together in one tuple."""
 
-    __slots__ = ()
+    __slots__ = ("examples",)
+    examples: tuple[tuple[str, ...], ...]
+
+    def __new__(cls, said: str, examples: Iterable[tuple[str, ...]] = ()) -> Finding:
+        """The note `said`, of these `examples`."""
+        found = super().__new__(cls, said)
+        found.examples = tuple(examples)
+        return found
+
+    def __getnewargs__(self) -> tuple[str, tuple[tuple[str, ...], ...]]:  # type: ignore[override]  # for copies
+        return str(self), self.examples
 
 
 def absent_classes(targets: Mapping[str, Tensor], of: Target) -> list[str]:

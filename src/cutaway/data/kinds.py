@@ -62,6 +62,7 @@ KINDS = {
         (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_EPISODES, *OF_CAPTIONS),
         {
             None: "preprocessing.ImagePreprocessing",
+            "array": "arrays.ArrayPreprocessing",
             "masks": "mask_preprocessing.MaskPreprocessing",
             "boxes": "box_preprocessing.BoxPreprocessing",
             "captions": "captions.CaptionPreprocessing",

@@ -1,8 +1,7 @@
-"""The one door to data: a named set or a path, told from what it is."""
+"""The one door to data: a named set or a path, told from what it is, or objects handed over in Python."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,14 @@ from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
+from .guard import guard
 from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
+from .objects.given import Given
+from .objects.held import Numbers
+from .objects.opening import open_given
 from .sets import DataSet
 from .settings import DataSettings
 from .shards.manifest import is_prepared
@@ -45,14 +48,14 @@ FORMS = (
 )
 
 
-def kind_of(source: Any, settings: DataSettings) -> str:
-    """What kind of data a name, a path or a graph of PyTorch Geometric stands for. Nothing is read yet.
+def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> str:
+    """What kind of data a name or a path stands for, of which nothing is read yet, or what was handed over in Python;
+    for a model that `takes` those kinds, where an array could be of several.
 
     Raises UnknownName or DataError where it stands for none.
     """
-    if hasattr(source, "edge_index"):
-        return "graph"
-    reject_object(source)
+    if isinstance(source, Given):
+        return source.kind(settings, takes)
     if str(source) in NAMED:
         return NAMED[str(source)].kind
     if settings.pairs:
@@ -88,46 +91,43 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     )
 
 
-def reject_object(
-    source: Any, takes: str = "the name of a data set or a path, or a graph of PyTorch Geometric"
-) -> None:
-    """Raise DataError for data that is an object in memory and not what is taken there: `takes`, today."""
-    if isinstance(source, str | os.PathLike):
-        return
-    ways = {
-        "to_csv": 'A pandas frame becomes a file by frame.to_csv("data.csv", index=False).',
-        "write_csv": 'A polars frame becomes a file by frame.write_csv("data.csv").',
-        "__getitem__": "Write its examples to a table, or to class folders of images, audio or texts.",
-    }
-    way = next((words for name, words in ways.items() if hasattr(source, name)), "Write it to a file first.")
-    raise DataError(f"Data is {takes}, and this is an object of type {_type(source)}.", fix=way)
-
-
-def _type(thing: object) -> str:
-    """What a type is called: pandas' DataFrame, torch's Tensor."""
-    return f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
-
-
 def is_file(path: Path) -> bool:
     """Whether a file of that name can be seen; what can be no name is none."""
     return exists(path) and path.is_file()
 
 
 def open_data(
-    source: Any, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+    source: Any,
+    settings: DataSettings,
+    sizes: ImageSizes = ANY_SIZE,
+    targets: tuple[type[Target], ...] = (),
+    takes: Sequence[str] = (),
 ) -> DataSet:
     """Read `source`, split it, fit the preprocessing on its training split; in tasks, where there are to be some.
 
-    `sizes` are those of images that the model takes, `targets` what it learns, where it says so.
+    `sizes` are those of images that the model takes, `targets` what it learns and `takes` the kinds of data that it
+    takes, where it says so.
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
-    data = _opened(source, settings, sizes, targets)
+    data = _opened(source, settings, sizes, targets, takes)
     return in_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
 
 
-def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    kind = kind_of(source, settings)
+def open_guarded(*asked: Any) -> DataSet:
+    """What `open_data` gives, with what the guard finds in it; of a named set, what is odd about it is known."""
+    data = open_data(*asked)
+    if not isinstance(asked[0], str | Path) or str(asked[0]) not in NAMED:
+        data.notes += guard(data)
+    return data
+
+
+def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets, takes: Sequence[str]) -> DataSet:
+    kind = kind_of(source, settings, takes)
     reject_settings_for_others(settings, kind)
+    if isinstance(source, Given):
+        data = open_given(source, kind, settings, sizes, targets)
+        data.notes += alike_labels(data.spec.target)
+        return data
     if isinstance(source, str | Path) and str(source) in NAMED:
         data = open_named(str(source), settings, sizes, targets)
         data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
@@ -142,9 +142,12 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     return data
 
 
-def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
-    """A sentence on the settings by which a path that stands for `kind` is read as something that a model takes and
+def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
+    """A sentence on the settings by which a source that stands for `kind` is read as something that a model takes and
     learns from; nothing where there is none."""
+    if isinstance(source, Given) and isinstance(source.train, Numbers):
+        ids = source.train.values.dtype.kind in "iu" and "text" in takes
+        return "Token ids are given as texts; tokenizer=FILE cuts them by a vocabulary of your own." if ids else ""
     ways = [
         way
         for other, way in OTHERWISE.get(kind, {}).items()

@@ -254,3 +254,12 @@ class DataSet:
     def findings(self) -> list[str]:
         """Those of the notes that say what is wrong with the data."""
         return [note for note in self.notes if isinstance(note, Finding)]
+
+    @property
+    def evidence(self) -> list[dict[str, Any]]:
+        """The findings that are of single examples, each with all of these, as plain JSON values."""
+        return [
+            {"finding": str(note), "examples": [list(names) for names in note.examples]}
+            for note in self.notes
+            if isinstance(note, Finding) and note.examples
+        ]

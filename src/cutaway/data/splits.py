@@ -175,17 +175,18 @@ def straddle_note(
     if not found:
         return None
     counts = dict.fromkeys(splits, 0)
-    pairs: list[str] = []
+    pairs: list[tuple[str, str]] = []
     for places in found:
         (home, rows), *elsewhere = ((split, places[split]) for split in splits if split in places)
         for split, copies in elsewhere:
             counts[split] += len(copies)
-            if len(pairs) < 3:
-                pairs.append(f"{name(copies[0])} ({split}) = {name(rows[0])} ({home})")
+            pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
     counted = " and ".join(f"{k:,} of {len(splits[p]):,} {what} in {p}" for p, k in counts.items() if k)
     return Finding(
         f"Duplicates straddle the split: {counted} equal one of an earlier split in every input, for example "
-        f"{'; '.join(pairs)}. On them a score measures memory: remove the copies, or keep them in one split."
+        f"{'; '.join(' = '.join(pair) for pair in pairs[:3])}. On them a score measures memory: remove the copies, or "
+        "keep them in one split.",
+        pairs,
     )
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.optim import AdamW, Optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -67,17 +68,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class DryRun:
-    """What was found."""
-
-    parameters: int  # of the whole model
-    shares: tuple[Share, ...]  # of each process, in the order of their ranks
-    largest: tuple[str, int]  # of the parts of weights that a process holds: its name and bytes
-    collectives: tuple[Collective, ...]
-
-
-@dataclass(frozen=True)
-class _Part:
+class HeldWeight:
     """How one weight is held: over the processes that share its rows, and those that share heads and hidden units."""
 
     name: str
@@ -88,8 +79,8 @@ class _Part:
     copies: int  # tensors of its shape that the optimizer keeps
     beside: int  # bytes that it keeps besides
 
-    def bytes(self, index: int) -> int:
-        """What the process at that place among those that share the rows holds."""
+    def held(self, index: int) -> tuple[int, ...]:
+        """The shape of what the process holds that is at that place among those that share the rows."""
         shape = [*self.shape]
         if self.cut:
             shape[self.cut[0]] //= self.cut[1]
@@ -97,7 +88,22 @@ class _Part:
             dim, count = self.rows
             size = math.ceil(shape[dim] / count)  # as torch.chunk has it: the last have fewer, or none
             shape[dim] = max(0, min(size, shape[dim] - index * size))
-        return math.prod(shape) * self.itemsize
+        return tuple(shape)
+
+    def bytes(self, index: int) -> int:
+        """And its bytes."""
+        return math.prod(self.held(index)) * self.itemsize
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What was found."""
+
+    parameters: int  # of the whole model
+    shares: tuple[Share, ...]  # of each process, in the order of their ranks
+    largest: tuple[str, int]  # of the parts of weights that a process holds: its name and bytes
+    collectives: tuple[Collective, ...]
+    weights: tuple[HeldWeight, ...]  # in the model's order
 
 
 def dry_run(
@@ -110,8 +116,9 @@ def dry_run(
     tensor_parallel: int = 1,
     machine: int = 8,
     dtype: torch.dtype | None = None,
-    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] = AdamW,
+    optimizers: Callable[[nn.Module], list[Optimizer]] = lambda model: [AdamW(model.parameters())],
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
+    carry_out: Callable[[OpOverload, Any, Any], Any] = lambda op, args, kwargs: op(*args, **kwargs),
     rank: int = 0,
 ) -> DryRun:
     """What `processes` would hold and send in one step.
@@ -120,7 +127,7 @@ def dry_run(
     batch, whose inputs it makes: they have shapes alone. `blocks` are shared each by itself. `parallel` and
     `tensor_parallel` are the settings of those names, `machine` the processes of one machine, for hsdp; weights of
     blocks travel as `dtype`. Both passes are made `within` that context (`training.recompute`), by the process of that
-    `rank`. Dropout is off, which sends nothing.
+    `rank`; `carry_out` makes an operation on tensors without numbers. Dropout is off, which sends nothing.
 
     Raises SettingError for a number of processes that the grid does not divide, a model that cannot be shared so, and
     in a process that is one of several.
@@ -141,22 +148,24 @@ def dry_run(
             reject_for_tensor_parallel(model, type(model).__name__, tensor_parallel)
             parallelize(model, mesh[TENSOR])
         loss = shard(model, mesh, blocks(model), dtype)
-        sent = _Sent(tensor_parallel)
+        sent = _Sent(tensor_parallel, carry_out)
         with FakeTensorMode(allow_non_fake_inputs=True):
             loss.to_empty(device="cpu")  # without numbers: a fake one
-            keeps = optimizer(model.parameters())
+            learning = optimizers(model)
             loss.loss = lambda: step(model)
             with within(), sent:
                 loss().backward()
-            keeps.step()
-        parts = [_part_of(name, p, keeps.state[p].values()) for name, p in model.named_parameters() if p.requires_grad]
+            for optimizer in learning:
+                optimizer.step()
+        kept = {p: values for optimizer in learning for p, values in optimizer.state.items()}
+        parts = [_part_of(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
         own = sum(part(p).nbytes for p in model.parameters() if p.requires_grad)
     shares = [_share(parts, index) for index in range(sharing)]
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
     assert of_each[rank].weights == own, "what is told of all processes is what this one has"
     largest = max(parts, key=lambda p: p.bytes(0))
-    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found())
+    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found(), tuple(parts))
 
 
 @contextmanager
@@ -169,7 +178,7 @@ def _fake_group(rank: int, processes: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> _Part:
+def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
     """How the weight is held, and what the optimizer has `kept` of it."""
     mesh, placements = parameter.device_mesh, parameter.placements
     found = {
@@ -179,38 +188,43 @@ def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> _Part:
     }
     own = [part(x) for x in kept if isinstance(x, Tensor)]
     alike = [x for x in own if x.shape == part(parameter).shape]
-    return _Part(
+    return HeldWeight(
         name, tuple(parameter.shape), parameter.element_size(), found.get("shard"), found.get(TENSOR), len(alike),
         sum(x.nbytes for x in own) - sum(x.nbytes for x in alike),
     )  # fmt: skip
 
 
-def _share(parts: Sequence[_Part], index: int) -> Share:
+def _share(parts: Sequence[HeldWeight], index: int) -> Share:
     """What the process at that place among those that share rows holds."""
     weights = sum(p.bytes(index) for p in parts)
     return Share(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
 
 
 class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within this context what is sent is counted."""
+    """Within this context what is sent is counted, and what follows from a batch alone keeps its numbers."""
 
-    def __init__(self, tensor: int) -> None:
+    def __init__(self, tensor: int, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
         """`tensor` are the processes that share heads and hidden units."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._tensor = tensor
+        self._tensor, self._carry_out = tensor, carry_out
         self._sizes: dict[tuple[str, int], list[int]] = defaultdict(list)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The operation as it is."""
+        """The operation, carried out."""
+        kwargs = kwargs or {}
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if given and not any(isinstance(x, FakeTensor) for x in given) and "c10d" not in func.namespace:
+            with unset_fake_temporarily():
+                return func(*args, **kwargs)
         kind = KINDS.get(func.overloadpacket.__name__) if "c10d" in func.namespace else None
         if kind is not None:
             sizes = [x.nbytes for x in tree_leaves(args) if isinstance(x, Tensor)]
             # What gradients and rows travel by is given its group; activations are sent by PyTorch's functions.
-            given = dict(zip((argument.name for argument in func._schema.arguments), args))
-            group = given.get("process_group")
+            named = dict(zip((argument.name for argument in func._schema.arguments), args))
+            group = named.get("process_group")
             count = self._tensor if group is None else dist.ProcessGroup.unbox(group).size()
             self._sizes[kind, count].append(max(sizes))
-        return func(*args, **(kwargs or {}))
+        return self._carry_out(func, args, kwargs)
 
     def found(self) -> tuple[Collective, ...]:
         """What there was, the most bytes first."""

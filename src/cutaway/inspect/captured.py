@@ -77,6 +77,9 @@ class Captured(Mapping[str, Found]):
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def __repr__(self) -> str:
+        return f"Captured({', '.join(f'{kind}: {len(self[kind])}' for kind in self.kinds)})"
+
     def begin(self) -> None:
         """A call of the model begins: forget the one before, if this is one to look at."""
         self.inside = True

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..errors import ModelError, SettingError, require
+from ..models.images import answers_of
+from .interventions import Inputs, as_tuple
 from .outputs import carriers, reject_compiled, tensor_of
 
 RULES = ("sgd", "adam")
@@ -54,8 +56,21 @@ class Layer:
         return self.update / self.weight if self.update is not None and self.weight else None
 
 
-def flow(model: nn.Module, loss: Callable[[], Tensor], *, lr: float = 1e-3, rule: str = "sgd") -> list[Layer]:
-    """Call `loss`, which runs the model and gives one number, and say what its gradient does at each layer.
+def flow(
+    model: nn.Module,
+    inputs: Inputs | Callable[[], Tensor],
+    loss: Callable[[Tensor], Tensor] | None = None,
+    *,
+    lr: float = 1e-3,
+    rule: str = "sgd",
+) -> list[Layer]:
+    """Say what the gradient of `loss` does at each layer.
+
+        flow(model, x, lambda outputs: F.cross_entropy(outputs, y))
+        flow(model, lambda: F.cross_entropy(model(x), y))
+
+    `inputs` are what `forward` takes, as for `attribute`, `ablate` and `patch`, and `loss` makes one number of what the
+    head gives; or a function alone runs the model itself and gives the number.
 
     Layers are the modules with weights of their own. A layer that runs several times has the sizes of its first time
     and the gradient of its weights from all. `lr` is the learning rate η, `rule` what makes an update of a gradient:
@@ -68,7 +83,7 @@ def flow(model: nn.Module, loss: Callable[[], Tensor], *, lr: float = 1e-3, rule
     require(lr > 0, "lr", lr, "above 0", SettingError)
     watch = _Flow(model)
     with _buffers_restored(model), torch.enable_grad(), watch.hooked():
-        value = loss()
+        value = _loss_of(model, inputs, loss)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
             raise ModelError(
                 "The loss must be one number that the model's weights can change, and this one is none: give a "
@@ -78,6 +93,21 @@ def flow(model: nn.Module, loss: Callable[[], Tensor], *, lr: float = 1e-3, rule
         gradients = torch.autograd.grad(value, list(owners), allow_unused=True)
     found = {p: g.to_dense() if g.is_sparse else g for p, g in zip(owners, gradients) if g is not None}
     return [watch.layer(name, found, lr, rule) for name in watch.ran]
+
+
+def _loss_of(
+    model: nn.Module, inputs: Inputs | Callable[[], Tensor], loss: Callable[[Tensor], Tensor] | None
+) -> Tensor | None:
+    """The loss of what the head gives for the inputs, or of the function that stands in their place. Raises ModelError
+    for inputs without a loss."""
+    if loss is not None and not callable(inputs):
+        return loss(answers_of(model(*as_tuple(inputs)))[0])
+    if loss is None and callable(inputs):
+        return inputs()
+    raise ModelError(
+        "A gradient is that of a loss: give inputs and a function of what the head gives, as in flow(model, x, lambda "
+        "y: F.cross_entropy(y, target)), or one function alone that runs the model."
+    )
 
 
 class _Flow(TorchFunctionMode):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,6 +73,11 @@ class Vectors:
         """The words most like this one, without itself, and how like they are: the most like first."""
         place = self._place(word)
         return self._most_like(self.unit[place], [place], count)
+
+    def rows(self, words: Iterable[Any]) -> list[dict[str, Any]]:
+        """One row a word: the words most like it, and how like they are."""
+        said = ((str(word), self.neighbours(str(word))) for word in words)
+        return [{"input": word, "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in n)} for word, n in said]
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[tuple[str, float]]:
         """What is to c as b is to a: the words most like b − a + c, of unit vectors, without these three.

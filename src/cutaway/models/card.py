@@ -49,6 +49,9 @@ class Card:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # training settings that suit a preset
     fine_tuning: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # others, where it begins with weights
 
+    def __repr__(self) -> str:
+        return f"Card({self.title!r}, {self.year})"
+
     def to_json(self) -> dict[str, Any]:
         """What is so of the whole family, as JSON values."""
         facts = ("title", "authors", "year", "link", "family", "equation", "oracle")
@@ -61,6 +64,9 @@ class PresetCard:
 
     name: str
     card: Card
+
+    def __repr__(self) -> str:
+        return f"PresetCard({self.name!r}, {self.card!r})"
 
     @property
     def published(self) -> Published:

@@ -63,6 +63,16 @@ class EncoderDecoder(Network):
         return self.head(y[:, 0]), state
 
 
+def sides(src: Tensor, tgt: Tensor | None, src_mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The source, its mask and the target so far, of a call as `model(src, tgt, src_mask)`, or of one with what a batch
+    of pairs holds, in its order: source, mask or None, target. Token ids are whole numbers, and no mask."""
+    if tgt is None or tgt.dtype == torch.bool or tgt.is_floating_point():
+        src_mask, tgt = tgt, src_mask
+    if tgt is None:
+        raise ModelError("A target so far is needed beside the source: model(src, tgt), with the token that begins it.")
+    return src, src_mask, tgt
+
+
 def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
     """The positions of target ids (N, S), (S,), and what their attention is told: a mask or None, and whether it is
     causal. With a `cache` they go on where it ends."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -78,13 +78,14 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
 
 
 # One command asks for the same size several times: of deep models, for seconds.
-_sizes: dict[tuple[type, Any], Size] = {}
+_sizes: dict[tuple[Any, Any], Size] = {}
 
 
 def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
     """The size of the preset's model of that config; of one that is larger than `most` bytes perhaps a lower bound.
     Raises ModelError where it has more layers than any network."""
-    if (known := _sizes.get((found.module.Model, config))) is not None:
+    key = (found.module.Model, config) if isinstance(config, Hashable) else None  # a module at hand may change
+    if key is not None and (known := _sizes.get(key)) is not None:
         return known
     try:
         model = shaped(found, config, most)
@@ -98,7 +99,8 @@ def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
     )
     if len(_sizes) >= SIZES:
         _sizes.clear()
-    _sizes[found.module.Model, config] = size
+    if key is not None:
+        _sizes[key] = size
     return size
 
 

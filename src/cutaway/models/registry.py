@@ -225,6 +225,11 @@ class Preset:
         model: nn.Module = self.network(config)
         return model
 
+    def described(self, model: nn.Module) -> dict[str, Any]:
+        """What config.json says of a model of this preset: by it the model is built again."""
+        family = self.module.__name__.rpartition(".")[2]
+        return {"preset": self.name, "family": family, "config": dataclasses.asdict(model.config)}  # type: ignore[call-overload]  # every Model has one
+
 
 @functools.cache
 def presets() -> dict[str, Preset]:
@@ -281,7 +286,10 @@ def _letters(name: str) -> str:
 def preset(name: str) -> Preset:
     """The preset of that name; `vit-base-16` is `vit-base/16` too. Raises UnknownName with the nearest names."""
     if not isinstance(name, str):
-        raise ModelError(f"A model is named by its preset, as in 'resnet18', and this is a {type(name).__name__}.")
+        raise ModelError(
+            f"A model is named, as `cutaway list` names them, or is a torch.nn.Module, and this is a "
+            f"{type(name).__name__}."
+        )
     found = find(name)
     if found is None:
         raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
+from ..nn.resizing import resize, resized_of
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
@@ -43,20 +44,20 @@ def save_model(
     of the model in config.json, as JSON values. Raises FileError where the folder cannot be written."""
     folder, origin = Path(folder), origin_of(model)
     description = {
-        "preset": preset.name,
-        "family": preset.module.__name__.rpartition(".")[2],
-        "config": dataclasses.asdict(model.config),  # type: ignore[call-overload]  # every Model has one
+        **preset.described(model),
         "cutaway": __version__,
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
+        **({"resized": resized} if (resized := resized_of(model)) else {}),
         **(extra or {}),
     }
     write_weights(folder, model.state_dict(), description)
     write_json(folder / CONFIG, description)
 
 
-def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any]]:
+def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> tuple[nn.Module, dict[str, Any]]:
     """The model that `save_model` wrote, in eval mode on the CPU, and its description. Torch's random state is
-    left as it was. Raises FileError where the folder is not a whole model's."""
+    left as it was. Weights of a module of one's own are put into `own`, which is such a module. Raises FileError where
+    the folder is not a whole model's, or not such a module's."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
@@ -68,6 +69,10 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG} does not say what {file.name} beside it was written with: one of them was edited "
             "or comes from another model. Take both from one copy."
         )
+    reject_other_kind(description, folder, own is not None)
+    if own is not None:
+        put_weights(own, tensors, file)
+        return own.eval(), description
     found = find(description["preset"])
     if found is None:
         raise FileError(
@@ -83,10 +88,26 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG}, written by Cutaway {description['cutaway']}, has settings that {found.name} does "
             f"not take in this version, {__version__}: {error}"
         ) from error
+    resize(model, description.get("resized", {}))
     put_weights(model, tensors, file)
     if "origin" in description:
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
+
+
+def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
+    """Raise FileError where the `folder` of a run or a model, of which its `description` was written, is of a module of
+    one's own and none is `handed_over`, or is of a preset and one is."""
+    path = description.get("own")
+    if path is not None and not handed_over:
+        way = f"cutaway.load({str(folder)!r}, model={str(path).rpartition('.')[2]}())"
+        raise FileError(
+            f"{folder} holds the weights of a module of one's own, {path}, and not the module: it opens from Python "
+            f"only, where the module is handed over, as in {way}."
+        )
+    if path is None and handed_over:
+        named = description.get("preset", description.get("model"))
+        raise FileError(f"{folder} holds a {named}, which opens by itself: leave the module out.")
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:

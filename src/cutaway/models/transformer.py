@@ -40,7 +40,7 @@ from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Unembedding
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed
+from .encoder_decoder import EncoderDecoder, placed, sides
 from .fields import Checked, fraction, one_of, positive
 
 ORDERS = ("post", "pre")
@@ -174,27 +174,44 @@ class Transformer(EncoderDecoder):
         read: Tensor = self.encoder_norm(x)
         return read
 
-    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+    def decode(
+        self,
+        target: Tensor,
+        read: Tensor | None,
+        mask: Tensor | None,
+        cache: Cache | None = None,
+        own_mask: Tensor | None = None,
+    ) -> Tensor:
         """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
-        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source;
+        else `own_mask` (N, 1, 1, S) may say which of them are real."""
         positions, seen, causal = placed(target, cache)
-        y = self._looked_up(self._words, target, positions)
+        seen = own_mask if seen is None else seen
+        y = self._looked_up(self._words, target, positions, own_mask)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.decoder_norm(y)  # (N, S, dim)
         return said
 
-    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+    def features(
+        self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
+    ) -> Tensor:
         """What the head sees at each place of the target, (N, S, dim)."""
-        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
-        read = self.encode(source, mask)  # (N, T, dim)
-        return self.decode(target_so_far, read, mask)  # (N, S, dim)
+        src, src_mask, tgt = sides(src, tgt, src_mask)
+        mask = visible(real_places(src_mask, src.shape), causal=False, length=src.shape[1])  # (N, 1, 1, T)
+        own = visible(real_places(tgt_mask, tgt.shape), causal=False, length=tgt.shape[1])  # (N, 1, 1, S)
+        read = self.encode(src, mask)  # (N, T, dim)
+        return self.decode(tgt, read, mask, own_mask=own)  # (N, S, dim)
 
-    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
-        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
-        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
+    def forward(
+        self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
+    ) -> Tensor:
+        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids `src` (N, T)
+        and the target so far `tgt` (N, S), which begins with its `begin`. The masks, (N, T) and (N, S), are True where
+        a token is real; that the target is read from left to right needs none. What a batch of pairs holds is taken in
+        its order too: source, mask, target. Raises ModelError without a target."""
+        logits: Tensor = self.head(self.features(src, tgt, src_mask, tgt_mask))
         return logits
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
@@ -17,16 +18,18 @@ from ..settings import build, keys, unknown_setting
 from ..training.batches import batches_of, largest_of
 from ..training.estimate import Estimate, estimate
 from ..training.layers import blocks
+from ..training.memory.choice import room_here
+from ..training.memory.step import NeedsNumbers, Step, step_of
+from ..training.memory.strategies import Memory, Weights, bytes_sent, memory_of, weights_of
 from ..training.objectives.choice import epochs_of
-from ..training.placement import free_memory
 from ..training.prepared import Prepared, prepare
+from ..training.processes import whole_weights_for
 from ..training.session import settle_length
 from ..training.settings import TrainSettings
 from .hardware import GIB, Gpu, find_gpu
 from .plan import Plan, Strategy
 from .settings import SHARED, PlanSettings, reject_plan
-from .step import NeedsNumbers, Step, step_of
-from .strategies import Memory, Weights, bytes_sent, memory_of, weights_of
+from .shares import dry_runs
 
 LAUNCH = 5e-6  # seconds that a GPU needs for the smallest kernel, which eager PyTorch starts one by one
 AGAIN = {
@@ -40,7 +43,7 @@ Timed = Callable[
 ]  # seconds of a step by a strategy, and what it waits for
 
 
-def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
+def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     """The plan of a training with these settings, of which those of `PlanSettings` say where it would run.
 
     Nothing is trained that is kept, and of a GPU nothing is run: the model may be larger than this machine. Raises what
@@ -64,7 +67,9 @@ def plan(model: str, source: Any, given: Mapping[str, Any]) -> Plan:
         return _elsewhere(model, source, rest, asked, shared, gpu, shapes=False)
 
 
-def _here(model: str, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings) -> Plan:
+def _here(
+    model: str | nn.Module, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings
+) -> Plan:
     """On this machine, where a few steps are measured if they fit."""
     try:
         ready = prepare(model, source, given)
@@ -83,12 +88,8 @@ def plan_here(
     """The plan of a training that is prepared, on this machine; `measured` are a few of its steps, if they are."""
     settle_length(ready, given)
     device, processes = ready.place.device, shared.processes
-    free = free_memory(device)
     there = any(x.is_meta for x in ready.model.parameters())
-    held = 0 if there else sum(x.nbytes for x in (*ready.model.parameters(), *ready.model.buffers()))
-    fraction = ready.settings.memory_fraction or math.inf
-    sharing = processes if device.type == "cpu" else 1  # that memory
-    room = None if free is None else fraction * (free + held) / sharing
+    room = room_here(ready.model, device, ready.settings, processes if device.type == "cpu" else 1)
 
     def timed(step: Step, strategy: str, weights: Weights) -> tuple[float | None, str]:
         return (None, "") if measured is None else (AGAIN[shared.recompute] * measured.seconds_per_step, "")
@@ -108,7 +109,7 @@ def plan_here(
 
 
 def _elsewhere(
-    model: str,
+    model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
     asked: PlanSettings,
@@ -175,7 +176,9 @@ class Costs:
         self, ready: Prepared, asked: PlanSettings, shared: TrainSettings, devices: int, node: int, room: float | None
     ) -> None:
         self.ready, self.asked, self.shared, self.room = ready, asked, shared, room
-        self.devices, self.node, self.names = devices, node, names_of(shared, devices, node)
+        self.devices, self.node = devices, node
+        self.whole_for = whole_weights_for(ready.settings, ready.model)
+        self.names = names_of(shared, devices, node, self.whole_for)
         self.copies = devices // shared.tensor_parallel  # that share a batch
         self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
         if self.copies > self.batch:
@@ -251,10 +254,13 @@ class Costs:
             found,
             tuple(assumed),
             tuple(self._notes(step, found)),
+            dry_runs(self.ready, self.shared, self.names, self.devices, self.node) if self.asked.dry_run else {},
         )
 
     def _notes(self, step: Step, found: tuple[Strategy, ...]) -> list[str]:
         notes = []
+        if self.whole_for is not None and self.devices > 1:
+            notes.append(f"{self.whole_for} needs whole weights, so they are not planned in parts.")
         if not any(strategy.fits for strategy in found):
             notes.append(self._way_out(found[-1]))
         if not step.imagined:
@@ -286,9 +292,19 @@ class Costs:
         )
 
 
-def names_of(shared: TrainSettings, devices: int, node: int) -> tuple[str, ...]:
-    """The strategies that so many devices can have, or the one that is asked for."""
-    there = ("one", *(("ddp", "fsdp") if devices > 1 else ()), *(("hsdp",) if devices > node else ()))
+def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
+    """The strategies that so many devices can have, or the one that is asked for; weights stay whole for the sake of
+    what is named."""
+    if whole_for is not None and (shared.tensor_parallel > 1 or shared.parallel in ("fsdp", "hsdp")):
+        asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
+        raise SettingError(f"{asked} holds weights in parts, which {whole_for} does not know: leave one of them out.")
+    parts = whole_for is None
+    there = (
+        "one",
+        *(("ddp",) if devices > 1 else ()),
+        *(("fsdp",) if devices > 1 and parts else ()),
+        *(("hsdp",) if devices > node and parts else ()),
+    )
     if shared.parallel == "auto":
         return there
     if shared.parallel not in there:

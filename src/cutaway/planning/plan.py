@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .strategies import Memory
+from ..distributed.dry_run import DryRun
+from ..training.memory.strategies import Memory
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Plan:
     strategies: tuple[Strategy, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
+    dry_runs: Mapping[str, DryRun] = field(default_factory=dict)  # by strategy, where they are asked for
 
     @property
     def best(self) -> Strategy | None:
@@ -63,4 +66,7 @@ class Plan:
         for strategy, found in zip(self.strategies, document["strategies"]):
             found["memory"]["total"] = strategy.memory.total
             found["fits"] = strategy.fits
+        for name, run in self.dry_runs.items():
+            for share, found in zip(run.shares, document["dry_runs"][name]["shares"]):
+                found["total"] = share.bytes
         return {**document, "best": self.best and self.best.name}

@@ -29,6 +29,7 @@ class PlanSettings:
     gpu_memory: float | None = setting(None, "GiB of memory of each GPU; auto is the GPU's", low=0.001)
     network: float = setting(50.0, "GB/s between machines for each GPU, each way", low=0.001)
     price: float | None = setting(None, "price of one GPU for an hour, in any money", low=0.0)
+    dry_run: bool = setting(False, "list what each device holds of each weight and what a step sends, by a dry run")
 
 
 def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: TrainSettings) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..draw.page import page
 from ..files import write_json, write_text
 from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
-from ..models.registry import preset
 from ..training.run import Run
 from ..views.network import drawing_of
 from ..views.run.documents import read_documents
@@ -20,15 +17,14 @@ from .contents import describe
 def report_on(run: Run) -> Path:
     """Write layers.json and report.html into the run's folder; the path of the page."""
     if (run.folder / "model").is_dir():
-        card = preset(run.about["model"]).card.card
+        card = None if run.module is not None else run.preset.card.card.to_json()  # one's own has no paper
         dtype = next(run.model.parameters()).dtype
         inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
         layers = layer_table(run.model, *inputs)
         tree = drawing_of(layers, run.model)
-        config: Any = run.model.config
         write_json(
             run.folder / "layers.json",
-            {**layers.to_json(), "tree": tree, "card": card.to_json(), "config": asdict(config)},
+            {**layers.to_json(), "tree": tree, "card": card, **run.preset.described(run.model)},
         )
     return write_report(run.folder)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..data.sets import IN_MEMORY
 from ..draw import make
 from ..draw.description import Drawing, Page, View, table
 from ..draw.page import page
@@ -334,6 +335,8 @@ def command(found: Search) -> str:
     """What was typed, or would be."""
     about = found.about
     given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}
+    if about["data"] == IN_MEMORY:
+        return f"cutaway.search({about['model']!r}, data, out={str(found.folder)!r}, **{given!r})"
     words = ["cutaway", "search", about["model"], about["data"], *(f"{key}={value}" for key, value in given.items())]
     return shlex.join([*words, "--out", str(found.folder)])
 

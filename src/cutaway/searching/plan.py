@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.opening import reject_object
-from ..errors import SettingError, short
+from ..data.objects.given import Given
+from ..data.sets import IN_MEMORY
+from ..errors import ModelError, SettingError, short
 from ..files import exists
 from ..models.registry import Preset, preset
 from ..settings import as_text, build
-from ..training.checks import reject_module
 from ..training.documents import path_of
 from . import darts
 from .settings import SearchSettings, reject_idle
@@ -25,7 +25,7 @@ class Plan:
     """What a search is: read from what was typed, or from its folder."""
 
     found: Preset
-    source: str
+    source: str | Given
     space: Space
     fixed: dict[str, Any]
     settings: SearchSettings
@@ -40,7 +40,7 @@ class Plan:
         """What two searches that share a folder must have in common, but for the number of trials."""
         return {
             "model": self.found.name,
-            "data": self.source,
+            "data": IN_MEMORY if isinstance(self.source, Given) else self.source,
             "space": self.space.texts(),
             "fixed": {key: exact(value) for key, value in self.fixed.items()},
             "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
@@ -54,10 +54,11 @@ def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Map
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
-    reject_module(model)
-    if not isinstance(source, str | Path):
-        reject_object(source, "a path or the name of a data set")
-        raise SettingError("A search reads its data anew when it goes on: give a path or the name of a data set.")
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A search is among the settings of a model that is named, as `cutaway list` names them, and this is an "
+            f"object of type {type(model).__name__}: train modules of your own with cutaway.train, one after another."
+        )
     found = preset(model)
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:
@@ -73,7 +74,9 @@ def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Map
         darts.reject_space(whole)
     if settings.sampler == "grid":
         whole.grid()  # which rejects what has no end
-    return Plan(found, located(str(source)), whole, dict(fixed), settings, dict(how))
+    return Plan(
+        found, source if isinstance(source, Given) else located(str(source)), whole, dict(fixed), settings, dict(how)
+    )
 
 
 def resumed(
@@ -88,7 +91,14 @@ def resumed(
     about = read_about(folder)
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
-    located_now = None if source is None else located(str(source))
+    in_memory = about["data"] == IN_MEMORY
+    if in_memory and not isinstance(source, Given):
+        raise SettingError(
+            "This search's data was given in Python: give it again, as search(data=DATA, resume=FOLDER)."
+        )
+    if isinstance(source, Given) and not in_memory:
+        raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
+    located_now = None if source is None or in_memory else located(str(source))
     for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
         if now is not None and now != then:
             raise SettingError(f"This search's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
@@ -102,7 +112,7 @@ def resumed(
     found = preset(about["model"])
     settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
     whole = space_of(found, about["space"], about["fixed"])
-    return Plan(found, about["data"], whole, dict(about["fixed"]), settings, how)
+    return Plan(found, source if in_memory else about["data"], whole, dict(about["fixed"]), settings, how)
 
 
 def exact(value: Any) -> str:

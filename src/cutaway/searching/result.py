@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+from ..data.objects.given import Given
 from ..errors import FileError
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.run import Run
@@ -25,8 +26,9 @@ Row = dict[str, Any]
 class Search:
     """The folder of a search, opened. Nothing is read before it is asked for, and nothing is trained."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, given: Given | None = None) -> None:
+        """`given` is the data, where it was given in Python."""
+        self.folder, self._given = Path(folder), given
         self.about = read_about(self.folder)
 
     def __repr__(self) -> str:
@@ -86,7 +88,8 @@ class Search:
         """The winner, trained and tested. Raises FileError while there is none."""
         if not (self.folder / BEST / "run.json").is_file():
             raise FileError(f"{self.folder} has no winner yet: cutaway search --resume {self.folder}")
-        return Run(self.folder / BEST)
+        run = Run(self.folder / BEST)
+        return run if self._given is None else run.hand_over(self._given)
 
     def importances(self) -> dict[str, float]:
         """What fraction of the variance of the metric each searched setting explains by itself: fANOVA.

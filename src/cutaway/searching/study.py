@@ -14,6 +14,7 @@ import torch
 from optuna.trial import FrozenTrial, TrialState
 
 from .. import __version__
+from ..data.objects.given import Given
 from ..errors import ModelError, SettingError, short
 from ..files import write_json
 from ..report.writing import report_on
@@ -105,7 +106,7 @@ def search(
         elif crowned:
             _crown(folder, plan, study, about, progress)
         _write_page(folder)
-    return Search(folder)
+    return Search(folder, plan.source if isinstance(plan.source, Given) else None)
 
 
 # --- before the first trial -------------------------------------------------------------------------------------------
@@ -327,7 +328,8 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
                 with turn(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
             if begun:
-                winner = fit(None, None, {}, resume=run, progress=Progress(shown=progress.shown))
+                again = plan.source if isinstance(plan.source, Given) else None
+                winner = fit(None, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
                 winner = fit(
                     plan.found.name,

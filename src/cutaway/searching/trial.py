@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data.opening import open_data
+from ..data.objects.given import Given
+from ..data.opening import open_guarded
 from ..data.sets import DataSet
 from ..errors import ModelError, SettingError, TrainingError
 from ..inspect.example import inputs_like
@@ -62,9 +63,9 @@ class Opened:
         self._data: DataSet | None = None
 
     def __call__(self, *asked: Any) -> DataSet:
-        """What `open_data` gives, the last time again; its notes and splits can be added to."""
+        """What `open_guarded` gives, the last time again; its notes and splits can be added to."""
         if self._data is None or self._asked != asked:
-            self._asked, self._data = asked, open_data(*asked)
+            self._asked, self._data = asked, open_guarded(*asked)
         data = self._data
         return dataclasses.replace(data, notes=list(data.notes), splits=dict(data.splits))
 
@@ -86,7 +87,7 @@ class Trials:
     """What all trials have in common."""
 
     preset: Preset
-    source: str
+    source: str | Given
     fixed: Mapping[str, Any]
     limits: Limits
     opened: Opened

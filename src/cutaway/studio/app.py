@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from ..errors import CutawayError, SettingError
+from ..web.bodies import JSON, media_type, object_of, read_body
 from .choices import choices
 from .sides import CONTROLS, Side, Studio
 from .state import checked
@@ -222,8 +223,7 @@ class Doors:
 
     def _reject_forms(self, request: Request) -> None:
         """Raise HTTPException for what is not sent as a file is, TooLarge for what says that it is."""
-        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != "application/octet-stream":  # which no form of another page can send
+        if media_type(request) != "application/octet-stream":  # which no form of another page can send
             raise HTTPException(415, "A file is sent as application/octet-stream.")
         told = request.headers.get("content-length", "0")
         if not told.isdigit() or int(told) > LARGEST:
@@ -242,21 +242,9 @@ def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any]
     frames that have heard as much show what was asked for; and the step that training stood at."""
 
     async def answer(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != "application/json":  # which no form of another page can send
+        if media_type(request) != JSON:  # which no form of another page can send
             raise HTTPException(415, "Requests are JSON: Content-Type: application/json.")
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > LARGEST_JSON:
-                raise HTTPException(413, "The request is too large.")
-        try:
-            value = json.loads(body)
-        except (ValueError, RecursionError):
-            raise HTTPException(400, "The request is not JSON.") from None
-        if not isinstance(value, dict):
-            raise HTTPException(400, "The request is not a JSON object.")
-        done = await handle(value)
+        done = await handle(object_of(await read_body(request, LARGEST_JSON)))
         return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
 
     return answer

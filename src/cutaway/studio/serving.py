@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import secrets
 import shutil
 import signal
@@ -15,17 +14,17 @@ from types import FrameType
 
 import uvicorn
 
-from ..errors import FileError, SettingError
 from ..training.run import Run
+from ..web.listening import reachable, socket_on
+from ..web.strangers import BACKLOG, Strangers
 from .app import Doors
 from .choices import choices
-from .guard import Guard, reject_open_host, written
+from .guard import Guard, reject_open_host
 from .sides import Studio
-from .strangers import BACKLOG, Strangers
 
 PORT = 8765
 NEIGHBOURS = 50  # ports that are tried after the usual one
-BUFFER = 256 * 1024  # bytes on their way to a page, so that it never lags many frames behind
+FREE = "leave --port out, and a free one is found."
 
 
 class Server(uvicorn.Server):
@@ -59,7 +58,8 @@ def serve(
     """
     reject_open_host(host, to_all)
     opened = Run(run).folder.resolve() if run is not None else None
-    listening = socket_on(host, port)
+    ports = [port] if port is not None else [*range(PORT, PORT + NEIGHBOURS), 0]
+    listening = socket_on(host, ports, FREE)
     folder = Path(tempfile.mkdtemp(prefix="cutaway-studio-"))
     try:
         asyncio.run(_serve(opened, folder, host, listening, on_start, state))
@@ -84,40 +84,9 @@ async def _serve(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
         http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     choices()  # what takes a second is done before anybody waits for the page
-    on_start(f"http://{written(shown)}:{port}/{token}/{'#' * bool(state)}{state}")
+    on_start(f"http://{reachable(host)}:{port}/{token}/{'#' * bool(state)}{state}")
     try:
         await Server(config, studio).serve(sockets=[listening])
     finally:
         await studio.close()
-
-
-def socket_on(host: str, port: int | None) -> socket.socket:
-    """A socket that listens. Without a port it is the usual one, or the next that is free.
-
-    Raises SettingError for a port that is taken or not allowed, FileError for a host that this machine has not.
-    """
-    tried = [port] if port is not None else [*range(PORT, PORT + NEIGHBOURS), 0]
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise FileError(f"--host {host} is no address: {error.strerror or error}.") from error
-    for number in tried:
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # what it accepts has the same
-        try:
-            listening.bind((address[0], number, *address[2:]))
-            listening.listen(64)
-        except OSError as error:
-            listening.close()
-            if error.errno == errno.EADDRINUSE and number != tried[-1]:
-                continue
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                taken = "taken" if error.errno == errno.EADDRINUSE else "not for everybody to use"
-                raise SettingError(f"Port {number} is {taken}: leave --port out, and a free one is found.") from error
-            raise FileError(f"--host {host} is not an address of this machine: {error.strerror}.") from error
-        listening.set_inheritable(False)
-        return listening
-    raise AssertionError("the last port is tried without mercy")

@@ -20,6 +20,7 @@ from ..data.text.problems import ProblemPreprocessing
 from ..data.text.running_preprocessing import RunningPreprocessing
 from ..errors import CutawayError, DataError, SettingError
 from ..generation.pieces import Pieces, as_text
+from ..generation.prompts import bounds_of
 from ..generation.sampling import probabilities
 from ..generation.text import context_of, stream
 from ..spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
@@ -158,9 +159,7 @@ def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]
         ids = text.beginning()
     context = context_of(ready.model)
     ids = (ids if context is None else ids[-context:]).to(ready.place.device)
-    known = text.tokenizer
-    never = sorted({t for t in (known.padding, known.unknown, known.begin, known.mask) if t is not None} - {known.end})
-    ends = [] if known.end is None else [known.end]
+    never, ends = bounds_of(ready.model, text)
     logits = _logits(ready.model, ids)
     logits[never] = -torch.inf
     p = probabilities(logits[None], temperature=temperature)[0]

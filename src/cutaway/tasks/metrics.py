@@ -33,6 +33,13 @@ class Metric:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """The score and its interval to four digits: 0.9778 (0.9522 to 0.9898)."""
+        return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})"
+
+    def __repr__(self) -> str:
+        return f"Metric({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; what is not a number becomes null."""
         return {k: (v if math.isfinite(v) else None) for k, v in asdict(self).items()}

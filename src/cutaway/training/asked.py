@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-
 from ..data.problems.problem import Branches
 from ..data.sets import Preprocessing
 from ..data.text.problems import ProblemPreprocessing
-from ..errors import DataError, SettingError
+from ..errors import SettingError
 from ..generation.thoughts import CHAINS, Method
 from ..spec import Spec, Transcript
-
-
-def reject_tensors(sources: Any, spec: Spec) -> None:
-    """Raise DataError for what `predict` does not prepare: tensors, data sets and models."""
-    takes = f"`predict` takes a list of files, or of new examples, of {spec.kind} data"
-    if isinstance(sources, Tensor | nn.Module | torch.utils.data.Dataset) or not hasattr(sources, "__iter__"):
-        strange = sources
-    else:
-        strange = next((x for x in sources if isinstance(x, Tensor | nn.Module)), None)
-    if strange is not None and not hasattr(strange, "edge_index"):
-        raise DataError(
-            f"{takes}, and prepares them as the training data was; this is a {type(strange).__name__}.",
-            fix="What is prepared already goes to the model itself: run.model(x).",
-        )
 
 
 def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:

@@ -46,6 +46,7 @@ class State:
     best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
     best_score: float | None = None
     best_loss: float | None = None  # the validation loss of that epoch: of equal scores the smaller loss is better
+    best_zeros: int = 0  # likewise, weights that were pruned: those of more of them are better
     resumed: int = 0  # how often the run was resumed
     stopped: str = ""  # why training ended; empty while it goes on
     history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)

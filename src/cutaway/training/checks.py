@@ -15,7 +15,7 @@ from torch import nn
 
 from ..data.sets import DataSet, Split
 from ..data.settings import DataSettings
-from ..errors import ModelError, SettingError, listed
+from ..errors import SettingError, listed
 from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
@@ -28,6 +28,7 @@ from .layers import NORMS, depths, frozen
 from .objectives.choice import reject_for_objective
 from .optimizers import bytes_to_learn
 from .placement import find_device, free_memory
+from .pruning import reject_for_pruning
 from .sequence import reject_loss_for_tasks
 from .settings import TrainSettings
 from .tokens import words_of
@@ -71,19 +72,11 @@ def reject_unfit(settings: TrainSettings, split: Split) -> None:
         )
 
 
-def reject_module(model: object) -> None:
-    """Raise ModelError for a model that is no name: an nn.Module, for one."""
-    if not isinstance(model, str):
-        raise ModelError(
-            f"A model is named, as `cutaway list` names them, and this is an object of type {type(model).__name__}: "
-            "modules of one's own are not trained here. cutaway.look(model, x) looks inside any of them."
-        )
-
-
 def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
     spec = data.spec
     reject_for_objective(settings, data)
+    reject_for_pruning(settings, tasks=data.tasks is not None)
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
@@ -240,6 +233,9 @@ def _without_effect(
     if settings.attack is None:
         for key in sorted({"attack_eps", "attack_steps"} & asked):
             yield key, "it is for adversarial training, which attack=pgd asks for. Give that too, or leave it out"
+    if not settings.sparsity:
+        for key in sorted({"prune_scope", "prune_until"} & asked):
+            yield key, "it is for magnitude pruning, which sparsity=0.8 asks for. Give that too, or leave it out"
     if settings.lora is None:
         for key in sorted({"lora_alpha", "lora_layers"} & asked):
             yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"

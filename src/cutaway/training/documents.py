@@ -18,6 +18,7 @@ from .. import __version__
 from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
+from ..models.own import Own
 from ..settings import as_text
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
@@ -36,10 +37,10 @@ SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme
 def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     """The document run.json as training begins: everything needed to repeat the run."""
     data, spec = ready.data, ready.data.spec
-    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
     return {
         "cutaway": __version__,
         "model": ready.preset.name,
+        "own": ready.preset.path if isinstance(ready.preset, Own) else None,
         "data": {
             "source": data.source,
             "path": path_of(data.source),
@@ -50,6 +51,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "splits": {k: len(p) for k, p in data.splits.items()},
             "notes": data.notes,
             "findings": data.findings,  # those of the notes that say what is wrong with the data
+            "evidence": data.evidence,
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,
@@ -62,7 +64,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "weights": asdict(ready.taken) if ready.taken else None,
         "teacher": ready.teacher.about if ready.teacher else None,
         "seed": ready.settings.seed,
-        "command": shlex.join(["cutaway", "train", ready.preset.name, data.source, *typed]),
+        "command": _command(ready, given),
         "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
         "versions": {
             "cutaway": __version__,
@@ -81,6 +83,20 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         },
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
+    """What a person types to train so: in Python where the model is a module of their own, or data was given there."""
+    own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
+    if own or in_memory:
+        named = {k: v for k, v in given.items() if k.isidentifier()}
+        others = {k: v for k, v in given.items() if k not in named}
+        model = f"{ready.preset.name}()" if own else repr(ready.preset.name)
+        data = "data" if in_memory else repr(ready.data.source)
+        words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
+        return f"cutaway.train({', '.join(words)})"
+    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
+    return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
 
 
 def path_of(source: str) -> str | None:

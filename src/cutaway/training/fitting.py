@@ -43,7 +43,7 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
     settings, free = ready.settings, free_memory(ready.place.device)
     if not settings.memory_fraction or free is None:
         return []
-    size = size_of(ready.preset, ready.model.config)
+    size = size_of(ready.preset, ready.config)
     most = settings.memory_fraction * free
     kept, examples = kept_by_a_step(ready, most)
     ahead = bytes_to_learn(size, settings) - size.bytes + kept

@@ -39,6 +39,7 @@ from .objectives.distillation import Teacher
 from .optimizers import build_optimizers
 from .placement import Placement, whole
 from .progress import Progress
+from .pruning import Pruning, pruning_of
 from .rows import add_row, is_cheap, is_due
 from .schedules import factor
 from .settings import TrainSettings
@@ -85,6 +86,7 @@ class Trainer:
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
+        self.pruning: Pruning | None = None  # where there is some, once the weights are there
         self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
         self.strategy.learn(self.objective.loss)
@@ -106,6 +108,7 @@ class Trainer:
         without augmentation; unless it has its weights from a file. Each process draws by itself from then on."""
         if self.place.rank:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
+        self.pruning = pruning_of(self.model, self.settings, begun=self.settings.weights is not None)
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
         (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
@@ -248,6 +251,8 @@ class Trainer:
         if self.average:
             self.average.update(state.update)
         state.update += 1
+        if self.pruning:
+            self.pruning.step(self._share_done(steps))
 
     def _end_epoch(self) -> None:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
@@ -262,6 +267,7 @@ class Trainer:
         if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
+            state.best_zeros = self.pruning.zeros if self.pruning else 0
             weights = self.weights()
             if self.place.writes:
                 save_weights(self.checkpoints / "best.safetensors", weights)
@@ -289,7 +295,10 @@ class Trainer:
 
     def _is_better(self, scores: dict[str, float]) -> bool:
         """Whether an epoch with these metrics is better than the best one so far: by the one that is monitored, and of
-        equal scores, as accuracy and others come to where they cannot rise, by the loss."""
+        equal scores, as accuracy and others come to where they cannot rise, by the loss. While a model is pruned the
+        sparser weights are better."""
+        if self.pruning and self.pruning.zeros > self.state.best_zeros:
+            return True
         sign = 1 if self.higher_is_better else -1
 
         def rank(score: float | None, loss: float | None) -> tuple[float, ...]:
@@ -376,6 +385,7 @@ class Trainer:
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
+        self.pruning = pruning_of(self.model, self.settings, begun=True)
 
     def checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""

@@ -9,7 +9,7 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from ..distributed import environment, group
 from ..errors import SettingError
 from ..models.memory import free_memory as free_on_machine
 from ..settings import short
+from .settings import TrainSettings
 
 # On a CPU, kernels with more weights than this follow maps of few pixels, where learning with channels-last is
 # slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
@@ -174,6 +175,12 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     rank, processes = group.place()
     own = (rank // tensor, processes // tensor, tensor, rank % tensor)
     return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
+
+
+def for_parts(settings: TrainSettings, place: Placement) -> Placement:
+    """The place of weights that are held as these settings say: rows of a part lie one after another."""
+    in_parts = place.tensor > 1 or settings.parallel in ("fsdp", "hsdp")
+    return replace(place, channels_last=False) if in_parts else place
 
 
 def free_memory(device: torch.device) -> int | None:

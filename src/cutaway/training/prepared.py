@@ -9,34 +9,37 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data.opening import open_data
+from ..data.opening import open_data, open_guarded
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import SettingError
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
 from ..models.memory import shaped
-from ..models.registry import Preset, preset
+from ..models.own import Own, preset_for
+from ..models.registry import Preset
+from ..nn.resizing import resize
 from ..settings import short
-from ..spec import ImageSizes
+from ..spec import ImageSizes, Value
 from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
+from .channels import prune_channels
 from .checks import (
     reject_for_data,
     reject_for_task,
-    reject_module,
     reject_too_large_to_learn,
     reject_without_effect,
 )
 from .crowded import leave_out_crowded
 from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
-from .placement import Placement, find_place
-from .processes import reject_for_processes, settle_parallel
+from .placement import Placement, find_place, for_parts
+from .processes import reject_for_processes, reject_parallel
 from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
-from .weights import Taken, built_like, keep_origin, take_weights
+from .tried import reject_other_shapes
+from .weights import Taken, built_like, keep_origin, resized_at, take_weights
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Prepared:
     preset: Preset
     data: DataSet
     model: nn.Module
+    config: Any  # of the model
     task: Task
     place: Placement
     settings: TrainSettings
@@ -57,40 +61,46 @@ class Prepared:
 
 
 def prepare(
-    model: str,
+    model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
     resumed: bool = False,
-    opened: Callable[..., DataSet] = open_data,
+    opened: Callable[..., DataSet] | None = None,
     shapes: bool = False,
 ) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_data`'s place. With `shapes` alone the model stands on the meta device, as large as it
-    may be. Raises what a person can fix.
+    once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
+    it may be. Raises what a person can fix.
     """
-    reject_module(model)
-    found = preset(model)
+    found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
-    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
+    opened = opened or (open_data if resumed or shapes else open_guarded)  # of a run that goes on, all is said
+    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
+    if isinstance(found, Own):
+        reject_other_shapes(found, data, asked.training)
     if not shapes:
         reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
     network = shaped(found, config) if shapes else found.build(config, asked.training.memory_fraction)
     leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
+    if asked.training.prune_channels:
+        data.notes.append(_prune_channels(network, data, asked.training))
 
     data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
+    if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
+        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
@@ -101,15 +111,17 @@ def prepare(
     reject_for_processes(settings, data, network, found.name)
     place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
     reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
-    settings = settle_parallel(settings, network, place)
-    if place.tensor > 1 or settings.parallel in ("fsdp", "hsdp"):
-        place = replace(place, channels_last=False)  # parts of weights have rows that lie one after another
-    return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
+    reject_parallel(settings, network, place)
+    place = for_parts(settings, place)
+    learns = (task, place, settings, data_settings)
+    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken)
 
 
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
     """Put the weights and the word vectors that are asked for into the model; what was taken of the weights."""
     taken, path = None, asked.training.weights
+    if path:
+        resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
     if asked.begun and path:
         taken = take_weights(network, found, path)
         taken = replace(taken, notes=(*built_like(found, asked.model, asked.typed, asked.begun), *taken.notes))
@@ -118,6 +130,20 @@ def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, re
     if asked.training.vectors and not resumed:
         data.notes.append(_take_vectors(network, data, asked.training.vectors, asked.training.seed))
     return taken
+
+
+def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
+    """Take channels out of the model, before it learns; a sentence on how much that is."""
+    if not settings.weights:
+        raise SettingError(
+            f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
+            "they are random: give weights=RUN, or leave it out."
+        )
+    before = sum(p.numel() for p in model.parameters())
+    (batch,) = data.splits["train"].batches([torch.arange(2)])
+    prune_channels(model, batch.inputs, settings.prune_channels)
+    left = sum(p.numel() for p in model.parameters())
+    return f"Channels pruned: {left:,} of {before:,} weights are left."
 
 
 def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:

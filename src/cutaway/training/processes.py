@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,9 @@ from ..distributed.group import place as place_in_group
 from ..errors import LostProcess, SettingError
 from ..files import read_json
 from ..models.contract import Network, contract_of
-from ..models.memory import Size
 from ..settings import build
 from .checkpoint import newest
-from .optimizers import bytes_to_learn
-from .placement import Placement, free_memory
+from .placement import Placement
 from .settings import TrainSettings
 
 # Others compare the examples of a whole batch, or remember what they have seen.
@@ -69,19 +65,8 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
         reject_for_tensor_parallel(model, name, tensor)
 
 
-def settle_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> TrainSettings:
-    """The settings with the strategy that `auto` means: the whole model in each process where that fits there with all
-    that it needs to learn, or else a part of it.
-
-    Raises SettingError for a strategy that these processes, or this model, cannot have.
-    """
-    if settings.parallel == "auto" and place.processes > 1:
-        weights = [*model.parameters(), *model.buffers()]
-        size = Size(0, sum(x.nbytes for x in weights), sum(p.nbytes for p in model.parameters() if p.requires_grad))
-        sharing = environment.local_world_size() if place.device.type == "cpu" else 1  # that memory
-        most = (free_memory(place.device) or math.inf) / sharing * (settings.memory_fraction or math.inf)
-        (too_large,) = place.total_of_all(float(bytes_to_learn(size, settings) / place.tensor > most))
-        settings = replace(settings, parallel="fsdp" if too_large else "ddp")
+def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> None:
+    """Raise SettingError for a strategy that these processes, or this model, cannot have."""
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
         there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
         raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
@@ -93,12 +78,11 @@ def settle_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
             f"parallel=hsdp shards within each machine and copies between machines, and of {count} processes "
             f"{within} are on this one: take parallel=fsdp."
         )
-    return settings
 
 
-def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
-    """Raise SettingError for what cannot be had of weights in parts."""
-    with_it = {
+def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
+    """What needs weights that are whole in each process, if anything does."""
+    found = {
         f"freeze_epochs={settings.freeze_epochs}": settings.freeze_epochs,
         "compile=true": settings.compile,
         "channels_last=true": settings.channels_last,
@@ -108,13 +92,20 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
         "sparse embeddings": any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules()),
         "optimizer=muon": settings.optimizer == "muon",
     }
+    return next((what for what, there in found.items() if there), None)
+
+
+def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
+    """Raise SettingError for what cannot be had of weights in parts."""
+    what = whole_weights_for(settings, model)
+    if what is None:
+        return
     cut = settings.tensor_parallel > 1
     asked = f"tensor_parallel={settings.tensor_parallel}" if cut else f"parallel={settings.parallel}"
-    for what in (name for name, there in with_it.items() if there):
-        raise SettingError(
-            f"{asked} holds weights in parts, which {what} does not know: leave one of them out"
-            f"{'' if cut else ', or take parallel=ddp'}."
-        )
+    raise SettingError(
+        f"{asked} holds weights in parts, which {what} does not know: leave one of them out"
+        f"{'' if cut else ', or take parallel=ddp'}."
+    )
 
 
 def run_of(launch: str | None, out: str | Path | None) -> Path | None:

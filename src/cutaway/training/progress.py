@@ -23,14 +23,14 @@ class Progress:
     """The progress of one run, on standard error. Used as a context; every call is cheap."""
 
     def __init__(self, shown: bool = True) -> None:
-        self._shown = shown
+        self.shown = shown
         self._bar: rich.progress.Progress | None = None
         self._said = time.perf_counter()  # when the bar was drawn, or a line was written, last
         self._epoch = ""
 
     def __enter__(self) -> Progress:
         self._said = time.perf_counter()
-        if self._shown and sys.stderr.isatty():
+        if self.shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -57,7 +57,7 @@ class Progress:
         """What is to be known of this training as it begins."""
         if self._bar:
             self._bar.console.print(f"note: {sentence}", markup=False, highlight=False)
-        elif self._shown:
+        elif self.shown:
             print(f"note: {sentence}", file=sys.stderr, flush=True)
 
     def epoch(self, epoch: int, epochs: int, batches: int, done: int) -> None:
@@ -70,7 +70,7 @@ class Progress:
     def step(self, state: State, loss: float) -> None:
         """A step is done."""
         now = time.perf_counter()
-        if not self._shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):
+        if not self.shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):
             return
         self._said = now
         rate = f"{(state.batch - self._first) / max(now - self._began, 1e-9):.1f} steps/s"
@@ -93,7 +93,7 @@ class Progress:
 
             self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {escape('  '.join(metrics))}", highlight=False)
             self._bar.update(self._task, completed=self._offset + self._batches, total=self._total)
-        elif self._shown and (self._is_due or time.perf_counter() - self._said >= SILENCE):
+        elif self.shown and (self._is_due or time.perf_counter() - self._said >= SILENCE):
             self._said = time.perf_counter()
             self._line("  ".join(metrics))
 

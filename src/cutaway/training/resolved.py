@@ -24,6 +24,7 @@ from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..errors import SettingError
 from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
+from ..models.own import Own
 from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import Episodes, Horizon, ImageSizes
@@ -71,14 +72,19 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
         torch.set_num_threads(training.threads)
     if training.compile:
         reject_without_compiler(find_device(training.device))
-    kind = kind_of(source, data)
+    kind = kind_of(source, data, found.takes)
     weights, vectors = training.weights, training.vectors
+    if weights and isinstance(found, Own):
+        raise SettingError(
+            f"weights={short(weights)} is for models that are named: {found.name} is a module of one's own, and begins "
+            "with the weights that it has. Put yours into it before, and leave weights out."
+        )
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # the commit, which a run records
     begun = find_weights(weights, found) if weights and not resumed else None
     like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _wishes(found, kind, data)
-    found.reject_kind(kind, read_otherwise(kind, found.takes, found.targets))
+    found.reject_kind(kind, read_otherwise(source, kind, found.takes, found.targets))
     typed = found.parse({k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")})
     model = {**(begun.settings(found) if begun else {}), **typed}
     if kind == "image" and data.image_size and "image_size" in found.setting_names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from .. import spec as specs
 from ..data.graphs.pairs import LinkSplit
 from ..data.images.mask_preprocessing import MaskPreprocessing
-from ..data.images.masks import palette
 from ..data.named.opening import NAMED
-from ..data.opening import open_data, reject_object
+from ..data.objects.asking import is_object, new_examples, with_targets
+from ..data.objects.given import Given, as_source
+from ..data.opening import open_data
 from ..data.preprocessing import preprocessing_from_json
-from ..data.sets import DataSet, Preprocessing, Split, in_units
+from ..data.sets import IN_MEMORY, DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
@@ -33,18 +34,20 @@ from ..generation.sampling import Settings as Sampled
 from ..generation.thinker import think
 from ..generation.thoughts import GREEDY, Found, Method
 from ..interop.word_vectors import Vectors
-from ..models.registry import preset
-from ..models.saving import load_model
+from ..models.own import called, handed_over, preset_for
+from ..models.registry import Preset
+from ..models.saving import load_model, reject_other_kind
 from ..settings import build, keys
 from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task, learned_of, task_for
-from .asked import reject_beams, reject_method, reject_tensors
+from .answers import answers_of, masks_of, prepared_anew
+from .asked import reject_beams, reject_method
 from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
-from .evaluation import Results, at_once, mirrored, results_of
+from .evaluation import Results, at_once, results_of
 from .filling import filled
 from .missing_links import links_said
 from .placement import Placement, find_place
@@ -57,8 +60,12 @@ from .supported import evaluated, told_by
 class Run:
     """What a run's folder holds. Nothing is read before it is asked for."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, module: nn.Module | type[nn.Module] | None = None) -> None:
+        """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
+        and a copy of it is the run's model."""
+        self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
+        self._given: Given | None = None  # the data, where it was given in Python
         if not (self.folder / "run.json").is_file():
             reject_address(self.folder)
             inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
@@ -84,7 +91,21 @@ class Run:
                 f"{self.folder} has no model yet: training stopped before its first epoch ended. "
                 f"Take it up again: cutaway train --resume {self.folder}"
             )
-        return load_model(self.folder / "model")[0].eval()
+        self.reject_other_module()
+        own = handed_over(self.module) if self.module is not None else None
+        model = load_model(self.folder / "model", own)[0].eval()
+        return model if own is None else called(model, self.spec)
+
+    @functools.cached_property
+    def preset(self) -> Preset:
+        """The preset that the run is of, or its module of one's own as one. Raises FileError where that was not handed
+        over."""
+        self.reject_other_module()
+        return preset_for(self.about["model"] if self.module is None else self.model)
+
+    def reject_other_module(self) -> None:
+        """Raise FileError where the run is of a module of one's own and none was handed over, or the other way."""
+        reject_other_kind(self.about, self.folder, self.module is not None)
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
@@ -115,14 +136,32 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         given = self.with_own_tokenizer(given)
-        source = source_of(about)
+        source = self.source
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
-        targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
-        data = open_data(source, build(DataSettings, given), sizes, targets)
+        targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
+        data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
+
+    @property
+    def source(self) -> Any:
+        """What its data is opened by: a name, a path, or what was given in Python. Raises DataError where that is not
+        at hand."""
+        return self._given or source_of(self.about["data"])
+
+    def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
+        """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
+        they hold what they held is seen when they are asked for."""
+        given, fractions = as_source(data, val, test)
+        if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
+            raise SettingError(
+                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
+                "and fractions are among the run's settings."
+            )
+        self._given = given
+        return self
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with the tokenizer that the run has kept, where they name the path that it was taken from."""
@@ -146,7 +185,7 @@ class Run:
 
     def evaluate(
         self,
-        source: str | Path | None = None,
+        source: Any = None,
         *,
         num_beams: int | None = None,
         length_penalty: float | None = None,
@@ -157,7 +196,8 @@ class Run:
         **episodes: int,
     ) -> dict[str, Metric]:
         """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
-        a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
+        a path, objects as `train` takes them, such as (X, y), or the test split of a named set. What is not the run's
+        own goes through the run's own preprocessing.
         `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
         (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
         Of problems, `method` is how solutions are looked for (`generation.thoughts`), by one greedy chain unless it is
@@ -165,18 +205,18 @@ class Run:
         """
         reject_beams(self.spec, num_beams, length_penalty)
         reject_method(self.preprocessing, method)
-        if source is not None and not hasattr(source, "edge_index"):
-            reject_object(source, "a path or the name of a data set")
         tasks = None
         if source is None:
             data = self.data()
             split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
                 raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
+        elif not isinstance(source, str | os.PathLike):
+            split = with_targets(source, self.preprocessing)
         elif str(source) in NAMED:
-            split = self._prepared_anew(open_data(source, DataSettings()))
+            split = prepared_anew(open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about)
         else:
-            split = self.preprocessing.labelled(source)
+            split = self.preprocessing.labelled(str(source))
             if isinstance(self.spec.target, Transcript):
                 reject_crowded(self.model, split)
         model = self.place.model(self.model, learns=False)
@@ -189,21 +229,6 @@ class Run:
         more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
         return {**self.task.metrics(*results), **more}
 
-    def _prepared_anew(self, data: DataSet) -> Split:
-        """The test split of another data set, from what its examples were before that set prepared them.
-
-        Raises DataError where they are of another kind, or their target is.
-        """
-        if data.spec.kind != self.spec.kind or type(data.spec.target) is not type(self.spec.target):
-            raise DataError(
-                f"{data.name} is not of the kind that this run learned from "
-                f"({self.about['data']['source']}, {self.spec.kind}, {self.task.name}): it cannot be evaluated on it."
-            )
-        adopted: Callable[[Split, Preprocessing], Split] | None = getattr(self.preprocessing, "adopted", None)
-        if adopted is None:
-            raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
-        return adopted(data.splits["test"], data.preprocessing)
-
     def predict(
         self,
         sources: Sequence[Any],
@@ -212,7 +237,8 @@ class Run:
         length_penalty: float | None = None,
         support: str | Path | None = None,
     ) -> list[dict[str, Any]]:
-        """One row an example, in words and units, for new files or rows, prepared as the training split was.
+        """One row an example, in words and units, for new files or rows, prepared as the training split was: a list of
+        paths, or of examples, or an object as `train` takes it, such as X or a data frame.
 
         What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
@@ -220,16 +246,17 @@ class Run:
         """
         reject_beams(self.spec, num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
-        if isinstance(sources, Iterator):  # what is looked at here would be gone from it
+        if isinstance(sources, Iterator | Set | ValuesView):  # what is looked at here would be gone from it
             sources = list(sources)
-        reject_tensors(sources, self.spec)
+        if is_object(sources, self.preprocessing):
+            sources = new_examples(sources, self.preprocessing)
         if isinstance(self.spec.target, Episodes):
             model = self.place.model(self.model, learns=False)
             return told_by(model, self.place, self.preprocessing, sources, support)
         if support is not None:
             raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
-            return self._neighbours(sources)
+            return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             assert isinstance(self.preprocessing, MaskedPreprocessing)
             return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
@@ -274,7 +301,6 @@ class Run:
                 f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
                 "sequence of a source: runs that learned pairs of sequences or captions do."
             )
-        reject_tensors(sources, self.spec)
         split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
         model = self.place.model(self.model, learns=False)
         return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
@@ -335,13 +361,9 @@ class Run:
     def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
         """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
         that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
-        preprocessing = self.preprocessing
-        if not isinstance(preprocessing, MaskPreprocessing):
+        if not isinstance(self.preprocessing, MaskPreprocessing):
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
-        for name, image, said in self._answers(sources):
-            mask = Image.fromarray(preprocessing.restored(said.numpy(), (image.height, image.width)), "P")
-            mask.putpalette(palette())
-            yield name, mask
+        return masks_of(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
         """The name of each image, and the image with what the model says of it drawn over it: boxes, or a mask. Raises
@@ -349,23 +371,12 @@ class Run:
         pictured = getattr(self.preprocessing, "pictured", None)
         if pictured is None:
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
-        for name, image, said in self._answers(sources):
-            yield name, pictured(image, said)
+        return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
 
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
         """The name of each image, the image as it was given, and the task's answer for it."""
         split, model = self.preprocessing.examples(sources), self.place.model(self.model, learns=False)
-        answers: Callable[[Tensor], list[Tensor]] = self.task.answers  # type: ignore[attr-defined]  # of such runs
-        for i in range(len(split)):
-            batch = next(iter(split.batches([torch.tensor([i])])))
-            with torch.no_grad():
-                inputs = self.place.batch(batch)[0]
-                outputs = model(*inputs)
-                if self.about["settings"].get("tta", False):
-                    outputs = (outputs + mirrored(model, inputs)) / 2
-            image = split.image(i)
-            assert image is not None, "a split of images has them"
-            yield split.name(i), image, answers(outputs)[0]
+        return answers_of(model, self.task, split, self.place, bool(self.about["settings"].get("tta", False)))
 
     @property
     def vectors(self) -> Vectors:
@@ -374,14 +385,6 @@ class Run:
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
         return Vectors.of(embedding, tokenizer.tokens)
-
-    def _neighbours(self, words: Sequence[str]) -> list[dict[str, Any]]:
-        """One row a word: the words most like it, and how like they are."""
-        vectors, rows = self.vectors, []
-        for word in words:
-            nearest = vectors.neighbours(str(word))
-            rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
-        return rows
 
     def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
         """The graph of a run that learned links, with all its links, where it is asked for by the name of its data."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..data.sets import IN_MEMORY
+from ..errors import DataError
 from ..files import read_json
 from ..models.registry import find
 from ..schema import NUMBER, reject_unlike
@@ -25,6 +27,7 @@ DISTRIBUTION = {
 }  # fmt: skip
 RUN = {
     "model": str,
+    "own?": str,  # of a module of one's own, where its class stands
     "data": {
         "source": str,
         "path?": str,
@@ -36,6 +39,7 @@ RUN = {
         "image_sizes?": {"least": int, "usual": int, "step": int, "only?": int},
         "notes?": [str],
         "findings?": [str],
+        "evidence?": [{"finding": str, "examples": [[str]]}],
         "columns?": [COLUMN],
         "distributions?": [DISTRIBUTION],
         "licence?": str,
@@ -125,6 +129,9 @@ MOVED = {
 }
 
 
+GIVEN_AGAIN = "Give it again, as in run.hand_over(DATA).evaluate(); or other data, as in run.evaluate((X, y))."
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
     about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
@@ -136,7 +143,9 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def source_of(data: Mapping[str, Any]) -> str:
     """Where the data of a run is opened again: its whole path, as a run can be opened from another folder, else its
-    name. `data` is that part of run.json."""
+    name. `data` is that part of run.json. Raises DataError where it was given in Python."""
+    if data["source"] == IN_MEMORY:
+        raise DataError("This run's data was given in Python, and is not at hand.", fix=GIVEN_AGAIN)
     return str(data.get("path") or data["source"])
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from ..data.opening import reject_object
+from ..data.objects.given import Given, as_source
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -25,7 +26,7 @@ from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
-from ..models.registry import preset
+from ..models.own import preset_for
 from ..models.saving import save_model
 from ..settings import as_text
 from ..spec import Unlabelled
@@ -33,10 +34,11 @@ from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights, newest
-from .checks import reject_module, reject_unfit
+from .checks import reject_unfit
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Mean, Trainer
+from .memory.choice import settle_parallel
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
@@ -60,39 +62,50 @@ UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list`
 
 
 def fit(
-    model: str | None,
+    model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
+    judged: bool = True,
 ) -> Run:
-    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
+    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
+    own learns itself, and holds at the end what the run keeps.
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run, but
+    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
+    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
     those that share the work: where `processes` are asked for they are started here, and where torchrun has started
     this one it joins the others.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
     """
-    if model is not None:
-        reject_module(model)
+    if model is not None and not isinstance(model, str):
+        model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+    source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
-        return _fit(model, source, given, out, resume, progress, overwrite)
+        return _fit(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.launched():
             with joined():
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
                 if begun is not None:  # before the processes were started again
-                    return _fit(None, None, {}, None, begun, progress, overwrite=False)
-                return _fit(model, source, given, out, resume, progress, overwrite)
+                    own = None if isinstance(model, str) else model
+                    return _fit(own, None, {}, None, begun, progress, overwrite=False)
+                return _fit(model, source, given, out, resume, progress, overwrite, judged)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            resolve(preset(model), source, given, resumed=False)
+            resolve(preset_for(model), source, given, resumed=False)
+        if isinstance(model, nn.Module):
+            raise SettingError(
+                f"processes={several.processes} starts processes that make the model by its name, and "
+                f"{type(model).__name__} is a module in this process alone: leave processes out, or start your script "
+                f"in so many, as in torchrun --nproc-per-node={several.processes} SCRIPT.py."
+            )
         asked = {
             "model": model,
             "source": source,
@@ -109,22 +122,22 @@ def fit(
 
 
 def _fit(
-    model: str | None,
+    model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
     out: str | Path | None,
     resume: str | Path | None,
     progress: Progress | None,
     overwrite: bool,
+    judged: bool = True,
 ) -> Run:
     """Train in this process, which may be one of several: they do the same, and the first alone writes."""
     rank, processes = group_place()
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
-    if source is not None and not hasattr(source, "edge_index"):
-        reject_object(source)
-    earlier = Run(resume) if resume is not None else None
+    own = model if isinstance(model, nn.Module) else None
+    earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
         # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
@@ -135,6 +148,7 @@ def _fit(
             _reject_folder(earlier.folder, out, overwrite)
             by_first(lambda: held.enter_context(locked(earlier.folder)))
             before = by_first(lambda: earlier.about)
+            earlier.reject_other_module()
             as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resumed(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
@@ -148,6 +162,7 @@ def _fit(
         reject_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        settle_parallel(ready)
         notes += reject_step_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
@@ -162,13 +177,20 @@ def _fit(
                 folder = new_folder(out, name, overwrite, _inputs(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
-                for sentence in ready.data.findings:  # before the time is spent, not after
+                for sentence in (
+                    ready.data.findings if progress is None or progress.shown else ()
+                ):  # before time is spent
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
-        return _train(folder, ready, before, given, goes_on, notes, progress or Progress(shown=rank == 0))
+        bar = progress or Progress(shown=rank == 0)
+        _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        if own is not None:
+            own.eval()
+        run = Run(folder, own)
+        return run.hand_over(source) if isinstance(source, Given) else run
 
 
 def _train(
@@ -179,7 +201,8 @@ def _train(
     goes_on: bool,
     notes: list[str],
     progress: Progress,
-) -> Run:
+    judged: bool,
+) -> None:
     """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
     earlier sitting left it, and `notes` are what is to be said of this one."""
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
@@ -222,8 +245,7 @@ def _train(
             raise
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
-        finish(folder, about, ready, state, "finished", trainer.mean)
-    return Run(folder)
+        finish(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
@@ -236,10 +258,16 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
 
 
 def finish(
-    folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
+    folder: Path,
+    about: dict[str, Any],
+    ready: Prepared,
+    state: State,
+    status: str,
+    mean: Mean | None = None,
+    judged: bool = True,
 ) -> None:
     """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, open the test split, once."""
+    over, and is to be judged, open the test split, once."""
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         ready.model.load_state_dict(load_weights(kept))
@@ -263,7 +291,7 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and not _unlabelled(ready):
+    if status == "finished" and judged and not _unlabelled(ready):
         about["summary"] = documents.summary(ready, state)
         name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
@@ -314,23 +342,29 @@ def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
 
 
 def _resumed(
-    about: dict[str, Any], model: str | None, source: Any, given: Mapping[str, Any]
-) -> tuple[str, Any, dict[str, Any]]:
-    """Model, source and settings of a run that is resumed, with what may change changed."""
-    if about["data"]["source"] == IN_MEMORY:
-        if source is None or isinstance(source, str):
-            raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
-        given_again, source = source, IN_MEMORY
+    about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
+) -> tuple[str | nn.Module, Any, dict[str, Any]]:
+    """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
+    handed over again, or there is none to go on with."""
+    own = model if isinstance(model, nn.Module) else None
+    model = None if own is not None else model
+    then = about["data"]["source"]
+    if then == IN_MEMORY:
+        if not isinstance(source, Given):
+            raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
+        source, given_again = IN_MEMORY, source
+    elif isinstance(source, Given):
+        raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
     else:
         given_again = source_of(about["data"])
-    for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
-        if now is not None and now != then:
-            raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for what, now, before in (("model", model, about["model"]), ("data", source, then)):
+        if now is not None and now != before:
+            raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
     for key in given:
         if key not in MAY_CHANGE:
             raise SettingError(
                 f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
                 "For another setting, train anew."
             )
-    own = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
-    return about["model"], given_again, {**own, **given}
+    before = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
+    return own or about["model"], given_again, {**before, **given}

@@ -183,6 +183,32 @@ class TrainSettings:
     lora_layers: tuple[str, ...] = setting(
         (), "LoRA: the linear layers, by name or pattern; auto: those of attention's queries, keys and values"
     )
+    sparsity: float = setting(
+        0.0,
+        "magnitude pruning: fraction of the weights of linear, convolutional and recurrent layers that become 0 while "
+        "the model learns, the smallest first; what is 0 in weights=PATH stays so",
+        low=0.0,
+        high=0.999,
+    )
+    prune_scope: str = setting(
+        "global",
+        "magnitude pruning: the smallest weights of the whole model (global), or of each layer",
+        choices=("global", "layer"),
+    )
+    prune_until: float = setting(
+        0.5,
+        "magnitude pruning: fraction of training after which sparsity is reached, by a cubic schedule; 0 prunes at "
+        "once",
+        low=0.0,
+        high=1.0,
+    )
+    prune_channels: float = setting(
+        0.0,
+        "structured pruning of weights=PATH: fraction of the channels and hidden units of every layer that are taken "
+        "out before it learns on, those with the smallest norms, where the layers around allow it",
+        low=0.0,
+        high=0.95,
+    )
     freeze: tuple[str, ...] = setting((), "frozen layers, by name or pattern: conv1,layer*,*.bias")
     freeze_epochs: int | None = setting(
         None, "epochs with a frozen backbone (linear probing first); auto: 1 where weights leave the head new", low=0

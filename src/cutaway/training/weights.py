@@ -30,6 +30,7 @@ from ..models.memory import shaped
 from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset, find, presets
 from ..models.saving import INDEX, WEIGHTS, misfits, read_weights, reject_not_finite, reject_pickle, weights_of
+from ..nn.resizing import Shapes
 from ..settings import as_text
 from ..spec import kind_now
 from .layers import HEAD, LAYERS, auxiliary, heads
@@ -49,6 +50,7 @@ class Source:
     file: Path  # that holds the weights, or names those that do
     config: Any = None  # of their model, as ours; None where nothing tells it
     tokenizer: Path | None = None  # the file of the tokenizer that their texts were cut by
+    resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
         """The model's own settings that go along with the weights: those that are not the preset's, and how many tokens
@@ -133,6 +135,14 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
         model.origin = origin  # type: ignore[assignment]  # no module or tensor
 
 
+def resized_at(path: str, preset: Preset) -> Shapes:
+    """The shapes that the weights at `path` have by pruning of channels; none, where they are gone since."""
+    try:
+        return find_weights(path, preset).resized
+    except FileError:
+        return {}
+
+
 def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
     """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
     theirs = begun.settings(preset)
@@ -170,7 +180,8 @@ def find_weights(path: str, preset: Preset) -> Source:
         return Source(file)
     _reject_other(file, meta, preset)
     theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
-    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
+    resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
+    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)
 
 
 def _file(given: str, preset: Preset) -> Path:

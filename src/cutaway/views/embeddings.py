@@ -18,7 +18,7 @@ from ..inspect.projection import MEASURES, neighbours, pca, tsne, umap
 from ..nn.modes import resting
 from ..spec import OF_TOKENS, Classes, Value
 from . import spring
-from .looking import batch_of, chosen, spread_over
+from .looking import batch_of, chosen, seen_by_head, spread_over
 from .numbers import image_url
 from .subject import Subject
 
@@ -57,9 +57,10 @@ BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's byt
 
 def suits(subject: Subject) -> bool:
     """Whether there are words, or examples enough to be near to each other."""
-    return (
-        _table_of(subject.model) is not None or subject.run is not None or subject.whole is not None or _enough(subject)
-    )
+    if _table_of(subject.model) is not None:
+        return True
+    known = subject.run is not None or subject.whole is not None
+    return seen_by_head(subject) is not None and (known or _enough(subject))
 
 
 def view(subject: Subject) -> View:
@@ -96,7 +97,7 @@ def _table_of(model: nn.Module) -> nn.Embedding | None:
 
 def _enough(subject: Subject) -> bool:
     """Whether the opened examples are enough: of one graph its nodes are the examples."""
-    if subject.preset.card.card.family == "words":
+    if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
         return False
     return len(subject.inputs[0]) >= 3
 
@@ -142,7 +143,7 @@ def _nobody(token: str) -> bool:
 
 def _examples(subject: Subject) -> Part | None:
     """What the head sees of each example, coloured by class."""
-    if subject.preset.card.card.family == "words":
+    if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
         return None
     if isinstance(subject.split, LinkSplit):
         return _nodes(subject, subject.split)
@@ -193,14 +194,14 @@ def _affordable(subject: Subject) -> int:
 @torch.no_grad()
 def _features(subject: Subject) -> Tensor:
     """What the head sees, (n, dim); the mean over the real places where it sees each of them."""
-    model: Any = subject.model
-    inputs = subject.inputs
+    features, inputs = seen_by_head(subject), subject.inputs
+    assert features is not None, "suits() asks for it"
     with resting(subject.model):
         if subject.kind == "graph":
-            found = [model.features(*inputs)]
+            found = [features(*inputs)]
         else:
             starts = range(0, len(inputs[0]), CHUNK)
-            found = [_flat(subject, model.features(*(x[a : a + CHUNK] for x in inputs)), a) for a in starts]
+            found = [_flat(subject, features(*(x[a : a + CHUNK] for x in inputs)), a) for a in starts]
     return torch.cat(found).flatten(1)
 
 

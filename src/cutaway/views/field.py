@@ -14,6 +14,7 @@ from ..draw.words import count, number, percent, plural
 from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
+from ..models.own import Own
 from ..nn.modes import resting
 from .looking import chosen, convolutions, patch_blocks, patches_of, seeing, spread_over, whole
 from .numbers import averaged, image_url, plain
@@ -102,6 +103,8 @@ def view(subject: Subject) -> View:
 
 def _table(subject: Subject) -> LayerTable:
     shape = tuple(subject.inputs[0].shape[1:])
+    if isinstance(subject.preset, Own):
+        return layer_table(subject.model, subject.inputs[0][:1])
     try:
         return table_of(subject.preset, subject.config, shape)
     except ModelError:

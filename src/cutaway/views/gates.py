@@ -15,6 +15,7 @@ from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.gates import replay, state_of, step_of
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
+from ..models.own import Own
 from ..nn.modes import resting
 from ..nn.recurrent import State, weights_of
 from ..spec import OF_TOKENS
@@ -268,7 +269,7 @@ def _lags(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
         first = tuple((gate.flip(0) if layer.way else gate)[before - 1] for gate in held)
     what = "cell" if layer.kind == "LSTM" else "state"
     found = {f"the {what} of this {layer.kind}": by_lag(layer.module, x, first, layer.level, layer.way)}
-    if subject.run is not None:
+    if subject.run is not None and not isinstance(subject.preset, Own):  # how that began nobody knows
         with torch.random.fork_rng([]):
             torch.manual_seed(0)
             fresh = subject.preset.build(subject.config).to(x.dtype)

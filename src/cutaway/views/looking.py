@@ -14,24 +14,28 @@ from torch import Tensor, nn
 from ..draw.words import count, plural
 from ..errors import SettingError, UnknownName
 from ..models.contract import Convolves, Dense, TokenGrid, contract_of
+from ..models.own import Own
 from ..nn.modes import resting
 from ..spec import Target
 from .subject import Subject
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+ACTIVATION_OF: dict[type[nn.Module], str] = {  # as nn/activations.py names what a Sequential may hold
+    nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Identity: "identity",
+}  # fmt: skip
 Item = TypeVar("Item")
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
 @contextmanager
 def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
-    """Inside the block, `see(name, module, inputs, output)` is called after each module, or each of `names`; what it
-    keeps it should copy, because what follows may write over it. No hook stays."""
+    """Inside the block, `see(name, module, inputs, output)` is called after each module within, or each of `names`, of
+    which "" is the whole; what it keeps it should copy, because what follows may write over it. No hook stays."""
     wanted = None if names is None else set(names)
     handles = [
         module.register_forward_hook(partial(see, name))
         for name, module in model.named_modules()
-        if name and (wanted is None or name in wanted)
+        if (name if wanted is None else name in wanted)
     ]
     try:
         yield
@@ -119,8 +123,24 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
 
 def dense_layers_of(model: nn.Module) -> dict[str, Dense]:
     """The layers of a fully connected network by their titles, first to last; none of any other."""
-    layers = contract_of(model).dense_layers()
+    layers = contract_of(model).dense_layers() or _stacked(model)
     return {f"hidden {i}" if i < len(layers) else "output": layer for i, layer in enumerate(layers, 1)}
+
+
+def _stacked(model: nn.Module) -> list[Dense]:
+    """The layers of a Sequential of linear maps, each with an activation after it or none; none of anything else."""
+    if isinstance(model, nn.Linear):
+        return [Dense("", "")]
+    layers: list[Dense] = []
+    for name, module in model.named_children() if isinstance(model, nn.Sequential) else ():
+        known = ACTIVATION_OF.get(type(module))
+        if isinstance(module, nn.Linear):
+            layers.append(Dense(name, name))
+        elif known is not None and layers and layers[-1].gives == layers[-1].linear:
+            layers[-1] = layers[-1]._replace(gives=name, activation=known)
+        elif not isinstance(module, nn.Dropout) and not (isinstance(module, nn.Flatten) and not layers):
+            return []
+    return layers
 
 
 def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
@@ -141,6 +161,28 @@ def patches_of(subject: Subject) -> TokenGrid | None:
     """How the tokens of its images lie, where the model makes some of them."""
     height, width = subject.inputs[0].shape[-2:]
     return contract_of(subject.model).token_grid(int(height), int(width))
+
+
+def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
+    """What gives what the head sees, of what `forward` takes: the model's features, or, of a module of one's own, what
+    its last linear layer is given; None where it has none."""
+    model = subject.model
+    if not isinstance(subject.preset, Own):
+        return model.features  # type: ignore[return-value]  # of a Network
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not last:
+        return None
+
+    def features(*inputs: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        handle = last[-1].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        try:
+            model(*inputs)
+        finally:
+            handle.remove()
+        return seen[-1]
+
+    return features
 
 
 def target_of(subject: Subject) -> Target | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import by, count, percent, plural
 from ..inspect.layers import LayerTable, Row, layer_table, on_meta
+from ..models.own import Own
 from ..models.registry import preset
 from .subject import Subject
 
@@ -61,6 +62,8 @@ def view(subject: Subject) -> View:
 def layers_of(subject: Subject) -> LayerTable:
     """The layer table for the first example. Nothing is computed, unless the model must see numbers."""
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:1] for x in subject.inputs)
+    if isinstance(subject.preset, Own):
+        return layer_table(subject.model, *inputs)
     try:
         return _of_shapes(subject.preset.name, subject.config, tuple((tuple(x.shape), x.dtype) for x in inputs))
     except (RuntimeError, NotImplementedError):

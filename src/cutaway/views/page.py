@@ -14,6 +14,7 @@ from ..data.sets import in_units
 from ..draw.description import Drawing, Page, View, table
 from ..draw.words import by, count, number
 from ..errors import ModelError, UnknownName
+from ..models.own import Own
 from . import VIEWS, module_of, suitable
 from .looking import examples_said
 from .network import layers_of
@@ -116,6 +117,8 @@ def _title(subject: Subject) -> str:
 
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
+    if isinstance(subject.preset, Own):
+        return f"{card.title.partition(',')[0]}, a module of one's own."
     return f"{card.title}, {card.authors}, {card.year}."
 
 

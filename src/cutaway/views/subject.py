@@ -17,9 +17,11 @@ from ..data.sets import DataSet, Preprocessing, Split
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
 from ..errors import DataError, FileError, ModelError
+from ..inspect.attribution.target import kind_of
 from ..inspect.example import example_inputs, example_shape, kind_taken
 from ..models.contract import Decodes
 from ..models.images import answers_of
+from ..models.own import Own
 from ..models.recognition import differing, nearest, with_settings
 from ..models.registry import Preset, preset, presets
 from ..spec import OF_TOKENS, Masked, Spec, Transcript
@@ -50,13 +52,15 @@ class Subject:
 
     @property
     def config(self) -> Any:
-        """The model's settings."""
-        return self.model.config
+        """The model's settings; of a module of one's own none that is known here."""
+        return self.preset.config if isinstance(self.preset, Own) else self.model.config
 
     @property
     def called(self) -> str:
         """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
         is other. What the data of a run decides, such as the classes, makes it no other model."""
+        if isinstance(self.preset, Own):
+            return self.preset.name
         plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
         other = differing(self.config, plain) if self.config != plain else {}
         return f"{type(self.model).__name__} ({self.preset.name}{with_settings(other)})" if other else self.preset.name
@@ -69,6 +73,8 @@ class Subject:
     @property
     def kind(self) -> str:
         """The kind of data that it takes: table, image, text, …"""
+        if self.spec is None and isinstance(self.preset, Own):
+            return kind_of(self.inputs)
         return self.spec.kind if self.spec else kind_taken(self.preset, self.config)
 
     @property
@@ -201,9 +207,8 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
 
     Where its data is not at hand any more, random examples stand in, and a note says so. Raises what reading raises.
     """
-    found = preset(run.about["model"])
     bare = Subject(
-        run.model, found, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
+        run.model, run.preset, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
     )
     if sources:
         split = run.preprocessing.examples(sources)
@@ -230,14 +235,20 @@ def open_preset(
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
-    """A model of this package with what its `forward` takes, or with `count` random examples. Left in evaluation mode.
-    It is called by the preset that its config is, or is nearest to.
+    """A model with what its `forward` takes, or one of this package with `count` random examples. Left in evaluation
+    mode. One of this package is called by the preset that its config is, or is nearest to.
 
-    Raises ModelError for a model that is not of this package.
+    Raises ModelError for a module of one's own without an example.
     """
     of_kind = [p for p in presets().values() if type(model) is p.module.Model]
     if not of_kind:
-        raise ModelError(f"{type(model).__name__} is not one of the models here: views are of those. `cutaway list`.")
+        own = Own(model)
+        if not inputs:
+            raise ModelError(
+                f"What {own.name} takes nobody knows here: give an example of it, as in cutaway.look(model, x), with "
+                "the batch first."
+            )
+        return Subject(model.eval(), own, inputs, options=dict(options or {}))
     found = nearest(model.config, of_kind)
     given, notes = (inputs, ()) if inputs else _random(found, model, count)
     return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}))

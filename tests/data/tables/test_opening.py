@@ -278,7 +278,7 @@ def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None
     lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation split
     splits = {name: np.array(r) for name, r in rows.items()}
     frame = pl.read_csv("\n".join(lines).encode())
-    data = table_dataset(frame_table(frame, "n"), Origin("n", "n", "0"), DataSettings(target="sold"), fixed=splits)
+    data = table_dataset(frame_table(frame, "n"), Origin("n", "n", "0"), DataSettings(target="sold"), given=splits)
     (note,) = (note for note in data.notes if "Duplicates" in note)
     assert "1 of 9 rows in test" in note
     assert "in val" not in note
@@ -339,7 +339,7 @@ def test_fixed_parts_may_overlap() -> None:
         frame_table(frame, "xor"),
         Origin("xor", "xor", "0", ["said by the set"]),
         DataSettings(target="xor"),
-        fixed={"train": rows, "val": rows, "test": rows},
+        given={"train": rows, "val": rows, "test": rows},
     )
     assert data.spec == TableSpec(("a", "b"), Classes(("0", "1"), "xor"))
     assert split(data, "test").inputs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]

@@ -81,18 +81,8 @@ def test_json_gives_bit_equal_tensors_and_a_row_alone_is_as_among_others(
 SCALED = {scale: made(scale=scale) for scale in ("standard", "quantile", "none")}
 
 
-class Pandas:
-    """What is asked of a pandas data frame: its columns as lists, by `to_dict(orient="list")`."""
-
-    def __init__(self, columns: dict[str, list[Any]]) -> None:
-        self.columns = columns
-
-    def to_dict(self, orient: str) -> dict[str, list[Any]]:
-        assert orient == "list"
-        return self.columns
-
-
 def test_every_source_of_the_same_rows_gives_the_same_tensors(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
     fitted = preprocessing_of(HOMES)
     columns = {
         "sold on": ["2021-05-05", None],
@@ -112,7 +102,8 @@ def test_every_source_of_the_same_rows_gives_the_same_tensors(tmp_path: Path) ->
         tmp_path / "new.tsv",
         tmp_path / "new.parquet",
         frame,
-        Pandas(columns),
+        pandas.DataFrame(columns),
+        frame.to_arrow(),
     ]
     expected = fitted.examples(frame.to_dicts()).inputs
     for source in sources:

@@ -19,6 +19,7 @@ from ...spec import AudioSpec, Spelled, Transcript
 from ..folders import AUDIO, labelled
 from ..sets import IGNORED, SequenceSplit
 from ..shards.indexing import all_of, labelled_shards
+from ..shards.members import Stored
 from ..shards.tars import is_sharded
 from ..threads import in_threads
 from .reading import Look, Recording, Samples, look_at, read_samples, sound_files, unusable
@@ -58,11 +59,11 @@ class AudioPreprocessing:
         return kind(self.normalise(frames), lengths, target, names)
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """Recordings without targets: paths of .wav files, or of folders of them.
+        """Recordings without targets: paths of .wav files, or of folders of them; or such files in memory (`Sent`).
 
         Raises DataError that names every file that is no usable recording.
         """
-        found = [file for source in sources for file in _recordings(Path(source).expanduser())]
+        found = [file for source in sources for file in _recordings(source)]
         if not found:
             raise DataError("No recording was given.")
         return self._as_split(found, None, [str(file) for file in found])
@@ -134,8 +135,11 @@ class AudioPreprocessing:
         return self.split(frames, lengths, target, names)
 
 
-def _recordings(path: Path) -> Sequence[Recording]:
-    """The recordings of a path: a file, those directly in a folder, or those in tar shards."""
+def _recordings(source: str | Path | Stored) -> Sequence[Recording]:
+    """The recordings of a path: a file, those directly in a folder, or those in tar shards; or one in memory."""
+    if isinstance(source, Stored):
+        return [source]
+    path = Path(source).expanduser()
     return all_of(path, SHARDED) if is_sharded(path) else sound_files(path)
 
 

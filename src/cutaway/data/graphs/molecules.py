@@ -29,15 +29,15 @@ BOND = ("bond", "conjugated", "bond in a ring")
 YES = {True: "yes", False: "no"}
 
 
-def read_molecules(path: Path, column: str, form: Form, drop: bool = False) -> RawGraphs:
+def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = False) -> RawGraphs:
     """The molecules of a table, one for each row. With `drop`, rows whose SMILES cannot be read are left out.
 
     Raises DataError that names every row whose SMILES cannot be read, and why; SettingError where RDKit is not here.
     """
     chem = _rdkit()
-    if path.suffix.lower() not in TABLE_SUFFIXES:
-        raise DataError(f"smiles={column} is for a table ({', '.join(TABLE_SUFFIXES)}), and {path} is none.")
-    table = read_table(path, form)
+    if isinstance(source, Path) and source.suffix.lower() not in TABLE_SUFFIXES:
+        raise DataError(f"smiles={column} is for a table ({', '.join(TABLE_SUFFIXES)}), and {source} is none.")
+    table = source if isinstance(source, Table) else read_table(source, form)
     column = find_column(table, "smiles", column)
     found: list[Any] = []
     problems: list[Problem] = []
@@ -82,7 +82,7 @@ def read_molecules(path: Path, column: str, form: Form, drop: bool = False) -> R
         targets=Table(table.name, table.frame[kept], lines, form=table.form),
         keys=[chem.MolToSmiles(molecule) for molecule in found],
         notes=tuple(notes),
-        digest=digest_of([path]),
+        digest="" if isinstance(source, Table) else digest_of([source]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import DataError
 from ..folders import entries
 from ..tables.forms import Form
-from ..tables.opening import TABLE_SUFFIXES
+from ..tables.reading import TABLE_SUFFIXES, Table
 from .raw import RawGraphs
 
 FORMS = (
@@ -34,15 +34,19 @@ def read_graphs(
 
     Raises DataError that names every bad row.
     """
+    if isinstance(source, RawGraphs):
+        return source
     if hasattr(source, "edge_index"):
         from .geometric import read_data
 
         return read_data(source)
-    path = Path(source).expanduser()
+    path = source if isinstance(source, Table) else Path(source).expanduser()
     if smiles:
         from .molecules import read_molecules
 
         return read_molecules(path, smiles, form, drop)
+    if isinstance(path, Table):
+        raise DataError(f"A table holds no graph, unless smiles=COLUMN names molecules. A graph is {FORMS}.")
     if path.is_file() and path.suffix.lower() == ".graphml":
         from .graphml import read_graphml
 

@@ -74,10 +74,12 @@ def images_at_hand(
     learned: Callable[[Shape], OfImages],
     settings: DataSettings,
     sizes: ImageSizes,
+    names: Sequence[str] = (),
 ) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
     """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
-    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W)."""
-    read = at_hand(pixels, indices, learned, settings, sizes)
+    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W), and what each is called,
+    where it has a name."""
+    read = at_hand(pixels, indices, learned, settings, sizes, names)
     preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
     return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
 
@@ -89,7 +91,7 @@ class AtHand(NamedTuple):
     spec: ImageSpec
     own_size: tuple[int, int]
     training: Iterator[Tensor]  # the training images, some at a time
-    names: list[str]
+    names: Sequence[str]
     image: Callable[[int], Image.Image]  # each as it was given
     notes: list[str | None]  # on images that are enlarged or stand in two splits
 
@@ -100,6 +102,7 @@ def at_hand(
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
     sizes: ImageSizes,
+    names: Sequence[str] = (),
 ) -> AtHand:
     """Choose a size and channels for `pixels` (n, C, h, w), 0…255; what is `learned` of images (C, H, W)."""
     images = in_colour(torch.from_numpy(pixels), settings.color)
@@ -107,7 +110,7 @@ def at_hand(
     size = sizes.choose(settings.image_size, own_size)
     shape = (images.shape[1], *size)
     training = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
-    names = [f"image {i}" for i in range(len(images))]
+    names = names or [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
     def image(i: int) -> Image.Image:

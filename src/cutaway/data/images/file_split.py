@@ -92,6 +92,14 @@ class FileSplit(Split):
         """The image as a person would see it, whole and in its own size and colours."""
         return read_image(self._reader.sources[i], self._names[i])
 
+    def peek(self, rows: Tensor) -> Tensor:
+        """Some images as they enter the network, (N, C, H, W), read here. Raises DataError for one that cannot be."""
+        read = list(in_threads(self._reader.__getitem__, [[i] for i in rows.tolist()]))
+        if problems := [one for one in read if isinstance(one, Problem)]:
+            raise unusable(problems, len(read))
+        pixels = torch.cat([one[1] for one in read if not isinstance(one, Problem)])
+        return self._preprocessing.normalise(pixels.permute(0, 3, 1, 2))
+
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Decode every image as training would; what cannot be decoded, by name."""
         problems: list[Problem] = []

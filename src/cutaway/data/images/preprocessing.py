@@ -85,7 +85,8 @@ class ImagePreprocessing:
         return ImageViews(self.mean, self.std)
 
     def examples(self, sources: Sequence[Any]) -> Split:
-        """Images without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
+        """Images without targets: paths of image files or of folders of them, PIL images, arrays of pixels, or files in
+        memory (`Sent`).
 
         Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
         path that is no usable image; one that is cut short further on is named when it is read.

@@ -9,7 +9,7 @@ its ids, and its sources stand in the frame that it gives to texts; targets end 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,8 @@ class PairPreprocessing:
         return self.written.words(ids)
 
     def examples(self, sources: Sequence[Any]) -> PairsSplit:
-        """Sources without targets: each a string, or the path of a text file with a source on each line.
+        """Sources without targets: each a string, or the path of a text file with a source on each line; or
+        {"text": …}, which is a source whatever it looks like.
 
         An empty line of a file stays, and the answer to it is nothing. Raises DataError for an empty string, and for a
         file that is not there.
@@ -119,7 +120,8 @@ class PairPreprocessing:
         problems: list[Problem] = []
         for given in sources:
             path = _file(given)
-            lines = [str(given)] if path is None else read_lines(path)[0]
+            itself = given["text"] if isinstance(given, Mapping) else given
+            lines = [str(itself)] if path is None else read_lines(path)[0]
             for number, line in enumerate(lines, 1):
                 name = (line if len(line) <= 60 else line[:57] + "…") if path is None else f"line {number} of {path}"
                 if not line.strip() and path is None:
@@ -299,6 +301,8 @@ def _flat(ids: Sequence[Ids]) -> Encoded:
 
 def _file(given: Any) -> Path | None:
     """The file that a source names; None where it is the source itself. Raises DataError where it is not there."""
+    if isinstance(given, Mapping):
+        return None
     path = Path(given).expanduser() if isinstance(given, Path) or len(str(given)) < 1000 else None
     try:
         if path is not None and path.is_file():

@@ -19,9 +19,10 @@ from ... import spec as specs
 from ...errors import DataError, Problem, listed
 from ...settings import as_now
 from ...spec import Horizon, SeriesSpec
+from ..objects.frames import as_frame
 from ..splits import Rows
 from ..tables.forms import KEPT, Form
-from ..tables.reading import TABLE_SUFFIXES, counted, read_table
+from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
 from .columns import Columns
 from .reading import Series, Values, with_steps_ahead
 from .several import Cut, Scale, Several, read_several, scale_of
@@ -246,9 +247,13 @@ class ForecastPreprocessing:
         return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std)
 
     def _read(self, source: Any) -> list[Series]:
+        frame = None if isinstance(source, Table) else as_frame(source)
+        table = source if frame is None else frame_table(frame)
+        if isinstance(table, Table):
+            return read_several(table, self.columns, self.gaps, self.step)
         if not isinstance(source, str | Path):
             raise DataError(
-                f"A forecast is made from a file of the series so far, not from {type(source).__name__}.",
+                f"A forecast is made from the series so far, a file or a data frame, not from {type(source).__name__}.",
                 fix="Give the path of a .csv, .tsv or .parquet file with the columns that the model was trained with.",
             )
         path = Path(source).expanduser()

@@ -38,6 +38,21 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Sent(Stored):
+    """A file that came over a network, and stands in memory alone."""
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.data
+
+
+@dataclass(frozen=True)
 class Known(Stored):
     """A file of a folder that was indexed."""
 

@@ -74,7 +74,8 @@ def column_notes(
             )
     if roles.group is not None:
         notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
-    padded = [c for c in (*encoders, roles.target) if (table.frame[c] != table.frame[c].str.strip_chars()).any()]
+    written = [column for column in (*encoders, roles.target) if column not in table.numbers]
+    padded = [c for c in written if (table.frame[c] != table.frame[c].str.strip_chars()).any()]
     if padded:
         notes.append(f"Spaces around cells do not count (columns {', '.join(padded)}).")
     return notes

@@ -17,7 +17,7 @@ from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, straddle_note
+from ..splits import Rows, draw, fractions_left, straddle_note
 from .columns import ColumnType, meaning
 from .distributions import distributions
 from .encoders import fit_encoder
@@ -52,24 +52,25 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
 
 def table_dataset(
-    table: Table, origin: Origin, settings: DataSettings, fixed: Mapping[str, Rows] | None = None
+    table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
 ) -> DataSet:
     """The data set in a table, whose target `settings` name.
 
-    `fixed` are rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
+    `given` are the rows of splits that it comes with, train among them; they may overlap, and what it has not is drawn
+    from train. Raises as `open_table`.
     """
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
-    check_learnable(labels, rows, splits=1 if fixed else 3)
-    if fixed is None:
-        splits = split_rows(table, labels, roles, rows, settings)
-    else:
-        splits = {split: np.intersect1d(given, rows) for split, given in fixed.items()}
+    drawn = sum(fraction > 0 for fraction in fractions_left(settings, given or ()))
+    check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), splits=1 + drawn)
+    splits = split_rows(table, labels, roles, rows, settings, given)
 
-    cells = {column: meaning(table.frame[column]) for column in roles.inputs}
+    as_text = {column for column, type in roles.types.items() if type != "number"}
+    cells = {c: meaning(table.frame[c]) if c in as_text else table.cells(c) for c in roles.inputs}
     types = types_of(cells, roles, splits["train"], len(table))
+    cells |= {c: meaning(table.frame[c]) for c, type in types.items() if c in table.numbers and type.kind != "number"}
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]

@@ -17,13 +17,14 @@ from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import Episodes, TableSpec
 from ..adopted import relabelled
+from ..objects.frames import as_frame
 from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .parquet import table_at
-from .reading import Table, columns_table, counted, frame_table, rows_table
+from .reading import Table, counted, frame_table, rows_table
 from .targets import named, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
@@ -37,16 +38,16 @@ class TableSplit(TensorSplit):
     ) -> None:
         super().__init__(inputs, target)
         self.notes = list(notes)  # what a person should know of these rows: categories that training did not know
-        self._at = at  # the table and its row that example i is
+        self.at = at  # the table and its row that example i is
 
     def name(self, i: int) -> str:
         """The row's place: line 18 of houses.csv, or row 17."""
-        table, row = self._at(i)
+        table, row = self.at(i)
         return table.place(row)
 
     def row(self, i: int) -> dict[str, str]:
         """The row as the person gave it."""
-        table, row = self._at(i)
+        table, row = self.at(i)
         return table.row(row)
 
 
@@ -58,9 +59,10 @@ class TablePreprocessing:
     encoders: tuple[Encoder, ...]  # one for each column that is an input
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    width: int = 0  # columns of the array that training was given; 0 where columns have names of their own
 
     def examples(self, sources: Any) -> TableSplit:
-        """New rows without targets: paths of tables, data frames (polars or pandas) or dictionaries, one or many.
+        """New rows without targets: paths of tables, tables in memory or dictionaries, one or many.
 
         The target and other columns may be there and are not looked at. Raises DataError that names missing columns
         and every cell that is not of its column's type.
@@ -73,10 +75,10 @@ class TablePreprocessing:
         notes = [note for split in splits for note in split.notes]
         return TableSplit(torch.cat([split.inputs for split in splits]), None, at.__getitem__, notes)
 
-    def labelled(self, source: str | Path) -> TableSplit:
+    def labelled(self, source: str | Path | Table) -> TableSplit:
         """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
         or with a class that training did not know."""
-        table = table_at(Path(source).expanduser(), self.written)
+        table = _table(source, self.written)
         target = self.spec.target
         if isinstance(target, Episodes):
             raise DataError(
@@ -116,6 +118,7 @@ class TablePreprocessing:
             "columns": [encoder.to_json() for encoder in self.encoders],
             "fill": self.fill,
             "read": self.written.to_json(),
+            **({"width": self.width} if self.width else {}),
         }
 
     @classmethod
@@ -127,12 +130,16 @@ class TablePreprocessing:
             tuple(encoder_from_json(column) for column in data["columns"]),
             data["fill"],
             Form.from_json(data.get("read")),
+            data.get("width", 0),
         )
 
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
-        cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
+        cells = {
+            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else meaning(table.frame[encoder.name])
+            for encoder in self.encoders
+        }
         notes = []
         problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
         if problems and not self.fill:
@@ -164,7 +171,7 @@ def bad_cells(
     for column, type in types.items():
         for i in np.flatnonzero(unreadable(cells[column], type) & wanted):
             row = int(i)
-            found[row, column] = Problem(table.where(row, column), explain(cells[column][row], type))
+            found[row, column] = Problem(table.where(row, column), explain(str(cells[column][row]), type))
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
 
 
@@ -194,12 +201,12 @@ def _tables(sources: Any, form: Form) -> Iterable[Table]:
 
 
 def _table(source: Any, form: Form) -> Table:
+    if isinstance(source, Table):
+        return source
     if isinstance(source, str | Path):
         return table_at(Path(source).expanduser(), form)
-    if isinstance(source, pl.DataFrame):
-        return frame_table(source)
-    if hasattr(source, "to_dict"):  # pandas, which need not be there
-        return columns_table(source.to_dict(orient="list"))
+    if (frame := as_frame(source)) is not None:
+        return frame_table(frame)
     raise DataError(
         f"Rows cannot be read from a {type(source).__name__}.",
         fix="Give the path of a table, a data frame, or dictionaries of column and cell.",

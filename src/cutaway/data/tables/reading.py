@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import polars as pl
 
 from ...errors import DataError, Problem, SettingError, brief
 from ...files import read_bytes
+from .columns import meaning
 from .forms import AUTO, KEPT, Form, lacks_header
 from .numerals import plain_numerals
 
@@ -40,6 +41,9 @@ class Table:
     lines: npt.NDArray[np.int64] | None = None  # (n,) the line on which each row begins; None: rows count from 1
     notes: tuple[str, ...] = ()
     form: Form = KEPT  # how it was written
+    parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
+    called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
+    numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
 
     def __len__(self) -> int:
         return self.frame.height
@@ -54,19 +58,32 @@ class Table:
         """The names of the columns."""
         return self.frame.columns
 
+    def cells(self, column: str) -> pl.Series:
+        """What the cells of a column mean: text, null where they are missing, or, of a column that was one of numbers
+        before it was text, those."""
+        known = self.numbers.get(column)
+        return meaning(self.frame[column]) if known is None else known
+
     def place(self, i: int) -> str:
         """What a person calls row i: line 18 of houses.csv, or row 17."""
-        number = f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
-        return f"{number} of {self.name}" if self.name else number
+        number, name = self._row_of(i)
+        return self.called[i] if self.called else f"{number} of {name}" if name else number
 
     def where(self, i: int, column: str) -> str:
         """Where cell (i, column) stands: houses.csv, line 18, column price."""
-        number = f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
-        return ", ".join(part for part in (self.name, number, f"column {column}") if part)
+        if self.called:
+            return self.called[i]
+        number, name = self._row_of(i)
+        return ", ".join(part for part in (name, number, f"column {column}") if part)
 
     def row(self, i: int) -> dict[str, str]:
         """Row i as the person gave it."""
         return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
+
+    def _row_of(self, i: int) -> tuple[str, str]:
+        """Which row i is, and of what."""
+        name, first = next(((name, first) for name, first in reversed(self.parts) if first <= i), (self.name, 0))
+        return f"row {i - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
 
 
 def counted(number: int, noun: str) -> str:
@@ -112,6 +129,25 @@ def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
         raise DataError(
             f"{name or 'The table'} holds cells that have no text: {str(error).splitlines()[0]}."
         ) from error
+
+
+def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt.NDArray[np.int64]]]:
+    """Tables by what they are called, as one, and the rows of each. Raises DataError where their columns differ."""
+    (called, first), *others = tables.items()
+    for name, other in others:
+        if odd := sorted({*first.columns} ^ {*other.columns}):
+            raise DataError(
+                f"{called} and {name} differ in the columns they have: {', '.join(map(repr, odd[:10]))}.",
+                fix="Give both the same columns.",
+            )
+    ends = np.cumsum([0, *map(len, tables.values())])
+    frame = pl.concat([table.frame.select(first.columns) for table in tables.values()])
+    notes = tuple(dict.fromkeys(note for table in tables.values() for note in table.notes))
+    parts = tuple(zip(tables, ends.tolist())) if others else ()
+    typed = [c for c in first.columns if all(c in table.numbers for table in tables.values())]
+    numbers = {column: pl.concat([table.numbers[column] for table in tables.values()]) for column in typed}
+    rows = {name: np.arange(begin, end) for name, begin, end in zip(tables, ends, ends[1:])}
+    return Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers), rows
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, SettingError
 from ...spec import TableSpec
 from ..settings import DataSettings
-from ..splits import Rows, drawn_splits, fractions_left
+from ..splits import SPLITS, Rows, drawn_splits, fractions_left
 from .columns import LEFT_OUT, ColumnType, asked_for, infer
 from .encoders import Encoder
 from .forms import Form
@@ -26,19 +27,33 @@ MEND = (
 EMPTIED = "missing=drop would leave a split empty: fix them."
 
 
-def split_rows(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Splits:
-    """The rows of each split, by a seeded split. Raises SettingError or DataError where a split would be empty."""
-    val, test = fractions_left(settings)
-    groups = None if roles.group is None else group_numbers(table, roles.group, rows, settings)
-    indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
-    for split, chosen in indices.items():
+def split_rows(
+    table: Table,
+    labels: Labels,
+    roles: Roles,
+    rows: Rows,
+    settings: DataSettings,
+    given: Mapping[str, Rows] | None = None,
+) -> Splits:
+    """The rows of each split: those that are `given`, the others drawn from its train split by a seeded split. Raises
+    SettingError or DataError where a split would be empty."""
+    own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
+    train = own["train"]
+    val, test = fractions_left(settings, own)
+    if settings.fold is not None and "test" in own:
+        raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
+    drawn = replace(settings, val=val, test=test)
+    groups = None if roles.group is None else group_numbers(table, roles.group, train, drawn)
+    indices = drawn_splits(len(train), drawn, val=val, test=test, strata=labels.classes(train), groups=groups)
+    own |= {split: train[chosen] for split, chosen in indices.items()}
+    for split, chosen in own.items():
         if not len(chosen):
             raise DataError(
-                f"The {split} split of {table.title} would be empty: {counted(len(rows), 'row')} are split with "
+                f"The {split} split of {table.title} would be empty: {counted(len(train), 'row')} are split with "
                 f"val={val:g} and test={test:g}.",
                 fix="Add rows, or give larger fractions: each split needs at least one.",
             )
-    return {split: rows[chosen] for split, chosen in indices.items()}
+    return {split: own[split] for split in SPLITS if split in own}
 
 
 def types_of(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:

@@ -23,7 +23,7 @@ from ..folders import TEXTS, find
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split, fractions_left, straddle_note
 from ..tables.forms import Form
 from ..tables.reading import Table
 from ..tables.roles import find_column
@@ -75,7 +75,14 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    table = read_text_table(path, Form.of(settings))
+    return table_dataset(read_text_table(path, Form.of(settings)), Origin.of_file(path), settings)
+
+
+def table_dataset(
+    table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
+) -> DataSet:
+    """The data set in a table whose columns `settings` name; `given` are the rows of splits that it comes with, train
+    among them. Raises as `open_table`."""
     listed = ", ".join(map(repr, table.columns[:40]))
     if settings.text is None or settings.target is None:
         missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
@@ -90,8 +97,7 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
     if group is not None:
         notes.append(f"Column {group} keeps rows together in the split and is no input.")
-    origin = dataclasses.replace(Origin.of_file(path), notes=notes)
-    data = _of_table(table, text, target, group, origin, settings)
+    data = of_table(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
     assert isinstance(data.preprocessing, TextPreprocessing)
     data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
     return data
@@ -102,7 +108,7 @@ def open_lines(
 ) -> DataSet:
     """Two files line by line: a text on each line of the one, its class or number on that line of the other."""
     table = pair_table(texts, lines, labels)
-    return _of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
+    return of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
 
 
 def open_folder(path: Path, settings: DataSettings) -> DataSet:
@@ -132,21 +138,30 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
     )
 
 
-def _of_table(
-    table: Table, text: str, target: str, group: str | None, origin: Origin, settings: DataSettings
+def of_table(
+    table: Table,
+    text: str,
+    target: str,
+    group: str | None,
+    origin: Origin,
+    settings: DataSettings,
+    given: Mapping[str, Rows] | None = None,
 ) -> DataSet:
+    """The texts in one column of a table with the targets in another; splits as in `table_dataset`."""
     labels = read_labels(table, target, None)
     rows, without_target = complete_rows(table, labels, group, settings.missing)
     texts = table.frame[text].fill_null("").to_list()
     empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
     rows, without_text = with_text(rows, empty, settings.missing, "row")
-    check_learnable(labels, rows, splits=1 + (settings.val > 0) + (settings.test > 0))
+    own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
+    fractions = fractions_left(settings, own)
+    check_learnable(labels, own["train"], splits=1 + sum(fraction > 0 for fraction in fractions))
     classes: Simple = labels.fit(rows)
     numbers = np.zeros(len(table), np.int64)
     if classes.classes:
         numbers[rows] = labels.tensor(classes, rows).numpy()
-    groups = None if group is None else group_numbers(table, group, rows, settings)
-    indices = complete_split(numbers, classes.classes or [target], {"train": rows}, settings, groups)
+    groups = None if group is None else group_numbers(table, group, own["train"], settings)
+    indices = complete_split(numbers, classes.classes or [target], own, settings, groups)
     fitted = classes if classes.classes else labels.fit(indices["train"])
     return _assembled(
         texts,

@@ -17,6 +17,7 @@ from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import Classes, TextSpec, Value
 from ..folders import TEXTS, labelled
+from ..objects.frames import as_frame
 from ..sets import SequenceSplit
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, Table, frame_table
@@ -98,18 +99,19 @@ class TextPreprocessing:
             raise DataError("No text was given.", fix="Give texts, or paths of .txt files, folders or tables.")
         return self.as_split(texts, None, names, fitted=False)
 
-    def labelled(self, source: str | Path) -> SequenceSplit:
+    def labelled(self, source: str | Path | Table) -> SequenceSplit:
         """Other texts with targets: a table with the columns of training, a folder of class folders of .txt files, or
         two files line by line, `texts.txt,labels.txt`.
 
         Raises DataError where targets are missing or are classes that training did not know.
         """
+        if isinstance(source, Table):
+            return self._rows(source, self.column, self.spec.target.column)
         path = Path(source).expanduser()
         if path.is_dir():
             return self._folder(path)
         if path.suffix.lower() in TABLE_SUFFIXES:
-            table, column = read_text_table(path, self.written), self.column
-            return self._rows(table, column, self.spec.target.column)
+            return self._rows(read_text_table(path, self.written), self.column, self.spec.target.column)
         texts, comma, labels = str(source).partition(",")
         if not comma:
             raise DataError(
@@ -148,8 +150,11 @@ class TextPreprocessing:
             if column not in source:
                 raise DataError(f"A dictionary without {self.column!r} holds no text: {', '.join(map(repr, source))}.")
             return [str(source[column] or "")], [f"text {before + 1}"]
+        if isinstance(source, Table):
+            return self._column(source)
         if not isinstance(source, str | Path):
-            return self._column(frame_table(source)) if hasattr(source, "schema") else _no_source(source)
+            frame = as_frame(source)
+            return _no_source(source) if frame is None else self._column(frame_table(frame))
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
             return [text_itself(source)], [shown(str(source))]
         path = Path(source).expanduser()

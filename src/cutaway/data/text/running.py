@@ -52,9 +52,21 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     and masked text is cut by WordPiece. A step has 64 characters, or 35 tokens of another kind, or 128 of masked text.
     Raises DataError that names file and line, FileError, SettingError.
     """
-    if Context in targets and NextToken not in targets:
+    if learns_context(targets):
         return open_context(path, settings)
     files, read, origin = read_texts(path)
+    return texts_dataset(read, origin, settings, targets, [] if settings.documents else _order_notes(files))
+
+
+def texts_dataset(
+    read: Mapping[str, Sequence[Read]],
+    origin: Origin,
+    settings: DataSettings,
+    targets: tuple[type[Target], ...] = (),
+    said: Sequence[str] = (),
+) -> DataSet:
+    """The data set of the texts of each split, train among them, as `open_running` reads them; `said` is what is to be
+    said of their order."""
     notes = [*origin.notes]
     kind = settings.tokenizer
     if kind == fitting.AUTO:
@@ -68,14 +80,18 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     splits: Mapping[str, str | Sequence[Read]]
     if settings.documents:
         documents, what = documents_of(read)
-        splits, said = split_documents(documents, settings)
-        said = [what, *said]
+        splits, placed = split_documents(documents, settings)
+        notes.append(what)
     else:
-        notes += _order_notes(files)
         texts = {split: joined([r.text for r in of_split]) for split, of_split in read.items()}
-        splits, said = split_by_position(texts, settings, whole_words=kind != "characters")
-    origin = replace(origin, notes=[*notes, *said])
+        splits, placed = split_by_position(texts, settings, whole_words=kind != "characters")
+    origin = replace(origin, notes=[*notes, *said, *placed])
     return running_dataset(splits, origin, settings, tokenizer=kind, targets=targets)
+
+
+def learns_context(targets: tuple[type[Target], ...]) -> bool:
+    """Whether it is the words around each that a model with these targets learns of running text."""
+    return Context in targets and NextToken not in targets
 
 
 def learns_masked(targets: tuple[type[Target], ...]) -> bool:

@@ -105,12 +105,14 @@ def read_text(path: Path) -> Read:
 
 
 def texts_of(source: Any) -> list[Read]:
-    """The texts that a source stands for: that of a file, those of a folder's files, or itself, also as {"text": …}.
+    """The texts that a source stands for: that of a file, those of a folder's files, or itself; {"text": …} is itself,
+    also where a file has such a name.
 
     Raises DataError or FileError where they cannot be read.
     """
     if isinstance(source, Mapping) and TEXT in source:
-        source = str(source[TEXT])
+        text = str(source[TEXT])
+        return [Read(shown(text), text)]
     if not isinstance(source, str | Path):
         raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path.")
     if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name

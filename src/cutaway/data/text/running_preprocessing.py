@@ -90,7 +90,10 @@ class Reading(ABC):
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         if is_prepared(path):
             return self._in_shards(path)
-        texts = texts_of(path)
+        return self.of_texts(texts_of(path))
+
+    def of_texts(self, texts: Sequence[Read]) -> Split:
+        """Texts as one stream, or as documents: their targets are their own tokens."""
         if not self.documents:
             return self._as_split([Read("", joined([read.text for read in texts]))], texts)
         streams = parted(texts[0]) if len(texts) == 1 else texts

@@ -23,6 +23,7 @@ from ..folders import VIDEOS, labelled
 from ..images.preprocessing import ImagePreprocessing
 from ..images.reading import Pixels
 from ..shards.indexing import all_of, labelled_shards
+from ..shards.members import Stored
 from ..shards.tars import is_sharded
 from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
 from .sharded import SHARDED
@@ -52,7 +53,8 @@ class VideoPreprocessing:
         return torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
 
     def examples(self, sources: Sequence[Any]) -> VideoSplit:
-        """Videos without targets: paths of video files, of folders of frames or of folders of either, or arrays.
+        """Videos without targets: paths of video files, of folders of frames or of folders of either, video files in
+        memory (`Sent`), or arrays.
 
         Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is no usable video;
         one that is damaged further on is named when it is read.
@@ -63,7 +65,7 @@ class VideoPreprocessing:
                 path = Path(source).expanduser()
                 videos += all_of(path, SHARDED) if is_sharded(path) else video_paths(path)
             else:
-                videos.append(as_video(np.asarray(source)))
+                videos.append(source if isinstance(source, Stored) else as_video(np.asarray(source)))
         if not videos:
             raise DataError("No video was given.")
         return self._as_split(

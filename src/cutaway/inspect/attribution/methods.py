@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ModelError, SettingError, UnknownName
+from ...models.encoder_decoder import EncoderDecoder, sides
+from ..interventions import Inputs, as_tuple
 from ..outputs import reject_compiled
 from .asking import Ask, Found, size_of, undisturbed
 from .checks import randomised
@@ -41,7 +43,7 @@ LEAST_SETS = 48  # of KernelShap there
 
 def attribute(
     model: nn.Module,
-    inputs: Tensor | tuple[Tensor, ...],
+    inputs: Inputs,
     method: str = "integrated_gradients",
     target: Asked = None,
     *,
@@ -73,7 +75,10 @@ def attribute(
     """
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
-    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    given = as_tuple(inputs)
+    if isinstance(model, EncoderDecoder) and len(given) > 1 and not given[0].is_floating_point():  # as a batch has it
+        source, mask, so_far = sides(given[0], given[1], given[2] if len(given) > 2 else None)
+        given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):
         raise ModelError("There is nothing to explain: give at least one example.")
     reject_compiled(model)

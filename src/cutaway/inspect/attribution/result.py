@@ -107,6 +107,9 @@ class Attribution:
     layer: str | None = None  # Grad-CAM's
     steps: int | None = None  # of the integral, or random draws
 
+    def __repr__(self) -> str:
+        return f"Attribution({self.method!r}, {self.kind}, values {tuple(self.values.shape)}, passed={self.passed})"
+
     @property
     def checks(self) -> tuple[Completeness | Randomisation, ...]:
         """All that was held against the map."""

@@ -65,7 +65,7 @@ def _residual(w: Tensor) -> Tensor:
 
 def _read(entry: Entry, rolled: Tensor) -> Tensor:
     """The rows that the head reads, (N, T)."""
-    config = entry.model.config
+    config = getattr(entry.model, "config", None)
     rows = entry.rows
     if entry.target.place is not None:
         return rolled[rows, entry.target.place]
@@ -80,7 +80,7 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
 def _on_pixels(row: Tensor, entry: Entry) -> Tensor:
     """Shares of patches as shares of their pixels, (N, T) to (N, H, W); a class token's own is left out."""
     height, width = entry.z.shape[-2:]
-    before = 1 if getattr(entry.model.config, "pooling", "") == "token" else 0
+    before = 1 if getattr(getattr(entry.model, "config", None), "pooling", "") == "token" else 0
     patches = row[:, before:]
     down = max(1, round(math.sqrt(patches.shape[1] * height / width)))  # rows of patches
     grid = patches.view(len(row), 1, down, -1)  # (N, 1, H/P, W/P)

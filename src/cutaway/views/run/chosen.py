@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -41,6 +42,8 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
 
 def typed(command: str) -> set[str]:
     """The names of the settings that a command line gives."""
+    if command.startswith("cutaway.train("):  # a module of one's own, in Python
+        return set(re.findall(r", (\w+)=", command))
     return {word.split("=", 1)[0] for word in shlex.split(command)[4:] if "=" in word}
 
 

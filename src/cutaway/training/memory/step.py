@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from ..data.sets import Batch
-from ..errors import ModelError, SettingError
-from ..training.batches import largest_of
-from ..training.estimate import unseen
-from ..training.layers import blocks
-from ..training.loop import Trainer
-from ..training.objectives.choice import OBJECTIVES
-from ..training.placement import Placement
-from ..training.prepared import Prepared
+from ...data.sets import Batch
+from ...errors import ModelError, SettingError
+from ..batches import largest_of
+from ..estimate import unseen
+from ..layers import blocks
+from ..loop import Trainer
+from ..objectives.choice import OBJECTIVES
+from ..placement import Placement
+from ..prepared import Prepared
 from .ledger import KINDS, Ledger
 
 STAYS = 0.01  # fraction of the peak

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-from ..inspect.costs import name_of
+from ...inspect.costs import name_of
 
 BY_PLACES = ("index", "index_put", "_unsafe_index", "_index_put_impl")
 
@@ -38,7 +38,8 @@ def _by_number(args: Any) -> Any:
     indices: list[Tensor | None] = []
     for index in args[1]:
         mask = index is not None and index.dtype is torch.bool and not isinstance(index, FakeTensor)
-        indices += index.nonzero(as_tuple=True) if mask else [index]
+        with unset_fake_temporarily():
+            indices += index.nonzero(as_tuple=True) if mask else [index]
     return (args[0], indices, *args[2:])
 
 

@@ -1,7 +1,7 @@
-"""Connections that have not shown the token: few at a time, each for a short time, and never in the owner's way.
+"""Connections by which nothing was asked yet: few at a time, each for a short time, and never in the owner's way.
 
 Whoever opens connections and says nothing would else hold all those that a server has. A connection is a stranger's
-until a request with the token has come by it; then it is the page's, and nothing here ends it.
+until a request that is answered has come by it; then nothing here ends it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from cutaway.studio.guard import Guard
-from cutaway.studio.serving import socket_on
-from cutaway.studio.strangers import BACKLOG, MOST, Strangers
+from cutaway.web.listening import socket_on
+from cutaway.web.strangers import BACKLOG, MOST, Strangers
 
 TOKEN = "a-token-that-nobody-knows"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -27,7 +27,7 @@ def during(what: Callable[[int], Awaitable[None]], strangers: Strangers) -> None
         return PlainTextResponse("hello")
 
     async def serve() -> None:
-        with socket_on("127.0.0.1", None) as listening:
+        with socket_on("127.0.0.1", [0], "") as listening:
             port = listening.getsockname()[1]
             guard = Guard(Starlette(routes=[Route("/", hello)]), TOKEN, "127.0.0.1", port, strangers.known)
             config = uvicorn.Config(

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..inspect.costs import multiply_adds, name_of
+from ...inspect.costs import multiply_adds, name_of
 from .shapes import carry_out, held_within
 
 KINDS = ("weights", "casts", "gradients", "optimizer", "activations", "outputs", "working")

@@ -9,7 +9,7 @@ import torch
 from benchmarks.formulas import flops_per_token
 from benchmarks.plan import allocated, counted, given_by, tracked
 
-from cutaway.planning.step import step_of, without_numbers
+from cutaway.training.memory.step import step_of, without_numbers
 from cutaway.training.prepared import Prepared, prepare
 
 SMALL = "gpt2 text.txt model.layers=2 model.dim=64 model.heads=2 length=64"

@@ -1,0 +1,1 @@
+"""A trained model made smaller: pruned, and held beside what it was."""

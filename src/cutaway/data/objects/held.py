@@ -1,0 +1,132 @@
+"""The forms that objects are read into, one of which every object has."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from PIL import Image
+
+from ..graphs.raw import RawGraphs
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held(ABC):
+    """Examples of one split. `target` are the targets, (n,), where they are not among the values themselves."""
+
+    name: str  # of the object, short, for the run's folder: arrays, frame
+    target: pl.Series | None = None
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def content(self) -> Sequence[Any]:
+        """What is hashed of the values: bytes, or arrays of them."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 of values and targets."""
+        digest = hashlib.sha256(type(self).__name__.encode())
+        for part in (*self.content(), b"" if self.target is None else _text(self.target.to_frame())):
+            digest.update(hashlib.sha256(part).digest())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(Held):
+    """A table: rows of named columns."""
+
+    frame: pl.DataFrame
+    unnamed: bool = False  # whether it is an array, whose columns are numbered
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def content(self) -> Sequence[Any]:
+        """The cells as text."""
+        return [_text(self.frame)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(Held):
+    """Texts, each an example or, without targets, a document."""
+
+    texts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def content(self) -> Sequence[Any]:
+        """Each text by its own hash."""
+        return [b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in self.texts)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Held):
+    """An array whose first dimension are the examples, (n, …), of whole or real numbers."""
+
+    values: Array
+    channels_first: bool = False  # whether an image's channels are said to stand before its sides, as PyTorch has them
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def content(self) -> Sequence[Any]:
+        """Shape, type and numbers."""
+        values = np.ascontiguousarray(self.values)
+        return [f"{values.shape} {values.dtype.str}".encode(), values]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images(Held):
+    """Images as Pillow has them, of any sizes."""
+
+    images: tuple[Image.Image, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def content(self) -> Sequence[Any]:
+        """Mode, size and pixels of each."""
+        return [b"".join(hashlib.sha256(f"{i.mode} {i.size}".encode() + i.tobytes()).digest() for i in self.images)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graphs(Held):
+    """One graph, whose nodes are the examples, or graphs that are examples each."""
+
+    graphs: RawGraphs
+
+    def __len__(self) -> int:
+        return len(self.graphs.examples)
+
+    def content(self) -> Sequence[Any]:
+        """The sum that its reader took."""
+        sizes = b"" if self.graphs.graph is None else np.bincount(self.graphs.graph).astype("<i8").tobytes()
+        return [self.graphs.digest.encode(), sizes]
+
+
+def counted_in(splits: dict[str, Any], names: Sequence[str], what: str) -> list[str]:
+    """What a person calls each of the examples of several splits: image 3 of val."""
+    if len(splits) == 1:
+        return [f"{what} {i + 1}" for i in range(len(splits[names[0]]))]
+    return [f"{what} {i + 1} of {name}" for name in names for i in range(len(splits[name]))]
+
+
+def digests(examples: Iterable[Array]) -> list[bytes]:
+    """A sum of each, equal where they are."""
+    return [hashlib.sha256(example.tobytes()).digest() for example in examples]
+
+
+def _text(frame: pl.DataFrame) -> bytes:
+    return frame.write_csv().encode()

@@ -1,0 +1,266 @@
+"""Networks as estimators of scikit-learn: in pipelines, grid searches and cross-validation, like any other.
+
+    from cutaway.estimators import Classifier
+
+    Classifier("mlp", epochs=20, lr=1e-2, model__hidden_dims=(64, 64)).fit(X, y).score(X_test, y_test)
+
+Every setting of `cutaway train` is a parameter, None where the model's card decides; a model's own are written
+`model__KEY`, as scikit-learn writes what belongs to a part. `random_state` is the seed. All rows that `fit` is given
+are learned from: `val=0.15` keeps some of them to choose the best epoch by. What training writes goes to a temporary
+folder, which is gone when `fit` returns, unless `out` names a run's folder to keep; nothing is printed unless
+`verbose`.
+
+X is what `cutaway.train` takes: an array (n, F), in which NaN is a missing value; a data frame, whose columns may be
+categories and dates; images, series or texts.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .data.objects.asking import new_examples
+from .data.objects.frames import as_frame
+from .data.objects.given import Given
+from .data.settings import DataSettings
+from .data.tables.columns import meaning
+from .errors import DataError, UnknownName
+from .report.writing import report_on
+from .spec import TableSpec, Value
+from .tasks.task import task_for
+from .training.evaluation import at_once, results_of
+from .training.placement import find_place
+from .training.progress import Progress
+from .training.session import fit
+from .training.settings import TrainSettings
+
+OF_MODEL = "model__"
+OF_DATA = (
+    "val", "scale", "max_samples", "image_size", "resize", "color", "flip", "crop", "color_jitter", "cutout", "mixup",
+    "tokenizer", "vocab_size", "min_count", "lower", "length",
+)  # fmt: skip
+SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name != "seed"), *OF_DATA)
+LARGEST_SEED = 2**31 - 1
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which has no types
+    """What classifier and regressor share. Learned attributes: `network_` (torch.nn.Module), `preprocessing_`, `task_`,
+    `notes_` (what a person should know of the data), `n_features_in_`, `feature_names_in_` and, with `out`, `folder_`.
+    """
+
+    target_type: ClassVar[str]
+    task_: Any
+
+    def __init__(self, model: Any = "mlp", **settings: Any) -> None:
+        own = inspect.signature(type(self).__init__).parameters
+        for key, value in {**{key: p.default for key, p in own.items() if key != "self"}, "model": model}.items():
+            setattr(self, key, value)
+        self.set_params(**settings)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every parameter by its name, those of the model as `model__KEY` among them."""
+        own = {key: value for key, value in vars(self).items() if key.startswith(OF_MODEL)}
+        return {**super().get_params(deep=False), **own}
+
+    def set_params(self, **params: Any) -> Estimator:
+        """Change parameters. Raises UnknownName, with the nearest names, for one that does not exist."""
+        known = self._get_param_names()
+        for key, value in params.items():
+            if key not in known and not (key.startswith(OF_MODEL) and key != OF_MODEL):
+                raise UnknownName(
+                    f"parameter of {type(self).__name__} named", key, known, "A model's own are written model__KEY."
+                )
+            setattr(self, key, value)
+        return self
+
+    def fit(self, X: Any, y: Any) -> Estimator:
+        """Learn from all rows of X and their targets. Raises DataError or SettingError, which are ValueErrors, for what
+        cannot be learned, ModelError for a model that does not take such data."""
+        X = self._validated(X, y)
+        target = self._targets(y)
+        asked = {key: getattr(self, key) for key in SETTINGS}
+        settings = {key: value for key, value in asked.items() if value is not None}
+        settings |= {f"model.{k.removeprefix(OF_MODEL)}": v for k, v in vars(self).items() if k.startswith(OF_MODEL)}
+        settings = {"val": 0.0, "test": 0.0, "tensorboard": False, **settings, "seed": self._seed()}
+        name = _free_name(X)
+        if isinstance(X, pl.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
+            settings["types"] = (f"{name}:{self.target_type}", *_numbers(X))
+        given = Given((X, target.alias(name)))
+        with tempfile.TemporaryDirectory(prefix="cutaway-") as temporary:
+            folder = Path(temporary) / "run" if self.out is None else Path(self.out)
+            model = self.model if isinstance(self.model, str) else copy.deepcopy(self.model)
+            bar, kept = Progress(shown=bool(self.verbose)), self.out is not None
+            run = fit(model, given, settings, out=folder, progress=bar, overwrite=True, judged=kept)
+            self.network_, self.preprocessing_ = run.model, run.preprocessing
+            self.notes_, self._loss = list(run.about["data"]["notes"]), run.about["loss"]
+            if kept:
+                report_on(run)
+                self.folder_ = run.folder
+        self.task_ = task_for(self.preprocessing_.spec, self._loss)
+        return self
+
+    def _outputs(self, X: Any) -> torch.Tensor:
+        """The network's outputs for new rows, (n, …), of tables in double precision: they are then the same for a row
+        alone and among others."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        spec = self.preprocessing_.spec
+        split = self.preprocessing_.examples(new_examples(X, self.preprocessing_))
+        precise = isinstance(spec, TableSpec)
+        network = copy.deepcopy(self.network_).double() if precise else self.network_
+        place = find_place("auto", "float64" if precise else "float32", None, network)
+        network = place.model(network, learns=False)
+        return results_of(network, split, place, at_once(None, spec), self.task_).outputs
+
+    def _validated(self, X: Any, *y: Any) -> Any:
+        """X as scikit-learn checks it: an array of numbers, or a data frame or texts as they are."""
+        first = bool(y)
+        frame = as_frame(X)
+        if frame is not None:
+            validate_data(self, X, reset=first, skip_check_array=True)
+            return frame
+        if _are_texts(X):
+            return list(X)
+        return validate_data(
+            self, X, reset=first, dtype="numeric", allow_nd=True, ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if first else 1,
+        )  # fmt: skip
+
+    def _targets(self, y: Any) -> pl.Series:
+        raise NotImplementedError
+
+    def _seed(self) -> int:
+        """The seed that `random_state` stands for: itself, or a number drawn of a generator; 0 where there is none."""
+        state = self.random_state
+        if state is None or isinstance(state, int | np.integer):
+            return int(state or 0)
+        return int(check_random_state(state).randint(LARGEST_SEED))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+
+class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """A network that tells classes apart: `Classifier("mlp", epochs=20).fit(X, y)`. `classes_` are sorted."""
+
+    target_type = "category"
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """The class of each row, (n,)."""
+        outputs = self._outputs(X)
+        decided = self.task_.decide(outputs).numpy()
+        classes: np.ndarray[Any, Any] = self.classes_[self._order[decided]]
+        return classes
+
+    def _likely(self) -> bool:
+        """Whether its outputs are probabilities: those of a perceptron, or of squared errors, are none."""
+        return not hasattr(self, "task_") or self.task_.loss_name in ("cross_entropy", "map")
+
+    @available_if(_likely)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
+        """The probability of each of `classes_`, (n, K)."""
+        outputs = self._outputs(X)
+        found: np.ndarray[Any, Any] = np.empty((len(outputs), len(self.classes_)))
+        found[:, self._order] = self.task_.probabilities(outputs).numpy()
+        return found
+
+    def fit(self, X: Any, y: Any) -> Classifier:
+        """Learn from all rows of X and the class of each."""
+        super().fit(X, y)
+        learned = {name: k for k, name in enumerate(self.preprocessing_.spec.target.classes)}
+        self._order = np.array([self._names.index(name) for name in learned])  # of the network's classes, in classes_
+        return self
+
+    def _targets(self, y: Any) -> pl.Series:
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(f"y holds one class, {self.classes_[0]!r}: there is nothing to tell apart.")
+        self._names = _names_of(self.classes_)
+        return pl.Series([self._names[k] for k in numbers], dtype=pl.String)
+
+
+class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
+    """A network that predicts a quantity: `Regressor("mlp", epochs=20).fit(X, y)`."""
+
+    target_type = "number"
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """The value of each row, (n,), in the units of y."""
+        outputs, target = self._outputs(X), self.preprocessing_.spec.target
+        assert isinstance(target, Value)
+        values: np.ndarray[Any, Any] = outputs.double().flatten().numpy() * target.scale + target.mean
+        return values
+
+    def _targets(self, y: Any) -> pl.Series:
+        y = np.asarray(column_or_1d(y, warn=True))
+        if y.dtype.kind not in "iufb":
+            y = y.astype(np.float64)
+        if not np.isfinite(y).all():
+            raise DataError(f"Input y contains {'NaN' if np.isnan(y).any() else 'infinity'}: each row has a number.")
+        return pl.Series(y.astype(np.float64))
+
+
+def _names_of(classes: np.ndarray[Any, Any]) -> list[str]:
+    """What reports call the classes: as they are written where that tells them apart, else their numbers."""
+    names = [str(name) for name in classes.tolist()]
+    read = meaning(pl.Series(names)).to_list()
+    return names if read == names and len(set(names)) == len(names) else [str(k) for k in range(len(names))]
+
+
+def _numbers(X: Any) -> list[str]:
+    """That the columns of an array are numbers, whatever they look like."""
+    return [] if isinstance(X, pl.DataFrame) else [f"x{k}:number" for k in range(X.shape[1])]
+
+
+def _free_name(X: Any) -> str:
+    """A name for the target that no column of X has."""
+    name = "target"
+    while isinstance(X, pl.DataFrame) and name in X.columns:
+        name += "_"
+    return name
+
+
+def _are_texts(X: Any) -> bool:
+    """Whether X is a list or an array (n,) of texts."""
+    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "OUT":
+        return bool(len(X)) and all(isinstance(text, str) for text in X)
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(text, str) for text in X)
+
+
+def _signature() -> inspect.Signature:
+    """The parameters of an estimator, as scikit-learn and `help` read them: every setting, None unless it is given."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own: Mapping[str, Any] = {"out": None, "random_state": None, "verbose": False, **dict.fromkeys(SETTINGS)}
+    return inspect.Signature(
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="mlp"),
+            *(inspect.Parameter(key, kind, default=default) for key, default in own.items()),
+        ]
+    )
+
+
+_initialize: Callable[..., None] = Estimator.__init__
+_initialize.__signature__ = _signature()  # type: ignore[attr-defined]
+assert set(SETTINGS) <= {f.name for group in (TrainSettings, DataSettings) for f in fields(group)}

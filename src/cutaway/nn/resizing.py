@@ -1,0 +1,68 @@
+"""Layers of other sizes than their network was built with, as pruning of channels leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+Shapes = Mapping[str, tuple[int, ...]]  # of parameters and buffers, by name, as in state_dict
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter and buffer."""
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def resized_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shapes that are not those which the network was built with, by name."""
+    found: dict[str, tuple[int, ...]] = getattr(model, "resized", {})
+    return found
+
+
+def note_resized(model: nn.Module, shapes: Shapes) -> None:
+    """Have the model know that these shapes are not those which it was built with."""
+    model.resized = {**resized_of(model), **shapes}  # type: ignore[assignment]  # no module or tensor
+
+
+def resize(model: nn.Module, shapes: Shapes) -> None:
+    """Give the parameters and buffers of these names these shapes, and their layers the sizes that follow. What they
+    hold is undefined until weights are put in.
+
+    Layers are linear, convolutional, or norms. Raises ValueError for another, KeyError for a name that is not there.
+    """
+    own: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    changed = {}
+    for name, shape in shapes.items():
+        parent, _, key = name.rpartition(".")
+        layer = model.get_submodule(parent)
+        fresh = torch.empty(shape, dtype=own[name].dtype, device=own[name].device)
+        learns = own[name].requires_grad
+        setattr(layer, key, nn.Parameter(fresh, learns) if isinstance(own[name], nn.Parameter) else fresh)
+        changed[parent] = layer
+    for parent, layer in changed.items():
+        _follow(parent, layer)
+    if shapes:
+        note_resized(model, shapes)
+
+
+def _follow(name: str, layer: nn.Module) -> None:
+    """Have a layer's own sizes agree with its weight's."""
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"{name} has no weight")
+    if isinstance(layer, nn.Linear):
+        layer.out_features, layer.in_features = weight.shape
+    elif isinstance(layer, _ConvNd):
+        if layer.groups > 1 and layer.groups == layer.in_channels == layer.out_channels:  # depthwise
+            layer.groups = len(weight)
+        layer.out_channels, layer.in_channels = len(weight), weight.shape[1] * layer.groups
+    elif isinstance(layer, _BatchNorm):
+        layer.num_features = len(weight)
+    elif isinstance(layer, nn.LayerNorm):
+        layer.normalized_shape = tuple(weight.shape)
+    else:
+        raise ValueError(f"{name} is a {type(layer).__name__}, which has no other size")

@@ -1,0 +1,128 @@
+"""Magnitude pruning while a model learns: the smallest weights become 0, more and more of them, and stay 0.
+
+After S. Han, J. Pool, J. Tran, W. Dally, Learning both weights and connections for efficient neural networks, 2015
+<https://arxiv.org/abs/1506.02626>; the schedule after M. Zhu, S. Gupta, To prune, or not to prune, 2017, equation 1
+<https://arxiv.org/abs/1710.01878>, from no zeros at first to the fraction s_f that is asked for:
+
+    s_t = s_f − s_f (1 − t / n)³
+
+Much is pruned early, where much is left to spare, and little at the end.
+
+What is pruned is told by the weights alone: it is 0. So a checkpoint, and a model that was pruned before, say it by
+themselves, and a run that was killed goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import SettingError
+from ..settings import as_text, short
+from .settings import TrainSettings
+
+TIMES = 100  # that the smallest weights are looked for while the schedule runs
+PRUNED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear)
+NOT_WITH_SPARSITY = {
+    "ema": "an average of weights over time is not 0 where they are pruned",
+    "average_epochs": "an average of weights over time is not 0 where they are pruned",
+    "lora": "LoRA learns beside the weights, which stay as they are",
+    "freeze_epochs": "the schedule of pruning runs once, over the whole training",
+}
+
+
+class Pruning:
+    """The weights of one model that are pruned while it learns."""
+
+    def __init__(self, model: nn.Module, sparsity: float, scope: str, until: float, begun: bool) -> None:
+        """Prune until a fraction `sparsity` is 0 of all weights together, or of each layer (`scope`: global or layer),
+        after a fraction `until` of training. `begun`: zeros that stand in the weights are pruned ones.
+
+        Raises SettingError where the model has no layer that can be pruned.
+        """
+        self.weights = [weight for weight in prunable(model).values() if weight.requires_grad]
+        if not self.weights:
+            raise SettingError(
+                f"sparsity={sparsity:g} prunes linear, convolutional and recurrent layers, and {type(model).__name__} "
+                "has none that learn: leave it out."
+            )
+        self.sparsity, self.scope, self.until = sparsity, scope, until
+        self.masks = [weight != 0 if begun else torch.ones_like(weight, dtype=torch.bool) for weight in self.weights]
+        self._looked = -1  # how often the smallest weights were looked for
+
+    @property
+    def zeros(self) -> int:
+        """How many weights are pruned."""
+        return sum(int((~mask).sum()) for mask in self.masks)
+
+    @torch.no_grad()
+    def step(self, done: float) -> None:
+        """Prune what the schedule asks for when a fraction `done` of training is, and set to 0 what an update has
+        moved."""
+        look = TIMES if done >= self.until else int(TIMES * done / self.until)
+        if look > self._looked:
+            self._looked = look
+            fraction = self.sparsity * (1 - (1 - look / TIMES) ** 3)
+            groups = [slice(None)] if self.scope == "global" else [slice(i, i + 1) for i in range(len(self.weights))]
+            self.masks = [
+                mask for group in groups for mask in smallest_out(self.weights[group], self.masks[group], fraction)
+            ]
+        for weight, mask in zip(self.weights, self.masks):
+            weight.mul_(mask)
+
+
+def pruning_of(model: nn.Module, settings: TrainSettings, begun: bool) -> Pruning | None:
+    """The pruning that is asked for, if any; `begun` as above."""
+    if not settings.sparsity:
+        return None
+    return Pruning(model, settings.sparsity, settings.prune_scope, settings.prune_until, begun)
+
+
+def smallest_out(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: float) -> list[Tensor]:
+    """Masks of the same shapes, False for that fraction of all these weights: for those that are False already, then
+    for the smallest by absolute value."""
+    sizes = torch.cat([(weight.abs() * mask).flatten() for weight, mask in zip(weights, masks)])
+    pruned = sum(int((~mask).sum()) for mask in masks)
+    count = max(pruned, round(fraction * len(sizes)))
+    keep = torch.ones_like(sizes, dtype=torch.bool)
+    keep[torch.topk(sizes, count, largest=False, sorted=False).indices] = False
+    return [part.view_as(mask) for part, mask in zip(torch.split(keep, [mask.numel() for mask in masks]), masks)]
+
+
+def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that magnitude pruning looks at, by name: matrices and kernels of linear, convolutional and recurrent
+    layers; no biases, no norms, and nothing that is an embedding too."""
+    embedded = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
+    found: dict[str, nn.Parameter] = {}
+    for name, module in model.named_modules():
+        for key, parameter in module.named_parameters(recurse=False) if isinstance(module, PRUNED) else ():
+            if parameter.ndim > 1 and id(parameter) not in embedded:
+                found[f"{name}.{key}".lstrip(".")] = parameter
+    return found
+
+
+def sparsity_of(model: nn.Module) -> float:
+    """The fraction of the weights that can be pruned which are 0."""
+    weights = prunable(model).values()
+    return sum(int((w == 0).sum()) for w in weights) / max(1, sum(w.numel() for w in weights))
+
+
+def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
+    """Raise SettingError for a setting that does not go with pruning, nor do `tasks`, one after another."""
+    if not settings.sparsity:
+        return
+    asked = f"sparsity={settings.sparsity:g}"
+    usual = TrainSettings()
+    for key, why in NOT_WITH_SPARSITY.items():
+        value = getattr(settings, key)
+        if value and value != getattr(usual, key):
+            raise SettingError(f"{asked} and {key}={short(as_text(value))} do not go together: {why}. Leave one out.")
+    if settings.tensor_parallel > 1 or settings.parallel in ("fsdp", "hsdp"):
+        raise SettingError(
+            f"{asked} looks for the smallest of all weights, and each process would have a part of them alone with "
+            "tensor_parallel and parallel=fsdp or hsdp: take parallel=ddp."
+        )
+    if tasks:
+        raise SettingError(f"{asked} follows one schedule over the whole training, and tasks have one each.")

@@ -1,0 +1,60 @@
+"""cutaway prune: a run in, a smaller one out, and both beside one another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cutaway
+from cutaway.commands import main
+from cutaway.training.pruning import sparsity_of
+
+SMALL: dict[str, Any] = {"max_samples": 128, "batch_size": 32, "epochs": 2, "tensorboard": False, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
+    return cutaway.train("lenet5-modern", "digits", out=tmp_path_factory.mktemp("whole") / "run", **SMALL)
+
+
+def test_both_models_are_shown(run: cutaway.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch_pruning")
+    words = ["prune", str(run.folder), str(tmp_path / "small"), "prune_channels=0.5", "sparsity=0.5"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    before, after = found["before"], found["after"]
+    assert before["score"]["value"] == run.evaluate()["accuracy"].value
+    assert after["parameters"] < before["parameters"]
+    assert after["bytes"] < before["bytes"]
+    assert after["sparsity"] == pytest.approx(0.5, abs=1e-3)
+    assert set(after["milliseconds"]) == {"1", "32"}
+    assert min(after["milliseconds"].values()) > 0
+    small = cutaway.load(tmp_path / "small")
+    assert small.about["data"]["split_hash"] == run.about["data"]["split_hash"]
+    assert (small.folder / "report.html").is_file()
+
+
+def test_from_python(run: cutaway.Run, tmp_path: Path) -> None:
+    sparse = cutaway.prune(run, tmp_path / "sparse", sparsity=0.9, epochs=1, prune_until=0)
+    assert sparsity_of(sparse.model) == pytest.approx(0.9, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["OUT"], "sparsity=0.8 sets"),
+        (["OUT", "sparsity=0.5", "weights=RUN"], "Leave it out"),
+        (["OUT", "sparsity=1.5"], "0 to 0.999"),
+        ([], "A run and a new folder"),
+    ],
+)
+def test_what_cannot_be_pruned_is_said(
+    run: cutaway.Run, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = [str(tmp_path / "x") if word == "OUT" else word for word in words]
+    assert main(["prune", str(run.folder), *typed]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

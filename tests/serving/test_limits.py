@@ -1,0 +1,248 @@
+"""Whom a server answers, and what it takes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from cutaway.errors import SettingError
+from cutaway.serving.app import Doors
+from cutaway.serving.guard import Guard
+from cutaway.serving.inputs import Given
+from cutaway.serving.limits import Limits, seconds
+from cutaway.serving.metrics import Histogram, Metrics
+from cutaway.serving.predicting import Said
+from cutaway.serving.server import reject_open
+from cutaway.training.run import Run
+
+Client = Callable[..., TestClient]
+TOKEN = "0123456789abcdef"
+TEXT = {"texts": ["the cat"]}
+
+
+# --- whom ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shown", ["", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}0", "Bearer ", f"Bearer {TOKEN.upper()}"]
+)
+def test_without_the_token_nothing_of_the_run_is_told(
+    shown: str, served: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = served("texts", token=TOKEN)
+    headers = {"authorization": shown} if shown else {}
+    with caplog.at_level(logging.DEBUG):
+        for path in ("/predict", "/v1/models", "/metrics", "/openapi.json", "/nothing"):
+            answer = client.request("POST" if path == "/predict" else "GET", path, headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+    assert TOKEN not in caplog.text
+    for path in ("/health", "/ready", "/", "/page/serve.js"):
+        assert client.get(path).status_code == 200
+
+
+def test_with_the_token(served: Client) -> None:
+    client = served("texts", token=TOKEN)
+    assert client.post("/predict", json=TEXT, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    document = client.get("/openapi.json", headers={"authorization": f"bearer {TOKEN}"}).json()
+    assert document["security"] == [{"token": []}]
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"host": "evil.example"}, 421), ({"host": "127.0.0.1:9"}, 421), ({"origin": "http://evil.example"}, 403),
+    ({"origin": "null"}, 403), ({"sec-fetch-site": "cross-site"}, 403), ({"origin": "http://127.0.0.1:8000"}, 200),
+    ({"host": "localhost:8000"}, 200),
+])  # fmt: skip
+def test_on_loopback_no_page_of_another_site_is_answered(headers: dict[str, str], status: int, served: Client) -> None:
+    assert served("texts").post("/predict", json=TEXT, headers=headers).status_code == status
+
+
+def test_for_others_any_name_will_do(served: Client) -> None:
+    headers = {"host": "models.example", "authorization": f"Bearer {TOKEN}"}
+    assert served("texts", token=TOKEN, host="0.0.0.0").post("/predict", json=TEXT, headers=headers).status_code == 200
+
+
+def test_other_machines_are_answered_with_a_token_alone() -> None:
+    with pytest.raises(SettingError, match="CUTAWAY_TOKEN"):
+        reject_open("0.0.0.0", None)
+    for token in ("short", "x" * 15, "a token with blanks in it", "ünïcödeünïcödeünïcöde"):
+        with pytest.raises(SettingError, match="at least 16") as said:
+            reject_open("127.0.0.1", token)
+        assert token not in str(said.value)
+    reject_open("0.0.0.0", TOKEN)
+    reject_open("127.0.0.1", None)
+
+
+# --- how much ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("2ms", 0.002), ("30s", 30), ("0.5s", 0.5), ("250us", 0.00025), ("2min", 120)]
+)
+def test_durations(text: str, found: float) -> None:
+    assert seconds("--batch-wait", text) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("text", ["2", "ms", "-2ms", "2 hours", "1e3s", ""])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(SettingError, match="--timeout"):
+        seconds("--timeout", text)
+
+
+@pytest.mark.parametrize("key", ["max_batch", "max_body", "queue", "timeout", "max_tokens", "streams"])
+def test_a_limit_is_above_nothing(key: str) -> None:
+    with pytest.raises(SettingError, match=f"--{key.replace('_', '-')}=0"):
+        Limits(**{key: 0})
+
+
+class Slow:
+    """A server in this process whose model takes as long as it is told to, and a client."""
+
+    def __init__(self, run: Run, **limits: Any) -> None:
+        self.metrics = Metrics()
+        self.doors = Doors(run, Limits(**limits), self.metrics)
+        self.guard = Guard(self.doors.app(), None, "127.0.0.1", 8000, self.metrics, 60)
+        self.free = asyncio.Event()
+        self.batches: list[int] = []
+
+    async def __aenter__(self) -> Slow:
+        transport = httpx.ASGITransport(self.guard, raise_app_exceptions=False)
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
+        engine = self.doors.engine
+
+        async def in_thread(do: Callable[[], list[Said]]) -> list[Said]:
+            await self.free.wait()
+            await asyncio.sleep(0.01)
+            found = do()
+            self.batches.append(len(found))
+            return found
+
+        engine._in_thread = in_thread  # type: ignore[method-assign, assignment]
+        self.doors.ready = True
+        self.work = asyncio.create_task(engine.work())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.work.cancel()
+        self.doors.engine.close()
+        await self.client.aclose()
+
+    def ask(self, count: int = 1) -> list[asyncio.Task[httpx.Response]]:
+        return [asyncio.create_task(self.client.post("/predict", json=TEXT)) for _ in range(count)]
+
+
+def test_where_too_many_wait_more_are_told_429(run_of: Callable[[str], Run]) -> None:
+    async def during() -> None:
+        async with Slow(run_of("texts"), queue=4) as server:
+            first = server.ask(4)
+            await asyncio.sleep(0.05)
+            (late,) = server.ask()
+            answer = await late
+            assert answer.status_code == 429
+            assert answer.headers["retry-after"] == "1"
+            assert answer.json()["error"].startswith("4 requests wait already")
+            server.free.set()
+            assert [(await one).status_code for one in first] == [200] * 4
+            assert server.doors.taken == server.doors.bytes == server.guard.answering == 0
+
+    asyncio.run(during())
+
+
+def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> None:
+    async def during() -> None:
+        async with Slow(run_of("texts"), timeout=0.05) as server:
+            answer = await server.ask()[0]
+            assert answer.status_code == 504
+            assert answer.json() == {"error": "The answer took too long."}
+            server.free.set()
+            assert (await server.ask()[0]).status_code == 200
+
+    asyncio.run(during())
+
+
+def test_a_batch_waits_where_several_ask_and_one_client_never_does(run_of: Callable[[str], Run]) -> None:
+    wait = 0.5
+
+    async def alone(server: Slow) -> float:
+        began = time.perf_counter()
+        assert (await server.ask()[0]).status_code == 200
+        return time.perf_counter() - began
+
+    async def during() -> None:
+        async with Slow(run_of("texts"), batch_wait=wait, max_batch=8) as server:
+            server.free.set()
+            assert min([await alone(server) for _ in range(3)]) < wait
+            answers = await asyncio.gather(*server.ask(16))
+            assert {answer.status_code for answer in answers} == {200}
+            assert server.batches == [1, 1, 1, 8, 8]  # full, and so without a wait
+            assert await alone(server) >= wait * 0.9  # for the others of a moment ago
+            assert min([await alone(server) for _ in range(3)]) < wait
+
+    asyncio.run(during())
+
+
+def test_while_it_closes_what_is_new_is_503_and_what_was_taken_is_answered(run_of: Callable[[str], Run]) -> None:
+    async def during() -> None:
+        async with Slow(run_of("texts")) as server:
+            taken = server.ask(3)
+            await asyncio.sleep(0.05)
+            server.doors.closing = server.guard.closing = True
+            for path in ("/ready", "/predict"):
+                answer = await server.client.request("GET" if path == "/ready" else "POST", path, json=TEXT)
+                assert answer.status_code == 503
+                assert answer.headers["connection"] == "close"
+            assert (await server.client.get("/health")).status_code == 200
+            server.free.set()
+            assert [(await one).status_code for one in taken] == [200] * 3
+
+    asyncio.run(during())
+
+
+# --- what is counted -----------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_as_prometheus_reads_them(served: Client) -> None:
+    client = served("texts")
+    for _ in range(3):
+        client.post("/predict", json=TEXT)
+    client.post("/predict", json={})
+    client.get("/secret/" + "x" * 50)
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = {}
+    for line in answer.text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP \w+ .+|TYPE \w+ (counter|gauge|histogram))", line)
+            continue
+        found = re.fullmatch(r'(\w+(?:\{(?:\w+="[^"\\]*",?)+\})?) (\S+)', line)
+        assert found, line
+        assert found[1] not in samples
+        samples[found[1]] = float(found[2])
+    assert samples['cutaway_requests_total{path="/predict",status="200"}'] == 3
+    assert samples['cutaway_requests_total{path="/predict",status="422"}'] == 1
+    assert samples['cutaway_requests_total{path="other",status="404"}'] == 1
+    assert samples['cutaway_request_seconds_bucket{path="/predict",le="+Inf"}'] == 4
+    assert samples["cutaway_examples_total"] == 3
+    assert samples["cutaway_requests_in_flight"] == 1  # this one
+    assert "xxx" not in answer.text
+
+
+def test_a_histogram_counts_up_to_each_bound() -> None:
+    histogram = Histogram((1, 2))
+    for value in (0.5, 1, 1.5, 9):
+        histogram.add(value)
+    assert histogram.lines("h") == [
+        'h_bucket{le="1"} 2', 'h_bucket{le="2"} 3', 'h_bucket{le="+Inf"} 4', "h_sum 12", "h_count 4",
+    ]  # fmt: skip
+
+
+def test_a_request_counts_as_its_examples() -> None:
+    assert [Given([1, 2, 3]).examples, Given(files=[("a", b"")]).examples, Given().examples] == [3, 1, 1]

@@ -1,0 +1,65 @@
+"""`parallel=auto` is what a plan says fits: one estimate, and one room that it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cutaway
+from cutaway.errors import SettingError
+from cutaway.planning import making
+from cutaway.training.memory import choice
+from cutaway.training.memory.choice import settle_parallel, whole_in_each
+from cutaway.training.placement import Placement
+from cutaway.training.prepared import Prepared, prepare
+
+GIVEN: dict[str, Any] = {
+    "model.layers": 3, "model.dim": 64, "model.heads": 2, "length": 64, "batch_size": 16, "memory_fraction": 0.5,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text to learn from; this process stands for two, whose memory is asked about in this one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Placement, "total_of_all", lambda place, *numbers: numbers)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
+
+
+def ready(**given: Any) -> Prepared:
+    """The training of the first of two processes."""
+    found = prepare("gpt2", "text.txt", {**GIVEN, **given})
+    found.place = replace(found.place, processes=2)
+    return found
+
+
+@pytest.mark.parametrize("given", [{}, {"recompute": "full"}, {"ema": 0.9, "optimizer": "momentum"}], ids=str)
+def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].memory.total
+    first = ready(**given)
+    assert whole_in_each(first) == planned
+    weights = sum(x.nbytes for x in (*first.model.parameters(), *first.model.buffers()))
+    for more, expected in ((1.001, "ddp"), (0.999, "fsdp")):
+        # Half of what is free and of the weights, which are there, is for two processes.
+        free = int(4 * planned * more - weights)
+        monkeypatch.setattr(choice, "free_memory", lambda device, free=free: free)
+        again = ready(**given)
+        settle_parallel(again)
+        assert again.settings.parallel == expected
+        fits = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].fits
+        assert fits == (expected == "ddp")
+        assert making.room_here is choice.room_here
+
+
+def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "free_memory", lambda device: 1000)
+    asked = ready()
+    asked.settings = replace(asked.settings, parallel="ddp")
+    settle_parallel(asked)
+    assert asked.settings.parallel == "ddp"
+    with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which optimizer=muon does not know"):
+        settle_parallel(ready(optimizer="muon"))
