@@ -225,7 +225,7 @@ def test_look_takes_runs_and_paths_and_options(run: Path, tmp_path: Path) -> Non
 
 
 def test_look_rejects_what_is_none(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not one of the models here"):
+    with pytest.raises(ModelError, match="nobody knows here"):
         cutaway.look(torch.nn.Linear(2, 2))
     with pytest.raises(DataError, match="tensors"):
         cutaway.look(cutaway.create_model("lenet5-modern"), "seven.png")

@@ -175,14 +175,14 @@ def test_the_winner_is_a_run_and_the_test_split_was_opened_for_it_alone(
         def __len__(self) -> int:
             return 1
 
-    opened = trial_module.open_data
+    opened = trial_module.open_guarded
 
     def without_test(*asked: Any) -> Any:
         data = opened(*asked)
         data.splits["test"] = Closed()  # type: ignore[assignment]
         return data
 
-    monkeypatch.setattr(trial_module, "open_data", without_test)
+    monkeypatch.setattr(trial_module, "open_guarded", without_test)
     found = small()
     best = found.best
     assert best is not None
@@ -316,7 +316,7 @@ def test_bad_input_is_one_sentence_with_the_way_out(small: Small, tmp_path: Path
 def test_a_model_and_data_are_needed() -> None:
     with pytest.raises(SettingError, match="A model, data and a range are needed"):
         cutaway.search("mlp", space=SPACE)
-    with pytest.raises(CutawayError, match="a path or the name of a data set"):
+    with pytest.raises(CutawayError, match="no targets beside it"):
         cutaway.search("mlp", [[1, 2]], space=SPACE)  # type: ignore[arg-type]
 
 
