@@ -125,7 +125,7 @@ class Trainer:
         Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
         """
         state, settings = self.state, self.settings
-        began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.update)
+        began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.epoch)
         in_all, an_epoch = self._in_all()
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
@@ -151,7 +151,7 @@ class Trainer:
                     if state.seconds - self._saved[0] > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
-        if self._saved[1] < state.update:
+        if self._saved[1] < state.epoch:
             self.checkpoint_now()
         self.strategy.saved()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
@@ -400,7 +400,7 @@ class Trainer:
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
         tensors = contents(self.model, self.optimizers, self.average, *learned)
         self.strategy.save(self.checkpoints, tensors, self.state)
-        self._saved = self.state.seconds, self.state.update
+        self._saved = self.state.seconds, self.state.epoch
 
     def look(self) -> None:
         """Bring the losses over from the device, and stop the run where one is not a number."""
