@@ -16,6 +16,7 @@ from . import (
     attention,
     feeding,
     graphs,
+    guard,
     images,
     loops,
     memory,
@@ -56,7 +57,10 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "serving": serving.rows,
 }
 
-ELSEWHERE = {"statistics": statistics.main}  # what is told on a page of its own, when it is asked for by name
+ELSEWHERE: dict[str, Callable[[], object]] = {
+    "statistics": statistics.main,
+    "guard": guard.main,
+}  # what is told on a page of its own, when it is asked for by name
 BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again
 
 PAGE = """\
