@@ -68,11 +68,12 @@ ALLOWED = {
     "comparing": {"searching", "report", "views", "draw", *BELOW},
     "planning": {"draw", *BELOW},
     "compression": BELOW,
-    "api": {"comparing", "compression", "planning", "searching", "report", "views", "draw", *BELOW},
+    "exporting": BELOW,
+    "api": {"comparing", "compression", "exporting", "planning", "searching", "report", "views", "draw", *BELOW},
     "estimators": {"report", "views", "draw", *BELOW},
     "commands": {
-        *("api", "comparing", "compression", "planning", "searching", "studio", "serving", "web", "report", "views"),
-        *("draw", *BELOW),
+        *("api", "comparing", "compression", "exporting", "planning", "searching", "studio", "serving", "web"),
+        *("report", "views", "draw", *BELOW),
     },
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import estimators, inspect
-    from .api import check, compare, describe, load, look, plan, prepare, prune, search, train
+    from .api import check, compare, describe, export, load, look, plan, prepare, prune, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -32,6 +32,7 @@ _LAZY = {
     "compare": "api",
     "create_model": "models.registry",
     "describe": "api",
+    "export": "api",
     "list_models": "models.registry",
     "load": "api",
     "look": "api",
@@ -45,8 +46,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators", "inspect",
-    "list_models", "load", "look", "plan", "prepare", "prune", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators", "export",
+    "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "search", "train",
 ]  # fmt: skip
 
 

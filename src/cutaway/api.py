@@ -25,6 +25,7 @@ from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.page import page
 from .errors import DataError, FileError, SettingError, UnknownName, short
+from .exporting.opened import Exported, is_exported
 from .files import as_path, reject_overwriting, write_text
 from .interop.convert import open_model, reject_absent
 from .interop.diffusers import is_diffusers
@@ -212,6 +213,21 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     return found
 
 
+def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write a run as one file for other programs, .onnx or .pt2 as `path` ends, its preprocessing with it.
+
+        cutaway.export("runs/lenet5-digits-1", "digits.onnx")
+        cutaway.load("digits.onnx").predict(["seven.png"])
+
+    Nothing is written unless what was made answers as the run does, at two sizes other than the traced one.
+    Raises CutawayError for what a person can fix.
+    """
+    from .exporting.making import export as export_run
+
+    target = as_path(path, "A run is exported to a file, by its path")
+    return export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+
+
 def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
     """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
 
@@ -239,6 +255,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
     """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
 
         load("runs/lenet5-digits-1").predict(["seven.png"])
+        load("digits.onnx").predict(["seven.png"])           # what `export` wrote
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
         load("runs/Net-digits-1", model=Net())               # a run of a module of your own, which a copy of it becomes
@@ -262,6 +279,8 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
         for sentence in notes:
             warnings.warn(f"{path}: {sentence}", stacklevel=2)
         return found
+    if is_exported(path):
+        return Exported(path)
     if path.is_file():
         raise FileError(
             f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, say for which model, as in "

@@ -20,12 +20,12 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
-    "generate", "serve", "report", "inspect", "studio", "prune", "verify", "convert",
+    "generate", "serve", "report", "inspect", "studio", "prune", "export", "verify", "convert",
 )  # fmt: skip
 
 WITH_SETTINGS = ("prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune")  # as key=value
 MEANT = {  # what other tools call it
-    "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
+    "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "server": "serve", "deploy": "serve", "api": "serve",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",

@@ -24,7 +24,7 @@ IN_A_LINE = 3  # numbers said of an example; more have a line each
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
     parser.add_argument(
         "inputs",
         metavar="INPUT",
@@ -51,12 +51,13 @@ def run(args: argparse.Namespace) -> int:
     import warnings
 
     from ..draw.words import plural
+    from ..exporting.opened import Exported, is_exported
     from ..files import reject_overwriting, write_csv, write_text
     from ..spec import PairSpec
     from ..training.run import Run
     from .output import emit_json, note, say
 
-    opened = Run(args.run)
+    opened = Exported(args.run) if is_exported(args.run) else Run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
         raise SettingError(

@@ -1,0 +1,1 @@
+"""A run in one file, with its preprocessing, and that file opened again."""
