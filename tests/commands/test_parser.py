@@ -28,7 +28,7 @@ Cli = Callable[..., Answer]
         ("predict", "cutaway predict needs RUN, INPUT."),
         ("report runs/x y", "cutaway report does not take 'y'."),
         ("show", "Which model?"),
-        ("export runs/x", "There is no command 'export': here it is `cutaway convert`."),
+        ("onnx runs/x", "There is no command 'onnx': here it is `cutaway export`."),
         ("trian", "Similar: train."),
     ],
 )
