@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import warnings
@@ -23,7 +22,7 @@ from .data.shards.preparing import prepare_data
 from .data.shards.settings import ShardSettings
 from .distributed.environment import rank
 from .draw.description import Page, View
-from .draw.page import page
+from .draw.page import framed, page
 from .errors import DataError, FileError, SettingError, UnknownName, short
 from .exporting.opened import Exported, is_exported
 from .files import as_path, reject_overwriting, write_text
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
 HEAD = 4096  # bytes within which it stands
-HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
 
 
 def train(
@@ -335,11 +333,7 @@ class Look:
     def _repr_html_(self) -> str:
         """The page in a frame of its own, which can do nothing but draw: it has no network and no access to the
         notebook."""
-        return (
-            f'<iframe title="{html.escape(self.page["title"])}" sandbox="allow-scripts" '
-            f'style="width: 100%; height: {HEIGHT}px; border: 0; resize: vertical" '
-            f'srcdoc="{html.escape(page(self.page))}"></iframe>'
-        )
+        return framed(self.page["title"], page(self.page))
 
 
 def look(

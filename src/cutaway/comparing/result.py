@@ -7,6 +7,7 @@ import html
 from pathlib import Path
 from typing import Any
 
+from ..draw.page import framed
 from .statistics import Interval, ranks
 from .storage import REPORT, read_about
 
@@ -77,8 +78,4 @@ class Comparison:
         """The page in a frame of its own, or its name where there is none yet."""
         if not self.report.is_file():
             return html.escape(repr(self))
-        page = html.escape(self.report.read_text(encoding="utf-8"))
-        return (
-            f'<iframe title="{html.escape(repr(self))}" sandbox="allow-scripts" '
-            f'style="width: 100%; height: 760px; border: 0; resize: vertical" srcdoc="{page}"></iframe>'
-        )
+        return framed(repr(self), self.report.read_text(encoding="utf-8"))

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-JOBS = 2  # trainings at a time, at most, unless more are asked for
-
 
 @dataclass(frozen=True)
 class CompareSettings:

@@ -22,6 +22,7 @@ from .description import Drawing, Page
 # What a URL carries as it is. A `#` would end it, a `<` is longer in a script element.
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#<")
 
+HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
 START = """
 import { drawPage } from "cutaway/page.js";
 drawPage(document.querySelector("main"), JSON.parse(document.querySelector("#page").textContent));
@@ -63,6 +64,16 @@ def page(description: Page) -> str:
         imports=imports,
         description=_embedded(json.dumps(description, ensure_ascii=False, allow_nan=False)),
         start=START,
+    )
+
+
+def framed(title: str, document: str) -> str:
+    """A page, as HTML, in a frame of its own for a notebook, which can do nothing but draw: it has no network and no
+    access to the notebook."""
+    return (
+        f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" '
+        f'style="width: 100%; height: {HEIGHT}px; border: 0; resize: vertical" '
+        f'srcdoc="{html.escape(document)}"></iframe>'
     )
 
 

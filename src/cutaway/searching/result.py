@@ -12,6 +12,7 @@ import optuna
 from optuna.trial import TrialState
 
 from ..data.objects.given import Given
+from ..draw.page import framed
 from ..errors import FileError
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.run import Run
@@ -113,11 +114,7 @@ class Search:
         """The page in a frame of its own, or its name where there is none yet."""
         if not self.report.is_file():
             return html.escape(repr(self))
-        page = html.escape(self.report.read_text(encoding="utf-8"))
-        return (
-            f'<iframe title="{html.escape(repr(self))}" sandbox="allow-scripts" '
-            f'style="width: 100%; height: 760px; border: 0; resize: vertical" srcdoc="{page}"></iframe>'
-        )
+        return framed(repr(self), self.report.read_text(encoding="utf-8"))
 
 
 def rows_of(study: optuna.Study, space: Space, metric: str) -> list[Row]:

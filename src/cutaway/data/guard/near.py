@@ -62,14 +62,27 @@ def near(
                 home, i = at[place]
                 pairs.append((f"{seen[split].name(int(rows[hit]))} ({split})", f"{seen[home].name(i)} ({home})"))
         earlier.append(split)
+    return told(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
+
+
+def told(
+    pairs: list[tuple[str, str]],
+    counts: Mapping[str, int],
+    looked: Mapping[str, int],
+    what: str,
+    how: str,
+    grouped: bool,
+) -> list[Finding]:
+    """A finding of examples that nearly equal one of an earlier split, `counts` of so many that were `looked` at in
+    each; none where there are no pairs. `grouped`: whether a column can keep them together."""
     if not pairs:
         return []
-    said = " and ".join(f"{k:,} of {looked[s]:,} {WHAT[kind]} of {s}" for s, k in counts.items() if k)
+    said = " and ".join(f"{k:,} of {looked[s]:,} {what} of {s}" for s, k in counts.items() if k)
     return [
         Finding(
-            f"Near duplicates straddle the split: {said} that were looked at nearly equal one of an earlier split, for "
+            f"Near duplicates straddle the split: {said} that were looked at {how} one of an earlier split, for "
             f"example {'; '.join(' ≈ '.join(pair) for pair in pairs[:3])}. On them a score measures memory: remove the "
-            f"copies, or keep them in one split{' (group=COLUMN)' if kind == 'table' else ''}.",
+            f"copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
             pairs,
         )
     ]

@@ -16,6 +16,7 @@ import numpy as np
 from ...spec import Classes, Target
 from ..findings import Finding
 from . import labels as wrong_labels
+from .near import told
 from .seen import Seen, sample
 
 MOST = 6_000  # texts of a split that are looked at
@@ -63,17 +64,7 @@ def near(seen: Mapping[str, Seen]) -> list[Finding]:
         for bands, key in own:
             for bucket, band in zip(buckets, bands):
                 bucket.setdefault(band, []).append(key)
-    if not pairs:
-        return []
-    said = " and ".join(f"{k:,} of {looked[s]:,} texts of {s}" for s, k in counts.items() if k)
-    return [
-        Finding(
-            f"Near duplicates straddle the split: {said} that were looked at share most pairs of words with one of an "
-            f"earlier split, for example {'; '.join(' ≈ '.join(pair) for pair in pairs[:3])}. On them a score measures "
-            "memory: remove the copies, or keep them in one split (group=COLUMN).",
-            pairs,
-        )
-    ]
+    return told(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
 
 
 def labels(seen: Mapping[str, Seen], target: Target) -> list[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,8 +91,11 @@ def open_images(
     else:
         values = images_first(held)
         pixels = as_bytes(values)
-        way = partial(_of_levels, values) if pixels is None else partial(_of_bytes, pixels)
-        preprocessing, splits, notes = way(labels, indices, learned, names, settings, sizes)
+        asked = (labels, indices, learned, settings, sizes, names)
+        if pixels is None:
+            preprocessing, splits, notes = _of_levels(values, *asked)
+        else:
+            preprocessing, splits, notes = images_at_hand(np.ascontiguousarray(pixels), *asked)
     splits = in_episodes(splits, preprocessing.spec.target, classes)
     return assemble(origin, settings, indices, preprocessing, splits, [*said, *notes])
 
@@ -101,26 +103,14 @@ def open_images(
 Prepared = tuple[Any, dict[str, Split], list[str | None]]
 
 
-def _of_bytes(
-    pixels: Array,
-    labels: Array,
-    indices: dict[str, Rows],
-    learned: Callable[[Shape], Any],
-    names: Sequence[str],
-    settings: DataSettings,
-    sizes: ImageSizes,
-) -> Prepared:
-    return images_at_hand(np.ascontiguousarray(pixels), labels, indices, learned, settings, sizes, names)
-
-
 def _of_levels(
     values: Array,
     labels: Array,
     indices: dict[str, Rows],
     learned: Callable[[Shape], Any],
-    names: Sequence[str],
     settings: DataSettings,
     sizes: ImageSizes,
+    names: Sequence[str],
 ) -> Prepared:
     """Images of any numbers, brought to a size where the model needs it."""
     reject_changed(settings, ("color", "color_jitter", "memory", "workers"), BYTES)
