@@ -24,8 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
 from ..errors import FileError
-from ..files import read_json, reject_address
-from ..training.folder import RunInUse, locked
+from ..training.folder import RunInUse, about_several, folder_of_several, locked
 
 try:
     import fcntl
@@ -55,38 +54,13 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def new_search_folder(out: str | Path | None, name: str) -> Path:
-    """The folder of a search: `out`, or the next free runs/search-NAME-N. Raises FileError where it holds anything else
-    than a search."""
-    if out is None:
-        for n in range(1, 1_000_000):
-            with contextlib.suppress(FileExistsError):
-                folder = Path("runs") / f"search-{name}-{n}"
-                folder.mkdir(parents=True)
-                return folder
-    folder = Path(out or "")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
-        ) from error
-    if not (folder / ABOUT).is_file() and any(entry.name not in (TURN, STUDY) for entry in folder.iterdir()):
-        raise FileError(f"{folder} exists already, is no search, and nothing in it is overwritten. Give another --out.")
-    return folder
+    """The folder of a search, as `folder_of_several` says."""
+    return folder_of_several(out, "search", name, ABOUT, beside=(TURN, STUDY))
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
     """search.json of a folder. Raises FileError where it is no search."""
-    path = Path(folder) / ABOUT
-    if not path.is_file():
-        reject_address(folder)
-        raise FileError(
-            f"{folder} is no search: it has no {ABOUT}. `cutaway search` makes them, and --resume takes such a folder."
-        )
-    about = read_json(path)
-    if not isinstance(about, dict) or not {"model", "data", "space", "fixed", "search"} <= set(about):
-        raise FileError(f"{path} is not what a search writes: it was edited or cut short. Take it from a copy.")
-    return about
+    return about_several(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
 
 
 def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:

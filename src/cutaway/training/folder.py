@@ -15,9 +15,10 @@ import socket
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ..errors import FileError
-from ..files import BOARD, OF_A_RUN, RUN, is_leftover
+from ..files import BOARD, OF_A_RUN, RUN, is_leftover, read_json, reject_address
 
 try:
     import fcntl
@@ -25,6 +26,7 @@ except ImportError:  # no such locks on this system: nothing is held
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
 OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
 _held: set[int] = set()  # descriptors of this process
@@ -130,6 +132,48 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
                 f"{given} is read here and stands in {folder}, which is not overwritten. Give another --out."
             )
     return folder
+
+
+def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
+    """The folder of what trains several runs, a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
+
+    It may hold the same already, as told by its file `about`, or nothing but the files `beside` that. Raises FileError
+    where it holds anything else.
+    """
+    if out is None:
+        for n in range(1, 1_000_000):
+            with contextlib.suppress(FileExistsError):
+                folder = Path("runs") / f"{command}-{name}-{n}"
+                folder.mkdir(parents=True)
+                return folder
+    folder = Path(out or "")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
+        ) from error
+    if not (folder / about).is_file() and any(entry.name not in {*beside} for entry in folder.iterdir()):
+        raise FileError(
+            f"{folder} exists already, is no {WHAT[command]}, and nothing in it is overwritten. Give another --out."
+        )
+    return folder
+
+
+def about_several(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
+    """The file `about` of such a folder, which has these keys at least. Raises FileError where there is none, or it is
+    damaged."""
+    path, what = Path(folder) / about, WHAT[command]
+    if not path.is_file():
+        reject_address(folder)
+        raise FileError(
+            f"{folder} is no {what}: it has no {about}. `cutaway {command}` makes them, and --resume takes such a "
+            "folder."
+        )
+    found = read_json(path)
+    if not isinstance(found, dict) or not set(keys) <= set(found):
+        raise FileError(f"{path} is not what a {what} writes: it was edited or cut short. Take it from a copy.")
+    return found
 
 
 def _made(folder: Path, exist_ok: bool) -> Path:
