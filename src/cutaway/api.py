@@ -129,6 +129,8 @@ def compare(
     models: str | Sequence[str] = (),
     data: Any = (),
     *,
+    val: Any = None,
+    test: Any = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     **settings: Any,
@@ -139,21 +141,24 @@ def compare(
         found.best["name"], found.best["value"]
         found.difference("mlp", "gradient boosting")["told_apart"]
 
-    `models` and `data` are names, or several separated by commas or in a list. `settings` are those of `cutaway compare
-    --help` and of `train`, the same for all models. `out` is the folder, which may hold the same comparison already,
-    and `resume` one to go on with: finished trainings are kept. Raises CutawayError for what a person can fix,
-    KeyboardInterrupt when stopped.
+    `models` and `data` are names, or several separated by commas or in a list; or `data`, `val` and `test` are as for
+    `train`. `settings` are those of `cutaway compare --help` and of `train`, the same for all models. `out` is the
+    folder, which may hold the same comparison already, and `resume` one to go on with: finished trainings are kept.
+    Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped.
     """
     from .comparing.running import compare as run_comparison
 
-    return run_comparison(_several(models), _several(data), settings, out=out, resume=resume)
+    if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
+        sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
+    else:
+        source, fractions = as_source(data, val, test)
+        sources = _several(source) if isinstance(source, str) else [] if source is None else [source]
+    return run_comparison(_several(models), sources, {**settings, **fractions}, out=out, resume=resume)
 
 
-def _several(given: Any) -> list[Any]:
-    """One thing or several: names with commas between them, or a list."""
-    if isinstance(given, str):
-        return [name for name in given.split(",") if name]
-    return [*given] if isinstance(given, list | tuple) else [] if given is None else [given]
+def _several(names: str | Sequence[str]) -> list[str]:
+    """Names with commas between them, or in a list."""
+    return [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
 
 
 def prepare(
