@@ -240,7 +240,8 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     from .exporting.making import export as export_run
 
     target = as_path(path, "A run is exported to a file, by its path")
-    return export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+    export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+    return target
 
 
 def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:

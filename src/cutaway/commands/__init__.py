@@ -20,7 +20,8 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
-    "generate", "serve", "report", "inspect", "studio", "prune", "quantize", "export", "verify", "convert",
+    "generate", "serve", "report", "inspect", "studio", "course", "prune", "quantize", "export", "verify",
+    "convert",
 )  # fmt: skip
 
 WITH_SETTINGS = (  # as key=value
@@ -32,6 +33,7 @@ MEANT = {  # what other tools call it
     "server": "serve", "deploy": "serve", "api": "serve",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
+    "learn": "course", "tutorial": "course", "lesson": "course", "exercise": "course",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
     "estimate": "plan", "cost": "plan", "profile": "plan",
     "sparsify": "prune", "compress": "prune", "int8": "quantize", "quantise": "quantize",
