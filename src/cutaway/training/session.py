@@ -355,6 +355,11 @@ def _resumed(
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
     """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
     handed over again, or there is none to go on with."""
+    if "quantized" in about:
+        raise SettingError(
+            "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "
+            f"made of, {about['quantized']['from']}, and quantize that again."
+        )
     own = model if isinstance(model, nn.Module) else None
     model = None if own is not None else model
     then = about["data"]["source"]
