@@ -14,6 +14,7 @@ from . import (
     adaptation,
     applications,
     attention,
+    export,
     feeding,
     graphs,
     guard,
@@ -60,6 +61,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
 ELSEWHERE: dict[str, Callable[[], object]] = {
     "statistics": statistics.main,
     "guard": guard.main,
+    "export": export.main,
 }  # what is told on a page of its own, when it is asked for by name
 BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again
 
