@@ -24,6 +24,7 @@ ROWS = (  # of what a device holds
     ("outputs", "logits and loss"),
     ("working", "backward pass"),
     ("communication", "communication"),
+    ("checkpoint", "checkpoint (copy)"),
 )
 
 EXAMPLES = """\
