@@ -58,7 +58,7 @@ def stack(answer: Answer) -> None:
 
 @exercise(
     "bottleneck(channels, width, side)",
-    "Multiplications of a bottleneck on a map of side × side: 1×1 from `channels` to `width`, 3×3 on `width`, 1×1 back.",
+    "Multiplications of a bottleneck on a map of side × side: 1×1 from `channels` to `width`, 3×3, 1×1 back.",
 )
 def bottleneck(answer: Answer) -> None:
     """Three convolutions, at every pixel."""
