@@ -129,6 +129,8 @@ def compare(
     models: str | Sequence[str] = (),
     data: Any = (),
     *,
+    val: Any = None,
+    test: Any = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     **settings: Any,
@@ -138,15 +140,21 @@ def compare(
         found = cutaway.compare(["mlp", "linear"], "houses.csv", target="price", seeds=5)
         found.best["name"], found.best["value"]
         found.difference("mlp", "gradient boosting")["told_apart"]
+        cutaway.compare("mlp,softmax", (X, y), test=(X_test, y_test))  # objects, as for train
 
-    `models` and `data` are names, or several separated by commas or in a list. `settings` are those of `cutaway compare
+    `models` and `data` are names, or several separated by commas or in a list; data may also be an object, with splits
+    of your own in `val` and `test`, as for `train`. `settings` are those of `cutaway compare
     --help` and of `train`, the same for all models. `out` is the folder, which may hold the same comparison already,
     and `resume` one to go on with: finished trainings are kept. Raises CutawayError for what a person can fix,
     KeyboardInterrupt when stopped.
     """
     from .comparing.running import compare as run_comparison
 
-    return run_comparison(_several(models), _several(data), settings, out=out, resume=resume)
+    named = all(isinstance(one, str | os.PathLike) for one in (data if isinstance(data, list | tuple) else [data]))
+    given = [as_source(one, val, test) for one in (_several(data) if named or data is None else [data])]
+    fractions = given[0][1] if given else {}
+    sources = [source for source, _ in given]
+    return run_comparison(_several(models), sources, {**settings, **fractions}, out=out, resume=resume)
 
 
 def _several(given: Any) -> list[Any]:
@@ -346,6 +354,7 @@ def look(
     """Look inside a model, trained or not.
 
         cutaway.look("runs/lenet5-digits-1", "seven.png")             # a run, and files as for predict
+        cutaway.look(run, X[:8])                                      # arrays and other objects, as train takes them
         cutaway.look("resnet18", view="network")                      # a preset, untrained, with random examples
         cutaway.look("gpt2", view="attention", head=3)                # a view's own options
         cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own

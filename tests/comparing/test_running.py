@@ -165,6 +165,23 @@ def test_what_cannot_be_compared_is_said(
         cutaway.compare(models, data, out=tmp_path / "out", **given)
 
 
+def test_objects_are_compared_and_known_by_what_they_hold(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    given: dict[str, Any] = {**SHORT, "epochs": 1, "seeds": 1, "baselines": False, "out": tmp_path / "out"}
+    compared = cutaway.compare("softmax", (x, y), test=(x[:20], y[:20]), **given)
+    assert len(compared.results) == 1
+    others: dict[str, Any] = {"data": (x, 1 - y), "test": (x[:20], y[:20])}
+    with pytest.raises(SettingError, match="holds another comparison"):
+        cutaway.compare("softmax", **others, **given)
+    for again in ({}, others):
+        with pytest.raises(SettingError, match=r"data was given in Python, arrays-.*give it again"):
+            cutaway.compare(**again, resume=tmp_path / "out", seeds=2)
+    more = cutaway.compare(data=(x, y), test=(x[:20], y[:20]), resume=tmp_path / "out", seeds=2)
+    assert len(more.results[0]["models"][0]["runs"]) == 2
+    with pytest.raises(SettingError, match="Linear is a module of one's own"):
+        cutaway.compare([torch.nn.Linear(3, 2)], (x, y))  # type: ignore[list-item]
+
+
 def test_another_comparison_is_not_overwritten(found: Comparison) -> None:
     with pytest.raises(SettingError, match="holds another comparison"):
         cutaway.compare("mlp", "wine", out=found.folder, **SHORT)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from .. import __version__
 from ..data.settings import DataSettings
@@ -68,6 +69,12 @@ def compare(
         if (folder / "compare.json").is_file():
             about = _same(read_about(folder), about, folder)
     objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
+    if objects.keys() != set(about["objects"]):
+        now, then = (", ".join(names) or "none that was" for names in (objects, about["objects"]))
+        raise SettingError(
+            f"This comparison's data was given in Python, {then}, and this is {now}: give it again, as in "
+            "compare(data=DATA, resume=FOLDER)."
+        )
     with locked(folder):
         write_about(folder, about)
         try:
@@ -95,6 +102,13 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     for key, why in NOT_GIVEN.items():
         if key in given:
             raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
+    module = next((model for model in models if not isinstance(model, str)), None)
+    if isinstance(module, nn.Module | type):
+        name = module.__name__ if isinstance(module, type) else type(module).__name__
+        raise SettingError(
+            f"A comparison makes each model anew for every seed, by its name, and {name} is a module of one's own: "
+            "train it with cutaway.train, and name models that `cutaway list` shows."
+        )
     names = [preset(model).name for model in dict.fromkeys(models)]
     own = {key: value for key, value in given.items() if key in keys(CompareSettings)}
     rest = {key: value for key, value in given.items() if key not in own}
@@ -108,6 +122,7 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     return {
         "models": names,
         "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
+        "objects": [_name(source) for source in sources if not isinstance(source, str | Path)],
         "given": {key: exact(value) for key, value in rest.items()},
         "compare": asdict(settings),
         "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
@@ -124,8 +139,8 @@ def _plain(source: Any) -> Any:
 
 
 def _name(source: Any) -> str:
-    """What data is called in a folder's name."""
-    return Path(source).stem if isinstance(source, str | Path) else "data"
+    """What data is called in a folder's name; of objects by what they hold, so that no others go on for them."""
+    return Path(source).stem if isinstance(source, str | Path) else f"{source.train.name}-{source.fingerprint[:8]}"
 
 
 def _resumed(
