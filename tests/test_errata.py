@@ -385,3 +385,49 @@ def test_a_gcn_gives_logits() -> None:
     with_negatives = logits.detach().requires_grad_()
     F.cross_entropy(with_negatives, torch.zeros(5, dtype=torch.int64)).backward()
     assert (with_negatives.grad != 0).all()
+
+
+# --- neurons and layers -------------------------------------------------------------------------------------------
+
+
+def test_a_perceptrons_rate_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    t = (x @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64) > 0).long()
+    learned = []
+    for rate in (1.0, 1 / 64):  # a power of two scales every sum exactly
+        w, wrong = torch.zeros(3, dtype=torch.float64), []
+        for _ in range(30):
+            for i in range(len(x)):
+                error = int(t[i]) - int(w @ x[i] > 0)
+                w = w + rate * error * x[i]
+                wrong += [i] * abs(error)
+        learned.append((wrong, (w / rate).tolist()))
+    assert learned[0] == learned[1]
+    assert learned[0][0]
+
+
+def test_a_layer_of_squares_is_a_parabola_however_wide() -> None:
+    x = torch.linspace(-3, 3, 200, dtype=torch.float64)
+    y, generator = torch.sin(2 * x) + x / 3, torch.Generator().manual_seed(0)
+
+    def error(columns: torch.Tensor) -> float:
+        best = torch.linalg.lstsq(columns, y[:, None], driver="gelsd").solution
+        return float((columns @ best - y[:, None]).square().mean())
+
+    parabola = error(torch.stack([torch.ones_like(x), x, x**2], 1))
+    for width in (8, 64):
+        z = x[:, None] * torch.randn(width, generator=generator, dtype=torch.float64) + torch.randn(
+            width, generator=generator, dtype=torch.float64
+        )
+        assert error(torch.cat([z.square(), torch.ones(len(x), 1)], 1)) == pytest.approx(parabola, rel=1e-6)
+    bends = torch.linspace(-3, 3, 64, dtype=torch.float64)
+    assert error(torch.cat([F.relu(x[:, None] - bends), torch.ones(len(x), 1)], 1)) < parabola / 1000
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_softmax_before_the_cross_entropy_leaves_a_loss(classes: int) -> None:
+    perfect = F.one_hot(torch.tensor([1]), classes).double()
+    found = F.cross_entropy(perfect, torch.tensor([1])).item()
+    assert found == pytest.approx(math.log(1 + (classes - 1) / math.e))
+    assert (classes, round(found, 2)) in ((2, 0.31), (10, 1.46))

@@ -12,7 +12,7 @@ from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
-from .guard import guard
+from .guard.looking import guard
 from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others

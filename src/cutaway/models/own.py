@@ -53,6 +53,7 @@ from ..spec import (
 )
 from .card import Card, PresetCard
 from .contract import Decodes, Network
+from .deferred import without_numbers
 from .memory import FRACTION
 from .registry import Preset, preset
 
@@ -94,7 +95,9 @@ class Config:
 
 def Model(config: Config) -> nn.Module:  # noqa: N802  # where a family of models has its class
     """The module, called as the data of `config.spec` has it; on the meta device a copy with shapes and no numbers."""
-    return called(_shapes(config.module) if torch.get_default_device().type == "meta" else config.module, config.spec)
+    return called(
+        without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module, config.spec
+    )
 
 
 class Own(Preset):
@@ -296,12 +299,3 @@ def answers(given: Any, spec: Spec | None, inputs: tuple[Tensor, ...], asked_for
     if isinstance(spec.target, Horizon) and given.ndim == 3:
         return given.flatten(1)
     return given
-
-
-def _shapes(module: nn.Module) -> nn.Module:
-    """A copy on the meta device; no number is copied for it."""
-    memo: dict[int, Any] = {}
-    for tensor in (*module.parameters(), *module.buffers()):
-        empty = torch.empty_like(tensor, device="meta")
-        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-    return copy.deepcopy(module, memo)

@@ -17,13 +17,14 @@ from ...errors import DataError, SettingError
 from ...spec import Classes, Drawn, ImageSizes, SeriesSpec, Target, Unlabelled, Value, Views
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
+from ..guard.duplicates import straddle_note
 from ..images.arrays import reject_unmeasured
 from ..kinds import reject_changed
 from ..series.opening import series_dataset
 from ..series.signals import SeriesPreprocessing
 from ..sets import IN_MEMORY, DataSet, TensorSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split
 from ..tables.opening import table_dataset
 from ..tables.preprocessing import TablePreprocessing
 from ..tables.reading import Table, frame_table, one_below_another

@@ -20,10 +20,11 @@ from ...spec import Classes, Simple
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, fractions_left, straddle_note
+from ..splits import Rows, complete_split, fractions_left
 from ..tables.forms import Form
 from ..tables.reading import Table
 from ..tables.roles import find_column
