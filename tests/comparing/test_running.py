@@ -226,6 +226,11 @@ def test_what_cannot_be_compared_is_said(
         cutaway.compare(models, data, out=tmp_path / "out", **given)
 
 
+def test_a_module_of_ones_own_is_told_where_it_belongs() -> None:
+    with pytest.raises(SettingError, match=r"Linear is a module of one's own: train it with cutaway\.train"):
+        cutaway.compare([torch.nn.Linear(4, 3)], "iris")  # type: ignore[list-item]
+
+
 def test_another_comparison_is_not_overwritten(found: Comparison) -> None:
     with pytest.raises(SettingError, match="holds another comparison"):
         cutaway.compare("mlp", "wine", out=found.folder, **SHORT)
