@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test model check bench recipes docs clean
+.PHONY: help demo test model check bench recipes docs site clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
@@ -14,6 +14,7 @@ help:
 	@echo "make recipes  train the recipes and compare with the scores they claim (slow)"
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
+	@echo "make site     make the site with its course, run, into site/"
 
 # Stamps: installing again only where what is to be installed has changed.
 .venv/.made:
@@ -65,6 +66,16 @@ docs: .venv/.installed-test
 	$(BIN)/python docs/draw_spring.py
 	$(BIN)/python docs/draw_sinusoids.py
 	$(BIN)/python docs/draw_thoughts.py
+
+.venv/.installed-site: .venv/.made pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
+	touch $@ .venv/.installed
+
+# Each version has a folder, so that an address stays what it was. What notebooks gave is kept in build/ until they change.
+site: .venv/.installed-site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/site docs \
+		site/$$($(BIN)/python -c 'import cutaway; print(cutaway.__version__)')
+	@echo "site/index.html is its first page."
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

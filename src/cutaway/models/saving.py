@@ -29,6 +29,7 @@ from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from ..nn.resizing import resize, resized_of
 from .deferred import Deferred, with_numbers
+from .low_precision import make_room, opened, scheme_of, stored
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
@@ -49,9 +50,10 @@ def save_model(
         "cutaway": __version__,
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
         **({"resized": resized} if (resized := resized_of(model)) else {}),
+        **({"quantized": scheme} if (scheme := scheme_of(model)) else {}),
         **(extra or {}),
     }
-    write_weights(folder, model.state_dict(), description)
+    write_weights(folder, stored(model), description)
     write_json(folder / CONFIG, description)
 
 
@@ -72,7 +74,7 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
-        put_weights(own, tensors, file)
+        put_weights(own, _in_room(own, tensors, description), file)
         return own.eval(), description
     found = find(description["preset"])
     if found is None:
@@ -90,10 +92,18 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
             f"not take in this version, {__version__}: {error}"
         ) from error
     resize(model, description.get("resized", {}))
-    put_weights(model, tensors, file)
+    put_weights(model, _in_room(model, tensors, description), file)
     if "origin" in description:
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
+
+
+def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors as the model takes them, which becomes quantized where its description says so."""
+    if "quantized" not in description:
+        return tensors
+    make_room(model, description["quantized"])
+    return opened(tensors, model)
 
 
 def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:

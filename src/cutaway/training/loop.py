@@ -237,7 +237,7 @@ class Trainer:
             with self.strategy.batch(last=not group):
                 with place.autocast():
                     loss, total, outputs = self.strategy.loss(inputs, target, index, self._random)
-                (total * (weight / divisor)).backward()
+                total.backward(torch.full_like(total, weight / divisor))  # the gradient of total · weight / divisor
             self._losses.append(loss if weight == 1 else loss * weight)
             state.batch += 1
             if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:

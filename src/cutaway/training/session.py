@@ -37,7 +37,7 @@ from .board import Board
 from .checkpoint import State, load_weights, newest
 from .checks import reject_unfit
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Mean, Trainer
+from .loop import SAVE_EVERY, Mean, Trainer
 from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
@@ -219,10 +219,15 @@ def _train(
         for sentence in notes:
             bar.note(sentence)
 
+        written = -math.inf  # when, in seconds of training, metrics.csv was, which is written anew each time
+
         def on_row(state: State) -> None:
+            nonlocal written
             if writes:
-                write_csv(folder / "metrics.csv", state.history)
                 board.write(state.history[-1])
+                if state.seconds - written >= SAVE_EVERY:
+                    write_csv(folder / "metrics.csv", state.history)
+                    written = state.seconds
 
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
@@ -243,6 +248,9 @@ def _train(
             if writes:
                 finish(folder, about, ready, trainer.state, "interrupted")
             raise
+        finally:
+            if trainer.state.history and writes:
+                write_csv(folder / "metrics.csv", trainer.state.history)
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
@@ -347,6 +355,11 @@ def _resumed(
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
     """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
     handed over again, or there is none to go on with."""
+    if "quantized" in about:
+        raise SettingError(
+            "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "
+            f"made of, {about['quantized']['from']}, and quantize that again."
+        )
     own = model if isinstance(model, nn.Module) else None
     model = None if own is not None else model
     then = about["data"]["source"]

@@ -189,6 +189,11 @@ def find_weights(path: str, preset: Preset) -> Source:
     if meta is None:
         return Source(file)
     _reject_other(file, meta, preset)
+    if "quantized" in meta:
+        raise FileError(
+            f"{file} holds a quantized model, whose numbers are rounded, and training moves them by less than a step: "
+            "begin with the run that it was made of."
+        )
     theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)

@@ -1,0 +1,31 @@
+"""A page that is a notebook can be taken along as one: `notebooks/NAME.ipynb`, without outputs, linked at its top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("html-page-context", _link)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _link(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    if doctree is None:
+        return
+    source = Path(app.env.doc2path(pagename))
+    text = source.read_text(encoding="utf-8") if source.suffix == ".md" else ""
+    if not (text.startswith("---") and "format_name: myst" in text.partition("\n---")[0]):
+        return
+    import jupytext
+
+    notebook = jupytext.reads(text, fmt="md:myst")
+    path = Path(app.outdir, "notebooks", f"{pagename.replace('/', '-')}.ipynb")
+    path.parent.mkdir(exist_ok=True)
+    jupytext.write(notebook, path, fmt="ipynb")
+    href = f"{'../' * pagename.count('/')}notebooks/{path.name}"
+    note = f'<p class="take-along"><a href="{href}" download>Download this page as a notebook</a></p>'
+    head, end, rest = context["body"].partition("</h1>")
+    context["body"] = f"{head}{end}{note}{rest}"
