@@ -16,6 +16,8 @@ from torch import nn
 from cutaway.generation.decoding import PENALTIES
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
+from cutaway.models.resnet import Config as ResNetConfig
+from cutaway.models.resnet import ResNet
 from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import sinusoids
@@ -25,6 +27,7 @@ from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.textbook.pooling import k_max
 from cutaway.training.schedules import factor
 from cutaway.training.settings import TrainSettings
+from cutaway.views.plain_networks import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 
@@ -385,3 +388,74 @@ def test_a_gcn_gives_logits() -> None:
     with_negatives = logits.detach().requires_grad_()
     F.cross_entropy(with_negatives, torch.zeros(5, dtype=torch.int64)).backward()
     assert (with_negatives.grad != 0).all()
+
+
+# --- neurons and layers -------------------------------------------------------------------------------------------
+
+
+def test_a_perceptrons_rate_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    t = (x @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64) > 0).long()
+    learned = []
+    for rate in (1.0, 1 / 64):  # a power of two scales every sum exactly
+        w, wrong = torch.zeros(3, dtype=torch.float64), []
+        for _ in range(30):
+            for i in range(len(x)):
+                error = int(t[i]) - int(w @ x[i] > 0)
+                w = w + rate * error * x[i]
+                wrong += [i] * abs(error)
+        learned.append((wrong, (w / rate).tolist()))
+    assert learned[0] == learned[1]
+    assert learned[0][0]
+
+
+def test_a_layer_of_squares_is_a_parabola_however_wide() -> None:
+    x = torch.linspace(-3, 3, 200, dtype=torch.float64)
+    y, generator = torch.sin(2 * x) + x / 3, torch.Generator().manual_seed(0)
+
+    def error(columns: torch.Tensor) -> float:
+        best = torch.linalg.lstsq(columns, y[:, None], driver="gelsd").solution
+        return float((columns @ best - y[:, None]).square().mean())
+
+    parabola = error(torch.stack([torch.ones_like(x), x, x**2], 1))
+    for width in (8, 64):
+        z = x[:, None] * torch.randn(width, generator=generator, dtype=torch.float64) + torch.randn(
+            width, generator=generator, dtype=torch.float64
+        )
+        assert error(torch.cat([z.square(), torch.ones(len(x), 1)], 1)) == pytest.approx(parabola, rel=1e-6)
+    bends = torch.linspace(-3, 3, 64, dtype=torch.float64)
+    assert error(torch.cat([F.relu(x[:, None] - bends), torch.ones(len(x), 1)], 1)) < parabola / 1000
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_softmax_before_the_cross_entropy_leaves_a_loss(classes: int) -> None:
+    perfect = F.one_hot(torch.tensor([1]), classes).double()
+    found = F.cross_entropy(perfect, torch.tensor([1])).item()
+    assert found == pytest.approx(math.log(1 + (classes - 1) / math.e))
+    assert (classes, round(found, 2)) in ((2, 0.31), (10, 1.46))
+
+
+def test_pooling_lets_shifts_through_by_its_stride_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 32, generator=generator, dtype=torch.float64)
+    kernel = torch.randn(1, 1, 3, generator=generator, dtype=torch.float64)
+
+    def strongest(signal: torch.Tensor, pool: int) -> float:
+        ring = F.conv1d(F.pad(signal, (1, 1), mode="circular"), kernel)
+        ring = F.max_pool1d(ring, pool)
+        return float(F.conv1d(F.pad(ring, (1, 1), mode="circular"), kernel).max())
+
+    def kept(pool: int) -> list[bool]:
+        return [strongest(x.roll(by, 2), pool) == pytest.approx(strongest(x, pool), rel=1e-12) for by in (1, 2, 3, 4)]
+
+    assert kept(pool=1) == [True] * 4
+    assert kept(pool=2) == [False, True, False, True]
+
+
+def test_gradients_of_plain_networks_grow_with_depth() -> None:
+    ratios = [
+        block_norms(ResNet(ResNetConfig(layers=(n, n, n), stem="cifar")), 1.0, shortcuts=False)[1] for n in (2, 6)
+    ]
+    shallow, deep = (norms[0] / norms[-1] for norms in ratios)
+    assert deep > 5 * shallow > 5

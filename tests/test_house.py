@@ -71,9 +71,10 @@ ALLOWED = {
     "exporting": BELOW,
     "api": {"comparing", "compression", "exporting", "planning", "searching", "report", "views", "draw", *BELOW},
     "estimators": {"report", "views", "draw", *BELOW},
+    "course": {"draw", "textbook", "nn"},
     "commands": {
-        *("api", "comparing", "compression", "exporting", "planning", "searching", "studio", "serving", "web"),
-        *("report", "views", "draw", *BELOW),
+        *("api", "comparing", "compression", "course", "exporting", "planning", "searching", "studio", "serving"),
+        *("web", "report", "views", "draw", *BELOW),
     },
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import estimators, inspect
-    from .api import check, compare, describe, export, load, look, plan, prepare, prune, search, train
+    from .api import check, compare, describe, export, load, look, plan, prepare, prune, quantize, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -39,6 +39,7 @@ _LAZY = {
     "plan": "api",
     "prepare": "api",
     "prune": "api",
+    "quantize": "api",
     "Run": "training.run",
     "search": "api",
     "train": "api",
@@ -47,7 +48,7 @@ _LAZY = {
 
 __all__ = [
     "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators", "export",
-    "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "search", "train",
+    "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "quantize", "search", "train",
 ]  # fmt: skip
 
 

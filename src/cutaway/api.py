@@ -129,6 +129,8 @@ def compare(
     models: str | Sequence[str] = (),
     data: Any = (),
     *,
+    val: Any = None,
+    test: Any = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     **settings: Any,
@@ -139,21 +141,24 @@ def compare(
         found.best["name"], found.best["value"]
         found.difference("mlp", "gradient boosting")["told_apart"]
 
-    `models` and `data` are names, or several separated by commas or in a list. `settings` are those of `cutaway compare
-    --help` and of `train`, the same for all models. `out` is the folder, which may hold the same comparison already,
-    and `resume` one to go on with: finished trainings are kept. Raises CutawayError for what a person can fix,
-    KeyboardInterrupt when stopped.
+    `models` and `data` are names, or several separated by commas or in a list; or `data`, `val` and `test` are as for
+    `train`. `settings` are those of `cutaway compare --help` and of `train`, the same for all models. `out` is the
+    folder, which may hold the same comparison already, and `resume` one to go on with: finished trainings are kept.
+    Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped.
     """
     from .comparing.running import compare as run_comparison
 
-    return run_comparison(_several(models), _several(data), settings, out=out, resume=resume)
+    if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
+        sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
+    else:
+        source, fractions = as_source(data, val, test)
+        sources = _several(source) if isinstance(source, str) else [] if source is None else [source]
+    return run_comparison(_several(models), sources, {**settings, **fractions}, out=out, resume=resume)
 
 
-def _several(given: Any) -> list[Any]:
-    """One thing or several: names with commas between them, or a list."""
-    if isinstance(given, str):
-        return [name for name in given.split(",") if name]
-    return [*given] if isinstance(given, list | tuple) else [] if given is None else [given]
+def _several(names: str | Sequence[str]) -> list[str]:
+    """Names with commas between them, or in a list."""
+    return [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
 
 
 def prepare(
@@ -211,6 +216,23 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     return found
 
 
+def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+    """Make the weights of a run's model integers of 8 or 4 bits, and give the run of what comes of it, in `out`.
+
+        small = cutaway.quantize("runs/resnet20-cifar10-1", "int8/")
+        small.evaluate()["accuracy"]
+
+    `settings` are those of `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`. Raises CutawayError for
+    what a person can fix.
+    """
+    from .compression.quantized import quantize as quantize_run
+
+    target = as_path(out, "A quantized run is written to a folder, by its path")
+    found = quantize_run(run if isinstance(run, Run) else Run(Path(run)), target, settings)
+    report_on(found)
+    return found
+
+
 def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a run as one file for other programs, .onnx or .pt2 as `path` ends, its preprocessing with it.
 
@@ -223,7 +245,8 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     from .exporting.making import export as export_run
 
     target = as_path(path, "A run is exported to a file, by its path")
-    return export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+    export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+    return target
 
 
 def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
@@ -346,6 +369,7 @@ def look(
     """Look inside a model, trained or not.
 
         cutaway.look("runs/lenet5-digits-1", "seven.png")             # a run, and files as for predict
+        cutaway.look(run, X[:8])                                      # arrays and other objects, as train takes them
         cutaway.look("resnet18", view="network")                      # a preset, untrained, with random examples
         cutaway.look("gpt2", view="attention", head=3)                # a view's own options
         cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-import sys
 from pathlib import Path
 
 import pytest
 
 from cutaway.commands.train import lines
-from cutaway.comparing import peak
 from cutaway.comparing.baselines import baselines_for
 from cutaway.comparing.beside import LEAST, MARGIN, _expected, hold_against_simple
 from cutaway.files import read_json, write_json
@@ -89,16 +86,3 @@ def test_a_fit_takes_what_the_last_two_say() -> None:
     assert _expected([(32, 0.5), (128, 0.5)], 512) == pytest.approx(MARGIN * 0.5)  # it is the same for any number
     assert _expected([(100, 1.0), (200, 2.0)], 800) == pytest.approx(MARGIN * 8)  # it is in proportion
     assert _expected([(32, 0.5), (128, 0.1)], 512) == pytest.approx(MARGIN * 0.1)  # the first was slow to begin
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system tells its processes' memory on Linux alone")
-def test_memory_is_what_was_held_at_most() -> None:
-    before = peak.held()
-    assert before is not None
-    with mmap.mmap(-1, 64 << 20) as block:  # pages that no allocator has had before
-        block[:: mmap.PAGESIZE] = bytes((64 << 20) // mmap.PAGESIZE)  # touched, each
-    most = peak.most_since(before)
-    assert most is not None
-    assert 60 << 20 < most < 100 << 20
-    peak.held()
-    assert (peak.most_since(before) or 0) < most

@@ -1,4 +1,6 @@
-"""docs/statistics.md: its Python gives what stands below it, and its table is what the simulation writes."""
+"""docs/statistics.md: its Python gives what stands below it, and its table is what the simulation writes.
+
+docs/compare.md and the help of the command: what is typed there can be typed."""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from pathlib import Path
 import pytest
 from benchmarks.statistics import BEGIN, END, EXAMPLES, HEAD, SETTINGS, Setting, row
 
-TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+from cutaway.commands.compare import EXAMPLES as EXAMPLES_TYPED
+from cutaway.commands.model_and_data import typed
+from cutaway.comparing.running import _planned
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "statistics.md").read_text(encoding="utf-8")
+TYPED = re.findall(r"^ *cutaway compare (\S+,\S+ .*)$", (DOCS / "compare.md").read_text("utf-8") + EXAMPLES_TYPED, re.M)
 SHOWN = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -17,6 +25,16 @@ def test_what_is_shown_is_what_happens(at: int, capsys: pytest.CaptureFixture[st
     python, shown = SHOWN[at]
     exec(compile(python, "statistics.md", "exec"), {})
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("words", TYPED)
+def test_what_is_typed_in_the_docs_can_be_typed(words: str) -> None:
+    words = re.sub(r" --out \S+", "", words)
+    models, data, given = typed(words.split())
+    assert models
+    assert data
+    planned = _planned(models.split(","), data.split(","), given)
+    assert planned["models"] == models.split(",")
 
 
 def test_the_table_has_a_row_for_each_setting() -> None:

@@ -17,10 +17,14 @@ import torch
 
 import cutaway
 from cutaway.comparing.contestants import contestants
+from cutaway.comparing.page import describe
 from cutaway.comparing.result import Comparison
-from cutaway.comparing.storage import read_about
-from cutaway.comparing.worker import finished
+from cutaway.comparing.storage import PRINTED, read_about
+from cutaway.comparing.training import train_all
+from cutaway.comparing.worker import Job, finished
 from cutaway.errors import FileError, ModelError, SettingError, UnknownName
+from cutaway.files import read_json, write_json
+from cutaway.schema import reject_unlike
 
 SHORT: dict[str, Any] = {"epochs": 3, "seeds": 2, "threads": 1, "jobs": 1}
 
@@ -67,16 +71,6 @@ def test_costs_are_measured(found: Comparison) -> None:
     assert mlp["macs"] == 13 * 256 + 256 * 256 + 256 * 3
 
 
-def test_scores_do_not_depend_on_how_many_are_trained_at_a_time(found: Comparison, tmp_path: Path) -> None:
-    alone = cutaway.compare("softmax", "wine", out=tmp_path / "two", **{**SHORT, "jobs": 2, "baselines": False})
-    for seed in range(2):
-        (one, other) = (
-            cutaway.load(folder / "wine" / "softmax" / f"seed-{seed}").model.state_dict()
-            for folder in (alone.folder, found.folder)
-        )
-        assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_the_page_says_it_and_asks_for_nothing(found: Comparison) -> None:
     page = found.report.read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -89,6 +83,32 @@ def test_the_page_says_it_and_asks_for_nothing(found: Comparison) -> None:
         assert said in page
 
 
+def test_nothing_on_the_page_is_off_its_scale(found: Comparison) -> None:
+    drawings = [one for view in describe(found)["views"] for one in view["drawings"] if one["kind"] == "rows"]
+    assert len(drawings) == 2  # scores and differences
+    for drawing in drawings:
+        low, high = drawing["columns"][0]["domain"]
+        for cell in (row["cells"][0] for row in drawing["rows"]):
+            assert low <= cell["low"] <= cell["value"] <= cell["high"] <= high
+
+
+def test_joules_are_told_or_why_they_are_not(found: Comparison) -> None:
+    def said(joules: float | None, **result: Any) -> tuple[str, list[str]]:
+        about = found.about
+        models = [{**row, "joules": joules} for row in found.results[0]["models"]]
+        other = Comparison(found.folder)
+        other.about = {**about, "results": [{**found.results[0], "models": models, **result}]}
+        (view,) = (view for view in describe(other)["views"] if view["id"] == "costs")
+        options = view["drawings"][0]["options"]
+        return view["drawings"][-1]["sentences"][0], [option["name"] for option in options]
+
+    assert said(None, tells_joules=False)[0] == "Joules: not told by this machine."
+    assert "jobs=1 tells them apart" in said(None, tells_joules=True, jobs=2)[0]
+    sentence, options = said(12.5, tells_joules=True, jobs=1)
+    assert sentence.startswith("Joules are those of the processors")
+    assert {"training", "memory", "joules"} <= set(options)
+
+
 def test_what_is_trained_is_kept_and_more_seeds_are_added(found: Comparison) -> None:
     runs = {path: path.stat().st_mtime_ns for path in found.folder.glob("wine/*/*/run.json")}
     again = cutaway.compare(resume=found.folder, seeds=3)
@@ -97,27 +117,56 @@ def test_what_is_trained_is_kept_and_more_seeds_are_added(found: Comparison) -> 
     assert all(len(row["scores"]) == 3 for row in again.results[0]["models"] if not row["simple"])
 
 
-def test_a_comparison_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_two_at_a_time_killed_and_resumed_one_at_a_time_is_the_same(found: Comparison, tmp_path: Path) -> None:
+    """Scores depend neither on how many are trained at a time nor on a kill; what had ended is not trained again."""
     folder = tmp_path / "killed"
-    words = ["mlp,softmax", "wine", "epochs=40", "seeds=2", "jobs=1", "threads=1", "baselines=false"]
+    words = ["mlp,softmax", "wine", "epochs=3", "seeds=2", "jobs=2", "threads=1", "baselines=false"]
     command = [sys.executable, "-m", "cutaway", "compare", *words, "--out", str(folder)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    first = folder / "wine" / "mlp" / "seed-0"
-    end = time.monotonic() + 60
-    while not finished(first) and process.poll() is None and time.monotonic() < end:
+    ended: list[Path] = []
+    end = time.monotonic() + 120
+    while not ended and process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
+        ended = [path.parent for path in folder.glob("wine/*/*/run.json") if finished(path.parent)]
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    before = (first / "run.json").stat().st_mtime_ns
-    for _ in range(200):  # the worker ends when its parent has
-        try:
-            resumed = cutaway.compare(resume=folder)
-            break
-        except FileError:
-            time.sleep(0.05)
-    assert (first / "run.json").stat().st_mtime_ns == before
+    before = {path: (path / "run.json").stat().st_mtime_ns for path in ended}
+    assert before
+    resumed = cutaway.compare(resume=folder, jobs=1)  # the workers end when their parent has
+    assert {path: (path / "run.json").stat().st_mtime_ns for path in ended} == before
     assert read_about(folder)["status"] == "finished"
-    assert all(len(row["scores"]) == 2 for row in resumed.results[0]["models"])
+    for row in resumed.results[0]["models"]:
+        assert row["scores"] == next(one["scores"] for one in found.results[0]["models"] if one["name"] == row["name"])
+        for path in row["runs"]:
+            same = found.folder / Path(path).relative_to(folder)
+            one, other = (cutaway.load(run).model.state_dict() for run in (path, same))
+            assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_each_model_is_tried_before_on_the_validation_split(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="trials are Optuna's")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((90, 3)).astype(np.float32)
+    data = x, (x[:, 0] > 0).astype(np.int64)
+    how = {**SHORT, "seeds": 1, "trials": 2, "baselines": False}
+    compared = cutaway.compare("softmax", data, out=tmp_path / "tried", **how)
+    (result,) = compared.results
+    chosen = result["chosen"]["softmax"]
+    assert set(chosen) == {"lr", "weight_decay"}
+    run = cutaway.load(result["models"][0]["runs"][0])
+    assert run.about["settings"]["lr"] == pytest.approx(chosen["lr"])
+    search = read_json(compared.folder / "data" / "softmax" / "search" / "search.json")
+    assert search["trials"] == 2
+    assert search["tested"] == []
+    rows = [row for view in describe(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
+    assert ["softmax, by its trials", f"lr={chosen['lr']:g}, weight_decay={chosen['weight_decay']:g}"] in rows
+    with pytest.raises(SettingError, match="was given in Python, and is not at hand: give it again"):
+        cutaway.compare(resume=compared.folder)
+    with pytest.raises(SettingError, match="it has changed since"):
+        cutaway.compare(data=(x, (x[:, 1] > 0).astype(np.int64)), resume=compared.folder, seeds=2)
+    again = cutaway.compare(data=data, resume=compared.folder, seeds=1)  # trials that have ended are not made again
+    assert again.results[0]["models"][0]["scores"] == result["models"][0]["scores"]
+    assert again.results[0]["chosen"]["softmax"] == chosen
 
 
 def test_several_data_sets_are_ranked(tmp_path: Path) -> None:
@@ -137,6 +186,18 @@ def test_numbers_are_compared_by_their_error(tmp_path: Path) -> None:
     assert row["scores"] == pytest.approx(own)
     values = [row["value"] for row in result["models"]]
     assert values == sorted(values)
+
+
+def test_a_training_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    how = {"epochs": 1, "threads": 1, "tensorboard": False}
+    sources = {"bad": str(tmp_path / "none.csv"), "good": "wine"}
+    jobs = [Job("softmax", source, how, tmp_path / name, alone=True) for name, source in sources.items()]
+    told: list[Path] = []
+    failed = train_all(jobs, 1, False, lambda job, why: told.append(job.folder))
+    assert list(failed) == jobs[:1]
+    assert "none.csv" in failed[jobs[0]]
+    assert told == [job.folder for job in jobs]
+    assert finished(tmp_path / "good")
 
 
 def test_macs_are_a_budget() -> None:
@@ -165,6 +226,11 @@ def test_what_cannot_be_compared_is_said(
         cutaway.compare(models, data, out=tmp_path / "out", **given)
 
 
+def test_a_module_of_ones_own_is_told_where_it_belongs() -> None:
+    with pytest.raises(SettingError, match=r"Linear is a module of one's own: train it with cutaway\.train"):
+        cutaway.compare([torch.nn.Linear(4, 3)], "iris")  # type: ignore[list-item]
+
+
 def test_another_comparison_is_not_overwritten(found: Comparison) -> None:
     with pytest.raises(SettingError, match="holds another comparison"):
         cutaway.compare("mlp", "wine", out=found.folder, **SHORT)
@@ -174,11 +240,20 @@ def test_another_comparison_is_not_overwritten(found: Comparison) -> None:
         cutaway.compare(resume=found.folder / "wine")
 
 
+def test_a_document_that_was_edited_is_rejected_by_its_key(found: Comparison, tmp_path: Path) -> None:
+    about = read_json(found.folder / "compare.json")
+    about["results"][0]["models"][1]["seconds"] = "long"
+    write_json(tmp_path / "compare.json", about)
+    with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a text, and must be a number"):
+        Comparison(tmp_path)
+
+
 def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
     from cutaway.commands import main
 
     assert main(["compare", "--resume", str(found.folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    reject_unlike(document, PRINTED, found.folder, "")
     assert document["results"][0]["models"][0]["name"] == found.best["name"]
     assert main(["compare", "--resume", str(found.folder)]) == 0
     assert "95 % interval" in capsys.readouterr().out

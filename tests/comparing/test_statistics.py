@@ -11,8 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cutaway.comparing.resampling import DRAWS, MOST, Resamples
-from cutaway.comparing.statistics import Difference, compared, differences, holm, measure, ranks
+from cutaway.comparing.resampling import DRAWS, Resamples
+from cutaway.comparing.statistics import (
+    Difference,
+    _Error,
+    _error,
+    _Model,
+    _model,
+    compared,
+    differences,
+    holm,
+    measure,
+    ranks,
+)
 
 N = 80
 
@@ -33,44 +44,54 @@ def only(found: list[Difference]) -> Difference:
     return pair
 
 
-def wider(count: int) -> float:
-    """What deviations of so many examples are stretched by."""
-    return stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975) * math.sqrt(count / (count - 1))
-
-
 # --- one seed, beside SciPy -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("finish", [None, np.sqrt])
-def test_a_difference_of_one_seed_is_scipys_paired_bootstrap(finish: np.ufunc | None) -> None:
+def test_a_difference_of_one_seed_has_the_standard_error_of_scipys_paired_bootstrap(finish: np.ufunc | None) -> None:
     a, b = errors(0), errors(1, scale=1.5)
 
     def statistic(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
         means = x.mean(axis), y.mean(axis)
         return means[0] - means[1] if finish is None else finish(means[0]) - finish(means[1])
 
-    scipy = stats.bootstrap(
-        (a[0], b[0]), statistic, paired=True, n_resamples=DRAWS, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    ours = only(differences({"a": a, "b": b}, higher_is_better=False, finish=finish, seed=0))
+    scipy = stats.bootstrap((a[0], b[0]), statistic, paired=True, method="percentile", rng=np.random.default_rng(0))
+    ours = only(differences({"a": a, "b": b}, higher_is_better=False, finish=finish))
+    reach = stats.t.ppf(0.975, N - 1) * scipy.standard_error * math.sqrt(N / (N - 1))
     assert ours.value == pytest.approx(statistic(a[0], b[0], 0))
-    assert ours.low == pytest.approx(ours.value + wider(N) * (scipy.low - ours.value), abs=1e-12)
-    assert ours.high == pytest.approx(ours.value + wider(N) * (scipy.high - ours.value), abs=1e-12)
+    assert ours.high - ours.value == pytest.approx(reach, rel=0.04)  # of 9 999 resamples, and to first order
+    assert ours.value - ours.low == pytest.approx(reach, rel=0.04)
 
 
-@pytest.mark.parametrize("finish", [None, np.sqrt])
-def test_a_metric_of_one_seed_is_scipys_accelerated_bootstrap(finish: np.ufunc | None) -> None:
+def test_a_difference_of_means_of_one_seed_is_scipys_paired_t_interval() -> None:
+    a, b = errors(0), errors(1, scale=1.5)
+    scipy = stats.ttest_rel(a[0], b[0]).confidence_interval()
+    ours = only(differences({"a": a, "b": b}, higher_is_better=False))
+    assert (ours.low, ours.high) == pytest.approx((scipy.low, scipy.high), rel=1e-6)
+
+
+@pytest.mark.parametrize("right", [0, 3, 50, 60])
+def test_right_answers_of_one_seed_have_wilsons_interval(right: int) -> None:
+    marks = np.zeros((1, 60))
+    marks[0, :right] = 1
+    wilson = stats.binomtest(right, 60).proportion_ci(method="wilson")
+    ours = measure(marks)
+    assert (ours.low, ours.high) == pytest.approx((wilson.low, wilson.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("finish", [np.sqrt, np.exp])
+def test_a_metric_of_one_seed_is_the_studentised_bootstrap_of_scipys_resamples(finish: np.ufunc) -> None:
     a = errors(2)
+    mean, error = a.mean(), a.std(ddof=1) / math.sqrt(N) / a.mean()
 
     def statistic(x: np.ndarray, axis: int) -> np.ndarray:
-        return x.mean(axis) if finish is None else finish(x.mean(axis))
+        return np.log(x.mean(axis) / mean) / (x.std(axis) / math.sqrt(N - 1) / x.mean(axis))
 
-    scipy = stats.bootstrap(
-        (a[0],), statistic, n_resamples=DRAWS, method="BCa", rng=np.random.default_rng(0)
-    ).confidence_interval
+    scipy = stats.bootstrap((a[0],), statistic, method="percentile", rng=np.random.default_rng(0))
+    low, high = np.quantile(scipy.bootstrap_distribution, [0.025, 0.975])
     ours = measure(a, finish, seed=0)
-    assert ours.low == pytest.approx(ours.value + wider(N) * (scipy.low - ours.value), abs=1e-9)
-    assert ours.high == pytest.approx(ours.value + wider(N) * (scipy.high - ours.value), abs=1e-9)
+    assert ours.value == pytest.approx(finish(mean))
+    assert (ours.low, ours.high) == pytest.approx(finish(mean * np.exp([-high * error, -low * error])), rel=2e-4)
 
 
 @pytest.mark.parametrize("count", [12, 60])
@@ -119,19 +140,40 @@ def test_seeds_alone_are_welchs_t_test() -> None:
     assert ours.probability == pytest.approx(stats.t.sf((0 - ours.value) / welch._standard_error, welch.df), abs=0.02)
 
 
-def test_the_variance_of_seeds_is_that_of_a_two_way_analysis() -> None:
-    """σ² = (MS_seeds − MS_rest)/n, of contributions with both effects."""
+def test_variances_are_those_of_a_two_way_analysis() -> None:
+    """Of contributions with effects of both: the mean squares, each over what it is a mean of."""
     rng = np.random.default_rng(6)
     rows = 0.3 * rng.standard_normal((5, 1)) + rng.standard_normal((1, 400)) + rng.standard_normal((5, 400))
-    from cutaway.comparing.statistics import _of_seeds
-
     seeds, n = rows.shape
     rest = rows - rows.mean(0) - rows.mean(1, keepdims=True) + rows.mean()
-    between = n * rows.mean(1).var(ddof=1)
-    within = np.square(rest).sum() / ((seeds - 1) * (n - 1))
-    ours = _of_seeds(rows.mean(1), Resamples(n).means(rows))
-    assert ours.variance == pytest.approx((between - within) / n / seeds, rel=0.03)
-    assert ours.freedom == seeds - 1
+    of_seeds = n * rows.mean(1).var(ddof=1)
+    of_examples = seeds * rows.mean(0).var(ddof=1)
+    of_rest = np.square(rest).sum() / ((seeds - 1) * (n - 1))
+    model = _model(rows, None)
+    assert model.of_seeds == pytest.approx(of_seeds / (seeds * n))
+    assert model.shared == pytest.approx(of_rest / (seeds * n))
+    error = _error(model.added, [model])
+    assert error.scale**2 == pytest.approx((of_seeds + of_examples - of_rest) / (seeds * n))
+    assert error.of_seeds == pytest.approx(seeds - 1)
+
+
+def test_quantiles_are_those_of_the_mixture() -> None:
+    error = _Error(2.0, freedom=7, of_seeds=2, weight=0.3)
+    for p in (0.001, 0.025, 0.6, 0.975):
+        at = error.quantile(p)
+        assert 0.7 * stats.t.cdf(at, 7) + 0.3 * stats.t.cdf(at, 2) == pytest.approx(p, abs=1e-6)
+        assert error.below(2 * at) == pytest.approx(p, abs=1e-6)
+    assert _Error(1.0, freedom=math.inf).quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
+
+
+def test_seeds_that_agree_by_chance_do_not_make_a_test_keener() -> None:
+    """The variance that is shared is taken away in the interval; the p-value keeps what examples alone say."""
+    rng = np.random.default_rng(4)
+    apart = rng.standard_normal(60)
+    models = [_Model(0.0, apart, 3, of_seeds=1e-6, shared=0.004) for _ in range(2)]
+    plain, cautious = _error(apart, models), _error(apart, models, cautious=True)
+    assert plain.scale**2 == pytest.approx(apart.var(ddof=1) / 60 - 0.008 + 2e-6)
+    assert cautious.scale**2 == pytest.approx(apart.var(ddof=1) / 60)
 
 
 def test_a_model_without_chance_has_one_row_however_often_it_is_given() -> None:
@@ -157,7 +199,7 @@ def test_other_seeds_widen_the_interval() -> None:
 def test_thirty_of_thirty_is_not_certain() -> None:
     ours = measure(np.ones((1, 30)))
     assert ours.value == ours.high == 1
-    assert 0.8 < ours.low < 0.95  # Wilson says 0.886
+    assert 0.8 < ours.low < 0.95
     pair = only(differences({"a": np.ones((1, 30)), "b": np.ones((1, 30))}, higher_is_better=True))
     assert pair.value == 0
     assert pair.low < -0.02
@@ -241,22 +283,31 @@ def test_units_do_not_matter(shift: float, scale: float) -> None:
 
 
 def test_it_is_the_same_again_and_another_with_another_seed() -> None:
-    models = {"a": errors(18, seeds=3), "b": errors(19)}
+    models = {"a": errors(18), "b": errors(19)}
     assert differences(models, False) == differences(models, False)
     assert differences(models, False) != differences(models, False, seed=1)
 
 
-def test_many_examples_are_drawn_from_the_curve_that_resampling_tends_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"a": errors(20, seeds=3, count=4000), "b": errors(21, seeds=3, count=4000, scale=1.05)}
-    assert MOST > 4000
-    exact = only(differences(models, False, np.sqrt))
+def test_many_examples_are_as_good_as_normal(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = errors(20, count=2000), errors(21, count=2000, scale=1.05)
+    exact, p_exact = measure(a, np.sqrt), only(differences({"a": a, "b": b}, False, np.sqrt)).p_value
     monkeypatch.setattr("cutaway.comparing.resampling.MOST", 1000)
-    limit = only(differences(models, False, np.sqrt))
+    monkeypatch.setattr("cutaway.comparing.statistics.MOST", 1000)
+    limit, p_limit = measure(a, np.sqrt), only(differences({"a": a, "b": b}, False, np.sqrt)).p_value
     width = exact.high - exact.low
     assert limit.value == exact.value
-    assert limit.low == pytest.approx(exact.low, abs=0.06 * width)
-    assert limit.high == pytest.approx(exact.high, abs=0.06 * width)
-    assert limit.p_value == pytest.approx(exact.p_value, abs=0.02)
+    assert (limit.low, limit.high) == pytest.approx((exact.low, exact.high), abs=0.06 * width)
+    assert p_limit == pytest.approx(p_exact, abs=0.02)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((3, 25)), np.eye(3, 25), np.full((2, 40), 4.0), np.eye(25)[:, :3]])
+def test_errors_of_a_few_examples_or_none_have_an_interval(rows: np.ndarray) -> None:
+    for finish in (None, np.sqrt, np.exp):
+        found = measure(rows, finish)
+        assert found.low <= found.value <= found.high
+        pair = only(differences({"a": rows, "b": rows + 1.0}, higher_is_better=False, finish=finish))
+        assert pair.low <= pair.value <= pair.high
+        assert 0 <= pair.p_value <= 1
 
 
 # --- ranks ----------------------------------------------------------------------------------------------------------
@@ -330,7 +381,7 @@ def test_the_simulated_truth_is_the_truth() -> None:
 def test_of_many_alike_models_none_is_called_different() -> None:
     """Whether any of ten pairs is: 5 of 100 times at most, after correction."""
     wrong, trials = 0, 100
-    resamples = Resamples(80, 2, draws=1_999)
+    resamples = Resamples(80, draws=1_999)
     rng = np.random.default_rng(24)
     for _ in range(trials):
         hard = rng.standard_normal((1, 80))
@@ -341,8 +392,7 @@ def test_of_many_alike_models_none_is_called_different() -> None:
 
 
 def test_resamples_are_those_of_a_multinomial() -> None:
-    resamples = Resamples(50, 4, draws=4_000)
-    means = resamples.means(np.eye(50))  # how often each example is drawn, of 54
-    assert means.mean(0) == pytest.approx(np.full(50, 1 / 54), rel=0.1)
-    assert (means.sum(1) + resamples.favour.sum(1) / 54) == pytest.approx(np.ones(4_000))
-    assert resamples.favour.var(0) == pytest.approx(2 * np.array([1 - 2 / 54] * 2), rel=0.1)
+    means = Resamples(50, draws=4_000).means(np.eye(50))  # how often each example is drawn, of 50
+    assert means.sum(1) == pytest.approx(np.ones(4_000))
+    assert means.mean(0) == pytest.approx(np.full(50, 1 / 50), rel=0.1)
+    assert (50 * means).var(0) == pytest.approx(np.full(50, 1 - 1 / 50), rel=0.15)

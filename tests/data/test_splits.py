@@ -19,8 +19,6 @@ from cutaway.data.splits import (
     fractions_left,
     split_hash,
     split_indices,
-    straddle_note,
-    straddling,
 )
 from cutaway.errors import SettingError
 
@@ -130,38 +128,6 @@ def test_a_draw_has_the_asked_size_and_of_each_class_its_share(sizes: list[int],
     for name in set(labels):
         fraction = (labels == name).sum() * len(drawn) / len(rows)
         assert abs((labels[np.isin(rows, drawn)] == name).sum() - fraction) < 1.001
-
-
-PARTED = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5, 6])}
-
-
-@pytest.mark.parametrize("kind", ["str", "bytes", "int", "uint64"])
-def test_duplicates_in_different_parts_are_found(kind: str) -> None:
-    words = ["a", "b", "a", "c", "b", "b", "d"]
-    keys = {
-        "str": words,
-        "bytes": [w.encode() + b"\0" for w in words],
-        "int": [ord(w) for w in words],
-        "uint64": np.array([2**63 + ord(w) for w in words], np.uint64),
-    }[kind]
-    found = straddling(keys, PARTED)
-    assert [rows for _, rows in found] == [{"train": [1], "val": [4], "test": [5]}]  # both a are in training
-    assert found[0][0] == keys[1]
-
-
-def test_an_example_that_two_parts_share_is_no_duplicate() -> None:
-    same = {"train": np.array([0, 1]), "val": np.array([0, 1])}
-    assert straddling(["a", "b"], same) == []
-    assert straddle_note(["a", "b"], same, str) is None
-
-
-def test_the_note_counts_duplicates_and_names_examples() -> None:
-    note = straddle_note(["a", "b", "a", "c", "b", "b", "c"], PARTED, lambda i: f"row {i}", "rows")
-    assert note is not None
-    assert "1 of 2 rows in val and 2 of 2 rows in test" in note
-    assert "row 4 (val) = row 1 (train)" in note
-    assert "row 6 (test) = row 3 (val)" in note
-    assert straddle_note(list("abcdefg"), PARTED, str) is None
 
 
 @given(

@@ -15,9 +15,12 @@ import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["cutaway.api", "sklearn.datasets", "torch._dynamo", "torch.distributed", "cutaway.training.sharded"]
-)
-PATIENCE = 250  # seconds, on a machine that does much else too
+    [
+        "cutaway.api", "sklearn.datasets", "torch._dynamo", "torch._refs", "torch._meta_registrations",
+        "torch.distributed", "cutaway.training.sharded", "cutaway.training.memory.choice",
+    ]
+)  # fmt: skip
+PATIENCE = 550  # seconds, on a machine that does much else too
 
 
 def start(work: Callable[..., None], *given: Any, count: int, launch: str = "a launch") -> list[BaseProcess]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "transformer-tiny": (
         "transformer-tiny", "pairs.tsv",
-        {"pairs": True, "model.layers": 2, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10},
+        {
+            "pairs": True, "model.layers": 2, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10,
+            "optimizer": "muon",
+        },
     ),
     "bert": ("bert-base-uncased", "text.txt", {**SMALL, "length": 24, "batch_size": 5, "average_epochs": 2}),
     "lstm": (
@@ -66,13 +70,25 @@ FAMILY: dict[str, tuple[str, str, dict[str, Any]]] = {  # whose heads and hidden
     ),
     "parallel-transformer": ("parallel-transformer", "text.txt", {**SMALL, **SHORT, "length": 24, "batch_size": 6}),
 }  # fmt: skip
+How = dict[str, Any]
+# By how many processes, in what way, which cases. Those of one number of processes are learned by one group of them.
+WAYS: list[tuple[int, How, list[str]]] = [
+    (2, {"parallel": "ddp"}, [*CASES, *SHARDS]),
+    (2, {"parallel": "fsdp"}, [*CASES]),
+    (2, {"tensor_parallel": 2}, ["gpt2", "transformer-tiny", "bert", *FAMILY]),
+    (3, {"parallel": "ddp", "recompute": "full"}, ["resnet20", "lstm"]),
+    (3, {"parallel": "fsdp", "recompute": "full"}, ["mlp with batch norm", "gpt2"]),
+    (4, {"parallel": "ddp"}, ["gpt2", "lstm"]),
+    (4, {"parallel": "hsdp", "recompute": "selective"}, ["gpt2", "transformer-tiny"]),
+]
+SLOW: tuple[int, How, list[str]] = (4, {"tensor_parallel": 2, "parallel": "ddp"}, ["gpt2", "transformer-tiny", "bert"])
+FOUR = {"tensor_parallel": 2, "parallel": "fsdp", "recompute": "selective"}
 HALVES: dict[str, dict[str, Any]] = {
     "float32": {"parallel": "ddp"},
     "whole": {"parallel": "ddp"},
     "rows": {"parallel": "fsdp", "recompute": "full"},
     "heads": {"tensor_parallel": 2},
 }
-TRANSFORMERS = ["gpt2", "transformer-tiny", "bert"]
 WITHOUT_BLOCKS = ("lstm", "gcn", "lenet5-modern")
 ALWAYS = {
     "max_steps": 20, "precision": "float64", "seed": 3, "tensorboard": False, "optimizer": "adamw", "lr": 3e-3,
@@ -80,7 +96,12 @@ ALWAYS = {
 }  # fmt: skip
 
 
-def trainer_of(name: str, data: Path, out: Path, how: dict[str, Any]) -> Trainer:
+def called(how: How) -> str:
+    """The name of the folder in which stands what is learned in that way."""
+    return ",".join(f"{key}={value}" for key, value in how.items())
+
+
+def trainer_of(name: str, data: Path, out: Path, how: How) -> Trainer:
     """What trains a case in the processes that there are."""
     preset, source, own = {**CASES, **SHARDS, **FAMILY}[name]
     given = {**ALWAYS, **own, "processes": place()[1], **how}
@@ -88,16 +109,21 @@ def trainer_of(name: str, data: Path, out: Path, how: dict[str, Any]) -> Trainer
         given.pop("recompute", None)
     ready = prepare(preset, str(data / source) if "." in source else source, given)
     trainer = Trainer(
-        ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False)
+        ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False),
+        deferred=ready.deferred,
     )  # fmt: skip
     trainer.begin()
+    assert bool(ready.deferred) == ((place()[1] > 1 and how.get("parallel") != "ddp") or "tensor_parallel" in how), name
     return trainer
 
 
 def end(trainer: Trainer, path: Path) -> None:
-    """Train to the end; write the gradient of the last update, the weights, and what was told of the loss."""
-    state, model = trainer.fit(), trainer.model
-    found = {f"weight.{k}": v for k, v in model.state_dict().items()}
+    """Train to the end; write the weights at the beginning and the end, the gradient of the last update, and what was
+    told of the loss."""
+    model = trainer.model
+    found = {f"begun.{k}": v.clone() for k, v in gathered(model.state_dict(), keep=True).items()}
+    state = trainer.fit()
+    found |= {f"weight.{k}": v for k, v in model.state_dict().items()}
     found |= {f"gradient.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
     if trainer.average:
         found |= {f"average.{k}": v for k, v in trainer.average.weights.items()}
@@ -109,58 +135,73 @@ def end(trainer: Trainer, path: Path) -> None:
         write_tensors(path, found, {})
 
 
-def learn(data: Path, out: Path, names: list[str], how: dict[str, Any]) -> None:
-    """Train each case by 20 updates."""
+def learn(data: Path, out: Path, ways: list[tuple[How, list[str]]], *more: Callable[[Path, Path], None]) -> None:
+    """Train each case in each way by 20 updates, and do what there is more to do, in one group of processes."""
     with joined():
-        for name in names:
-            end(trainer_of(name, data, out, how), out / f"{name}.safetensors")
+        for how, names in ways:
+            for name in names:
+                end(trainer_of(name, data, out / called(how), how), out / called(how) / f"{name}.safetensors")
+        for do in more:
+            do(data, out)
 
 
-def go_on(data: Path, out: Path, name: str, how: dict[str, Any], until: int) -> None:
-    """Train a case from its checkpoint, if there is one, to that update, and write a checkpoint; with 0 to the end."""
-    with joined():
-        trainer = trainer_of(name, data, out, how)
-        if newest(trainer.checkpoints):
-            trainer.resume()
-        if not until:
-            end(trainer, out / f"{name}.safetensors")
-            return
-        for _ in zip(range(until - trainer.state.update), trainer.epoch()):
-            pass
-        assert trainer.state.update == until
-        trainer.checkpoint_now()
-        trainer.strategy.saved()
+def go_on(data: Path, out: Path, how: How, until: int) -> None:
+    """Train GPT-2 from its checkpoint, if there is one, to that update, and write a checkpoint; with 0 to the end."""
+    trainer = trainer_of("gpt2", data, out, how)
+    if newest(trainer.checkpoints):
+        trainer.resume()
+    if not until:
+        end(trainer, out / "gpt2.safetensors")
+        return
+    for _ in zip(range(until - trainer.state.update), trainer.epoch()):
+        pass
+    assert trainer.state.update == until
+    trainer.checkpoint_now()
+    trainer.strategy.saved()
+
+
+def begin_in_rows(data: Path, out: Path) -> None:
+    """Two updates of two processes."""
+    go_on(data, out / "going on", {"parallel": "fsdp"}, 2)
+
+
+def go_on_in_rows_of_heads(data: Path, out: Path) -> None:
+    """Two more of four."""
+    go_on(data, out / "going on", FOUR, 4)
+
+
+def end_in_heads(data: Path, out: Path) -> None:
+    """And the others of two."""
+    go_on(data, out / "going on", {"tensor_parallel": 2}, 0)
 
 
 def learn_in_half_precision(data: Path, out: Path) -> None:
     """Train GPT-2 by an update: in float32, and with products in bfloat16 by weights whole, in rows and by heads."""
-    with joined():
-        once, half = {"max_steps": 1, "ema": 0.0, "precision": "float32"}, {"precision": "bfloat16"}
-        for name, how in HALVES.items():
-            given = {**once, **(half if name != "float32" else {}), **how}
-            end(trainer_of("gpt2", data, out, given), out / f"{name}.safetensors")
+    once, half = {"max_steps": 1, "ema": 0.0, "precision": "float32"}, {"precision": "bfloat16"}
+    for name, how in HALVES.items():
+        given = {**once, **(half if name != "float32" else {}), **how}
+        end(trainer_of("gpt2", data, out / "halves", given), out / "halves" / f"{name}.safetensors")
 
 
 def drop(data: Path, out: Path) -> None:
     """Train bart, which has dropout everywhere, by an update of two processes that share heads and hidden units; write
     where numbers were dropped that this process alone has, and that both have, and weights that both have."""
-    with joined():
-        dropping = {f"model.{key}": 0.5 for key in ("dropout", "attention_dropout", "activation_dropout")}
-        trainer = trainer_of("bart", data, out, {**dropping, "tensor_parallel": 2, "max_steps": 1, "recompute": "full"})
-        found: dict[str, torch.Tensor] = {}
+    dropping = {f"model.{key}": 0.5 for key in ("dropout", "attention_dropout", "activation_dropout")}
+    trainer = trainer_of("bart", data, out, {**dropping, "tensor_parallel": 2, "max_steps": 1, "recompute": "full"})
+    found: dict[str, torch.Tensor] = {}
 
-        def look(name: str) -> Callable[..., None]:
-            def hook(module: object, given: object, output: torch.Tensor) -> None:
-                found.setdefault(name, output == 0)
+    def look(name: str) -> Callable[..., None]:
+        def hook(module: object, given: object, output: torch.Tensor) -> None:
+            found.setdefault(name, output == 0)
 
-            return hook
+        return hook
 
-        block: Any = trainer.model.get_submodule("decoder.0")
-        block.mlp.dropout.register_forward_hook(look("own"))
-        block.dropout.register_forward_hook(look("common"))
-        trainer.fit()
-        found["weight"] = part(trainer.model.get_parameter("decoder.0.norm1.weight")).detach()
-        write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
+    block: Any = trainer.model.get_submodule("decoder.0")
+    block.mlp.dropout.register_forward_hook(look("own"))
+    block.dropout.register_forward_hook(look("common"))
+    trainer.fit()
+    found["weight"] = part(trainer.model.get_parameter("decoder.0.norm1.weight")).detach()
+    write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
 
 
 def prepare_shards(data: Path) -> None:
@@ -181,58 +222,76 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (data / "text.txt").write_text(TEXT)
     (data / "pairs.tsv").write_text(PAIRS)
     prepare_shards(data)
-    assert together(learn, data, out, [*CASES, *SHARDS, *FAMILY], {}, count=1) == [0]
-    return data, out
+    assert together(learn, data, out, [({}, [*CASES, *SHARDS, *FAMILY])], count=1) == [0]
+    return data, out / called({})
 
 
-@pytest.mark.parametrize(
-    ("count", "how", "names"),
-    [
-        (2, {"parallel": "ddp"}, [*CASES, *SHARDS]),
-        (3, {"parallel": "ddp", "recompute": "full"}, ["resnet20", "lstm"]),
-        (4, {"parallel": "ddp"}, ["gpt2", "lstm"]),
-        (2, {"parallel": "fsdp"}, [*CASES]),
-        (3, {"parallel": "fsdp", "recompute": "full"}, ["mlp with batch norm", "gpt2"]),
-        (4, {"parallel": "hsdp", "recompute": "selective"}, ["gpt2", "transformer-tiny"]),
-        (2, {"tensor_parallel": 2}, [*TRANSFORMERS, *FAMILY]),
-        pytest.param(4, {"tensor_parallel": 2, "parallel": "ddp"}, TRANSFORMERS, marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
+@pytest.fixture(scope="module")
+def two(alone: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes make of it."""
+    return learned(alone[0], tmp_path_factory.mktemp("two"), 2, begin_in_rows, learn_in_half_precision, drop)
+
+
+@pytest.fixture(scope="module")
+def three(alone: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What three make of it."""
+    return learned(alone[0], tmp_path_factory.mktemp("three"), 3)
+
+
+@pytest.fixture(scope="module")
+def four(alone: tuple[Path, Path], two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What four make of it, and of what two have begun."""
+    out = tmp_path_factory.mktemp("four")
+    shutil.copytree(two / "going on", out / "going on")
+    return learned(alone[0], out, 4, go_on_in_rows_of_heads)
+
+
+def learned(data: Path, out: Path, count: int, *more: Callable[[Path, Path], None]) -> Path:
+    """The folder of what so many processes learn."""
+    ways = [(how, names) for number, how, names in WAYS if number == count]
+    assert together(learn, data, out, ways, *more, count=count) == [0] * count
+    return out
+
+
+@pytest.mark.parametrize(("count", "how", "names"), WAYS, ids=str)
 def test_gradients_and_weights_after_20_updates_are_those_of_one_process(
-    alone: tuple[Path, Path], tmp_path: Path, count: int, how: dict[str, Any], names: list[str]
+    alone: tuple[Path, Path], request: pytest.FixtureRequest, count: int, how: How, names: list[str]
 ) -> None:
-    data, expected = alone
-    assert together(learn, data, tmp_path, names, how, count=count) == [0] * count
+    found = request.getfixturevalue({2: "two", 3: "three", 4: "four"}[count]) / called(how)
     for name in names:
-        agree(tmp_path, expected, name)
+        agree(found, alone[1], name)
 
 
-def agree(ours: Path, expected: Path, name: str) -> None:
-    """Raise where what was learned of a case differs."""
+@pytest.mark.slow
+def test_pairs_that_share_heads_and_hidden_units_agree_too(alone: tuple[Path, Path], tmp_path: Path) -> None:
+    count, how, names = SLOW
+    assert together(learn, alone[0], tmp_path, [(how, names)], count=count) == [0] * count
+    for name in names:
+        agree(tmp_path / called(how), alone[1], name)
+
+
+def agree(ours: Path, expected: Path, name: str, resumed: bool = False) -> None:
+    """Raise where what was learned of a case differs, or begins otherwise, bit for bit, unless it was resumed."""
     found, one = tensors(ours / f"{name}.safetensors"), tensors(expected / f"{name}.safetensors")
     assert set(found) == set(one)
     assert any(key.startswith("gradient.") for key in one)
     for key, value in one.items():
+        if key.startswith("begun."):
+            assert resumed or found[key].equal(value), f"{name}, {key}"
+            continue
         torch.testing.assert_close(found[key], value, rtol=1e-8, atol=1e-10, msg=lambda m, k=key: f"{name}, {k}: {m}")
 
 
 def test_checkpoints_go_from_rows_to_rows_of_heads_and_from_there_to_heads(
-    alone: tuple[Path, Path], tmp_path: Path
+    alone: tuple[Path, Path], four: Path, tmp_path: Path
 ) -> None:
-    data, expected = alone
-    four = {"tensor_parallel": 2, "parallel": "fsdp", "recompute": "selective"}
-    assert together(go_on, data, tmp_path, "gpt2", {"parallel": "fsdp"}, 2, count=2) == [0] * 2
-    assert together(go_on, data, tmp_path, "gpt2", four, 4, count=4) == [0] * 4
-    assert together(go_on, data, tmp_path, "gpt2", {"tensor_parallel": 2}, 0, count=2) == [0] * 2
-    agree(tmp_path, expected, "gpt2")
+    shutil.copytree(four / "going on", tmp_path / "going on")
+    assert together(learn, alone[0], tmp_path, [], end_in_heads, count=2) == [0] * 2
+    agree(tmp_path / "going on", alone[1], "gpt2", resumed=True)
 
 
-def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(
-    alone: tuple[Path, Path], tmp_path: Path
-) -> None:
-    assert together(drop, alone[0], tmp_path, count=2) == [0, 0]
-    first, second = (tensors(tmp_path / f"dropped-{rank}.safetensors") for rank in range(2))
+def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(two: Path) -> None:
+    first, second = (tensors(two / f"dropped-{rank}.safetensors") for rank in range(2))
     assert first["common"].equal(second["common"])
     assert first["weight"].equal(second["weight"])
     assert 0.4 < first["own"].double().mean() < 0.6
@@ -240,13 +299,10 @@ def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(
     assert 0.15 < both < 0.35  # as of draws that have nothing to do with each other
 
 
-def test_products_in_bfloat16_are_as_far_from_float32_in_parts_as_whole(
-    alone: tuple[Path, Path], tmp_path: Path
-) -> None:
-    assert together(learn_in_half_precision, alone[0], tmp_path, count=2) == [0, 0]
+def test_products_in_bfloat16_are_as_far_from_float32_in_parts_as_whole(two: Path) -> None:
     found = {}
     for name in HALVES:
-        of_each = sorted(tensors(tmp_path / f"{name}.safetensors").items())
+        of_each = sorted(tensors(two / "halves" / f"{name}.safetensors").items())
         found[name] = torch.cat([x.flatten() for key, x in of_each if key.startswith("gradient.")])
     exact = found.pop("float32")
     distance = {name: float((x - exact).norm() / exact.norm()) for name, x in found.items()}

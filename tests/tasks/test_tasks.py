@@ -112,6 +112,22 @@ def test_the_fused_sum_is_the_sum_of_losses(loss: str) -> None:
     assert torch.allclose(task.loss(outputs, target), task.losses(outputs, target).sum())
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_a_step_learns_from_is_the_sum_of_the_losses(columns: int, weighted: bool) -> None:
+    """A step's loss is summed within one kernel: its gradient is bit for bit that of the sum of each example's."""
+    classes = THREE if columns == 3 else Classes(("a", "b"), "letter")
+    weights = torch.tensor([0.5, 1.0, 2.0][: len(classes.names)]) if weighted else None
+    task = Classification(classes, class_weights=weights, label_smoothing=0.1)
+    outputs, target = torch.randn(50, columns), torch.randint(0, len(classes.names), (50,))
+    one, other = (outputs.clone().requires_grad_() for _ in range(2))
+    total, each = task.loss(one, target), task._to_learn(other, target).sum()
+    assert torch.allclose(total, each)
+    total.backward(torch.full_like(total, 1 / 50))
+    (each * (1 / 50)).backward()
+    assert torch.equal(one.grad, other.grad)  # type: ignore[arg-type]
+
+
 def test_a_loss_that_does_not_fit_the_target_is_rejected() -> None:
     classes, value = TableSpec(("a",), THREE), TableSpec(("a",), Value())
     with pytest.raises(SettingError, match="not for numbers"):
@@ -139,9 +155,10 @@ def test_losses_of_many_classes_are_made_for_some_examples_after_others(
     task = Classification(Classes(names), loss, 0.1 if weighs else 0.0, weights if weighs else None)
     whole, each, metrics = task.loss(outputs, target), task.losses(outputs, target), task.metrics(outputs, target)
     seen: list[int] = []
-    plain, learned = task._plain, task._to_learn
+    plain, learned, entropy = task._plain, task._to_learn, task._cross_entropy
     monkeypatch.setattr(task, "_plain", lambda o, t: (seen.append(len(o)), plain(o, t))[1])
     monkeypatch.setattr(task, "_to_learn", lambda o, t: (seen.append(len(o)), learned(o, t))[1])
+    monkeypatch.setattr(task, "_cross_entropy", lambda o, t, **how: (seen.append(len(o)), entropy(o, t, **how))[1])
     monkeypatch.setattr(classification, "CELLS", 20)
     assert torch.equal(task.loss(outputs, target), whole)
     assert torch.equal(task.losses(outputs, target), each)

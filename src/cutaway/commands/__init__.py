@@ -20,19 +20,23 @@ from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
-    "generate", "serve", "report", "inspect", "studio", "prune", "export", "verify", "convert",
+    "generate", "serve", "report", "inspect", "studio", "course", "prune", "quantize", "export", "verify",
+    "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune")  # as key=value
+WITH_SETTINGS = (  # as key=value
+    "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
+)  # fmt: skip
 MEANT = {  # what other tools call it
     "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "server": "serve", "deploy": "serve", "api": "serve",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
+    "learn": "course", "tutorial": "course", "lesson": "course", "exercise": "course",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
     "estimate": "plan", "cost": "plan", "profile": "plan",
-    "sparsify": "prune", "compress": "prune",
+    "sparsify": "prune", "compress": "prune", "int8": "quantize", "quantise": "quantize",
     "benchmark": "compare", "versus": "compare", "vs": "compare",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip

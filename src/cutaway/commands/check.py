@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .words import sort_words
+from .model_and_data import add_words, typed_both
 
 if TYPE_CHECKING:
     from ..inspect.layers import LayerTable
@@ -20,7 +20,7 @@ SHARED = ("processes", "parallel")  # what processes do together
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
-    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="as for `cutaway train`")
+    add_words(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
 
@@ -34,21 +34,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..errors import DataError, SettingError
+    from ..errors import DataError
     from ..planning.checking import check
     from .output import emit_json, note
 
-    names, given = sort_words(args.words, names=2)
-    if len(names) < 2:
-        raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
+    model, data, given = typed_both("check", args.words)
     of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
     if of_several:
         note(
-            f"What follows is of one process. `cutaway plan {names[0]} {names[1]} {' '.join(of_several)}` says what "
+            f"What follows is of one process. `cutaway plan {model} {data} {' '.join(of_several)}` says what "
             "each of several holds."
         )
     try:
-        checked = check(names[0], names[1], given)
+        checked = check(model, data, given)
     except DataError as error:
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))

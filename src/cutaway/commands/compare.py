@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .train import described, figure, reject_options
-from .words import sort_words
+from .model_and_data import add_folder, add_words, described, typed
+from .train import figure
 
 if TYPE_CHECKING:
     from ..comparing.result import Comparison
@@ -36,11 +36,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                       [--out DIR] [--open] [--json]\n"
         "       cutaway compare --resume DIR [seeds=N] [--open] [--json]"
     )
-    parser.add_argument("words", nargs="*", metavar="MODEL,... DATA [key=value ...]", help="presets, data, settings")
-    parser.add_argument("--out", metavar="DIR", help="the comparison's folder (default: runs/compare-MODELS-DATA-N)")
-    parser.add_argument("--resume", metavar="DIR", help="go on with a comparison; what was trained is kept")
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    add_words(parser, "MODEL,...", "presets, data, settings")
+    add_folder(
+        parser,
+        "the comparison's folder",
+        "compare-MODELS-DATA",
+        ("DIR", "go on with a comparison; what was trained is kept"),
+    )
     parser.epilog = EXAMPLES + "\n".join(_settings())
 
 
@@ -52,13 +54,13 @@ def _settings() -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, then say what was found and where it is."""
-    from ..api import compare
-    from .output import emit_json, open_page
+    from rich.markup import escape
 
-    names, given = sort_words(args.words, names=2)
-    reject_options(given)
-    models, data = [*names, "", ""][:2]
-    found = compare(models, data, out=args.out, resume=args.resume, **given)
+    from ..api import compare
+    from .output import console, emit_json, open_page
+
+    models, data, given = typed(args.words)
+    found = compare(models or "", data or "", out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)
     if args.json:
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         _print(found, result)
     if found.ranks:
         _print_ranks(found)
+    console().print(f"page  {escape(str(found.report))}")
     return 0
 
 
@@ -92,7 +95,7 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
         (
             f"{row['name']}{' (simple)' if row['simple'] else ''}",
             figure(key, row["value"]),
-            f"{figure(key, row['low'])} to {figure(key, row['high'])}",
+            "not known" if row["low"] is None else f"{figure(key, row['low'])} to {figure(key, row['high'])}",
             "*" if row["name"] in equals else "",
             f"{row['seconds']:.1f}",
             "" if row["milliseconds"] is None else f"{row['milliseconds']:.2f}",
@@ -109,7 +112,7 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
         out.print(f"left out: {named}{one['why']}", markup=False)
     for sentence in result["notes"]:
         out.print(sentence, markup=False)
-    out.print(f"page  {escape(str(found.report))}\n")
+    out.print()
 
 
 def _print_ranks(found: Comparison) -> None:
@@ -120,3 +123,4 @@ def _print_ranks(found: Comparison) -> None:
         for name, rank in sorted(found.ranks.items(), key=lambda one: one[1].value)
     ]
     print_table(("over all data sets", "mean rank", "95 % interval"), rows, right=("mean rank", "95 % interval"))
+    print()

@@ -22,7 +22,9 @@ def run(args: argparse.Namespace) -> int:
     from ..training.run import Run
     from .output import note
 
-    export(Run(args.run), args.out, args.overwrite)
+    _, *beside = export(Run(args.run), args.out, args.overwrite)
+    for path in beside:
+        note(f"{path} is its tokenizer, as the tokenizers library reads it.")
     note(f"{args.out} answers as {args.run} does at two sizes other than the traced one, within {TOLERANCE:g}.")
     if args.out.suffix == ".onnx":
         note(f"Try it: cutaway predict {args.out} FILE")

@@ -6,10 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..errors import SettingError
 from .dry_runs import print_dry_run
-from .train import described, reject_options
-from .words import sort_words
+from .model_and_data import add_words, described, typed_both
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan, Strategy
@@ -24,6 +22,7 @@ ROWS = (  # of what a device holds
     ("outputs", "logits and loss"),
     ("working", "backward pass"),
     ("communication", "communication"),
+    ("checkpoint", "checkpoint (copy)"),
 )
 
 EXAMPLES = """\
@@ -46,7 +45,7 @@ what each device holds of each weight, and what a step sends.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
-    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
+    add_words(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = EXAMPLES + "\n".join(_settings())
 
@@ -62,12 +61,9 @@ def run(args: argparse.Namespace) -> int:
     from ..api import plan
     from .output import emit_json, patience
 
-    names, given = sort_words(args.words, names=2)
-    reject_options(given)
-    if len(names) < 2:
-        raise SettingError("A model and data are needed: cutaway plan MODEL DATA. `cutaway list` shows the models.")
+    model, data, given = typed_both("plan", args.words)
     with patience("Still at work: the data is read, and a step of training is gone through."):
-        found = plan(*names, **given)
+        found = plan(model, data, **given)
     if args.json:
         emit_json(found.to_json())
     else:

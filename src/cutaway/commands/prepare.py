@@ -18,7 +18,7 @@ EVERY = 5.0  # seconds between notes of how far it is
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     from ..data.shards.settings import ShardSettings
-    from .train import described
+    from .model_and_data import described
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingError, short
-from .train import described, figure, reject_options
-from .words import sort_words
+from .model_and_data import add_folder, add_words, described, typed
+from .train import figure
 
 if TYPE_CHECKING:
     from ..searching.result import Row, Search
@@ -38,11 +38,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                      [--out DIR] [--open] [--json]\n"
         "       cutaway search --resume DIR [trials=N] [--open] [--json]"
     )
-    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
-    parser.add_argument("--out", metavar="DIR", help="the search's folder (default: runs/search-MODEL-DATA-N)")
-    parser.add_argument("--resume", metavar="DIR", help="go on with a search, beside other processes at it")
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    add_words(parser)
+    add_folder(
+        parser,
+        "the search's folder",
+        "search-MODEL-DATA",
+        ("DIR", "go on with a search, beside other processes at it"),
+    )
     parser.epilog = EXAMPLES + "\n".join(_settings())
 
 
@@ -58,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import emit_json, open_page
 
     _reject_twice(args.words)
-    names, given = sort_words(args.words, names=2)
-    reject_options(given)
-    model, data = [*names, None, None][:2]
+    model, data, given = typed(args.words)
     found = search(model, data, out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)

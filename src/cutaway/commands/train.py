@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SettingError, short
-from .words import sort_words
+from .model_and_data import add_folder, add_words, described, typed
 
 if TYPE_CHECKING:
     from ..training.run import Run
 
 SUMMARY = "train a model on data, and leave a run"
-NO_SETTINGS = {  # options, and how they are typed
-    "out": "--out DIR", "overwrite": "--overwrite", "resume": "--resume RUN", "open": "--open", "json": "--json",
-}  # fmt: skip
 
 EXAMPLES = """\
 examples:
@@ -42,12 +37,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                     [--out DIR [--overwrite]] [--open] [--json]\n"
         "       cutaway train --resume RUN [key=value ...] [--open] [--json]"
     )
-    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
-    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/MODEL-DATA-N)")
+    add_words(parser)
+    add_folder(
+        parser,
+        "the run's folder",
+        "MODEL-DATA",
+        ("RUN", "go on with a run that was stopped or killed, in its folder"),
+    )
     parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed, in its folder")
-    parser.add_argument("--open", action="store_true", help="open the report in the browser")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.epilog = (
         EXAMPLES
         + "\n".join(_settings())
@@ -63,36 +60,13 @@ def _settings() -> list[str]:
     return described((TrainSettings, "training"), (DataSettings, "data"))
 
 
-def described(*groups: tuple[type, str]) -> list[str]:
-    """The settings of some groups, each with its title, as `--help` prints them."""
-    from ..settings import describe
-
-    lines = []
-    for group, title in groups:
-        lines.append(f"\n  {title}")
-        for s in describe(group):
-            allowed = s.allowed or s.type
-            known = all(word in s.help for word in allowed.split(", "))
-            lines += _wrapped(f"{s.key}={s.default}", s.help if known else f"{s.help} ({allowed})")
-    return lines
-
-
-def _wrapped(left: str, right: str) -> list[str]:
-    gap = " " * 28
-    rows = textwrap.wrap(right, width=80 - len(gap), break_on_hyphens=False)
-    first = f"    {left:<24}" if len(left) < 24 else f"    {left}\n{gap}"
-    return [first + rows[0], *(gap + row for row in rows[1:])]
-
-
 def run(args: argparse.Namespace) -> int:
     """Train, then say in a few lines what was reached and where it is."""
     from ..api import train
     from ..distributed.environment import rank
     from .output import console, emit_json, note, open_page
 
-    names, given = sort_words(args.words, names=2)
-    reject_options(given)
-    model, data = [*names, None, None][:2]
+    model, data, given = typed(args.words)
     result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     if rank() > 0:  # the first of the processes that torchrun started tells it
         return 0
@@ -110,17 +84,6 @@ def run(args: argparse.Namespace) -> int:
     for line in lines(result):
         console().print(line)
     return 0
-
-
-def reject_options(given: dict[str, Any]) -> None:
-    """Raise SettingError for what is typed as a setting and is an option, the model or the data."""
-    for key in given:
-        if key in NO_SETTINGS:
-            raise SettingError(f"{key}={short(given[key])} is not a setting but an option: type {NO_SETTINGS[key]}.")
-        if key in ("model", "data"):
-            raise SettingError(
-                f"{key}={short(given[key])} is not a setting: the two names come first, as in MODEL DATA."
-            )
 
 
 def summary(run: Run) -> dict[str, Any]:

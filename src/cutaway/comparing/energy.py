@@ -1,29 +1,68 @@
-"""The energy that the processor has used, where the machine tells: Intel's and AMD's running average power limit."""
+"""The energy that processors take, where the machine tells: Intel's and AMD's running average power limit (RAPL).
+
+Linux has its counters in /sys/class/powercap. intel-rapl:0 is a zone whose `name` says package-0, a processor;
+intel-rapl:0:1 is a part of it, and counted with it unless it is dram, the memory beside it. psys, the whole machine,
+holds the packages once more. Counters are microjoules, and begin anew after max_energy_range_uj.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 
 RAPL = Path("/sys/class/powercap")
-Joules = dict[Path, tuple[float, float]]  # of each package: what its counter says, and where the counter begins anew
+EVERY = 30.0  # seconds: a counter of 65 kJ, the smallest, lasts longer than that up to 2 kW
+
+Counters = dict[str, tuple[int, int]]  # of each zone what it says, and after what it begins anew, in microjoules
 
 
-def joules_used() -> Joules:
-    """The counters of all packages; none where the system has none, or does not let them be read."""
-    found: Joules = {}
-    for package in RAPL.glob("intel-rapl:*"):
-        if package.name.count(":") == 1:
-            try:
-                ends = float((package / "max_energy_range_uj").read_text()) / 1e6
-                found[package] = float((package / "energy_uj").read_text()) / 1e6, ends
-            except (OSError, ValueError):
-                continue
+def counters(root: Path = RAPL) -> Counters:
+    """The counters of all packages and their memory; none where the system has none, or keeps one of them to itself, as
+    most do from all but root."""
+    found: Counters = {}
+    try:
+        for zone in sorted(root.glob("intel-rapl:*")):
+            name = (zone / "name").read_text().strip()
+            if name.startswith("package") or name == "dram":
+                found[zone.name] = (
+                    int((zone / "energy_uj").read_text()),
+                    int((zone / "max_energy_range_uj").read_text()),
+                )
+    except (OSError, ValueError):
+        return {}
     return found
 
 
-def joules_since(before: Joules) -> float | None:
-    """What all packages have used since; None where nothing tells it."""
-    now = joules_used()
-    if not before or before.keys() != now.keys():
-        return None
-    return sum((now[p][0] - then) % ends for p, (then, ends) in before.items())
+class Meter:
+    """What packages and memory take while the context lasts: `joules`, None where the machine does not tell it."""
+
+    def __init__(self, root: Path = RAPL, every: float = EVERY) -> None:
+        self.joules: float | None = None
+        self._root, self._every = root, every
+        self._over = threading.Event()
+
+    def __enter__(self) -> Meter:
+        self._last, self._taken = counters(self._root), 0
+        self._reader = threading.Thread(target=self._read_on, daemon=True)
+        if self._last:  # else nobody needs to wait for it
+            self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        with contextlib.suppress(RuntimeError):  # it was never started
+            self._reader.join()
+        self._add()
+        self.joules = self._taken / 1e6 if self._last else None
+
+    def _read_on(self) -> None:
+        while not self._over.wait(self._every):
+            self._add()
+
+    def _add(self) -> None:
+        now = counters(self._root)
+        if now.keys() != self._last.keys():
+            now = {}  # a zone that went away: the sum is not known any more
+        self._taken += sum((value - self._last[zone][0]) % ends for zone, (value, ends) in now.items())
+        self._last = now

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,6 +20,8 @@ from ..training.timing import in_turns
 from .baselines import baselines_for
 from .contestants import Contestant
 from .contributions import Values
+from .cost import metered
+from .energy import counters
 from .progress import CompareProgress
 from .settings import CompareSettings
 from .simple import loaded
@@ -42,6 +43,8 @@ class Judged:
     answers: Callable[[], object] | None  # for one example, to be timed
     simple: bool = False
     explanation: str = ""
+    joules: float | None = None
+    memory: int | None = None  # bytes
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -58,11 +61,12 @@ def judged(
     all_judged = [_network(one, runs[one.model], name) for one in models]
     if settings.baselines:
         all_judged += _simple(first, split, settings.seeds, progress)
-    excluded = [one.name for one in all_judged if not np.isfinite(one.contributions).all()]
+    finish, higher = compared.finish, compared.higher_is_better
+    measured = {one.name: measure(one.contributions, finish) for one in all_judged}
+    excluded = [name for name, interval in measured.items() if not math.isfinite(interval.value)]
     all_judged = [one for one in all_judged if one.name not in excluded]
     if not all_judged:
         raise SettingError(f"Of no model there is anything to compare: {DIVERGED}.")
-    higher, finish = compared.higher_is_better, compared.finish
     contributions = {one.name: one.contributions for one in all_judged}
     pairs = differences(contributions, higher, finish)
     timed = [one for one in all_judged if one.answers is not None]
@@ -72,12 +76,14 @@ def judged(
             "name": one.name,
             "simple": one.simple,
             "explanation": one.explanation,
-            **_plain(asdict(measure(one.contributions, finish))),
+            **_plain(asdict(measured[one.name])),
             "scores": [_score(row, finish) for row in one.contributions],
             "seconds": one.seconds,
             "parameters": one.parameters,
             "macs": one.macs,
             "milliseconds": latency.get(one.name),
+            "joules": one.joules,
+            "memory": one.memory,
             **one.more,
         }
         for one in all_judged
@@ -85,8 +91,9 @@ def judged(
     notes = [compared.note] if compared.note else []
     if name == "val":
         notes.append("There is no test split: the validation split, which chose the weights, judges, and flatters.")
-    seeds = max(len(one.contributions) for one in all_judged)
-    if seeds == 1:
+    if all_judged[0].contributions.shape[1] == 1:
+        notes.append("One test example says nothing of others: no interval can be told, and no two models apart.")
+    if max(len(one.contributions) for one in all_judged) == 1:
         notes.append("One training of each says nothing of other trainings: seeds=5 does.")
     own = {one.model: one.own for one in models if one.own}
     return {
@@ -104,6 +111,7 @@ def judged(
         "excluded": [{"model": name, "why": DIVERGED} for name in excluded],
         "notes": notes,
         "own_settings": own,
+        "tells_joules": bool(counters()),
     }
 
 
@@ -139,9 +147,9 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
         one.parameters,
         one.macs,
         answers,
+        joules=_mean([cost["joules"] for cost in costs]),
+        memory=max((cost["memory"] for cost in costs if cost["memory"] is not None), default=None),
         more={
-            "joules": _mean([cost["joules"] for cost in costs]),
-            "memory": _mean([cost["memory"] for cost in costs]),
             "epochs": [run.about["epochs_done"] for run in runs],
             "runs": [str(run.folder) for run in runs],
         },
@@ -159,13 +167,13 @@ def _simple(first: Contestant, split: Split, seeds: int, progress: CompareProgre
     data, found = first.data, []
     loaded()  # which is no part of what the first takes
     for baseline in baselines_for(data, first.task):
-        began = time.perf_counter()
+        own_seeds = range(seeds if baseline.chance else 1)
         try:
-            fitted = [baseline.fit(data, seed) for seed in range(seeds if baseline.chance else 1)]
+            with metered() as cost:
+                fitted = [baseline.fit(data, seed) for seed in own_seeds]
         except (CutawayError, ValueError) as error:
             progress.note(f"{baseline.name} could not be fitted: {error}")
             continue
-        seconds = (time.perf_counter() - began) / len(fitted)
         assert split.target is not None, "what is judged on has targets"
         answered = [first.compared.of(one.outputs(split), split.target) for one in fitted]
         example = None if data.spec.kind in ("graph", "series") else part_of(split, torch.arange(1))
@@ -174,12 +182,14 @@ def _simple(first: Contestant, split: Split, seeds: int, progress: CompareProgre
             Judged(
                 baseline.name,
                 np.stack(answered),
-                seconds,
+                cost.seconds / len(fitted),
                 None,
                 None,
                 answers,
                 simple=True,
                 explanation=baseline.explanation,
+                joules=None if cost.joules is None else cost.joules / len(fitted),
+                memory=cost.memory,
             )
         )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -10,6 +11,7 @@ from ..draw import make
 from ..draw.description import Drawing, Page, View, table
 from ..draw.page import page
 from ..draw.words import capital, count, duration, moment, plural, written
+from ..settings import as_text
 from ..terms import metric
 
 if TYPE_CHECKING:
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
+OVER = (  # what scores are shown over: a button, the row's key, the axis, and how its numbers are written
+    ("training", "seconds", "seconds of training", "number"),
+    ("an answer", "milliseconds", "milliseconds for one example", "number"),
+    ("memory", "memory", "MiB of memory to train", "number"),
+    ("joules", "joules", "joules of training", "number"),
+    ("parameters", "parameters", "parameters", "count"),
+)
 
 
 def describe_page(found: Comparison) -> str:
@@ -32,7 +41,7 @@ def describe(found: Comparison) -> Page:
         views.append(ranks(found))
     for number, result in enumerate(found.results):
         end, of = (f"-{number + 1}", f" on {result['data_name']}") if several else ("", "")
-        views += [scores(found, result, end, of), pairs(found, result, end, of), costs(result, end, of)]
+        views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
     views.append(method(found))
     colophon = (
         f"Cutaway {__version__} · {moment(found.about['started'])} · This page holds all that it shows and asks no "
@@ -58,6 +67,17 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
     return f"{told}."
 
 
+def over_all(found: Comparison) -> str:
+    """Who ranks best over several data sets, and first of all whether only simple models do."""
+    best = min(found.ranks.values(), key=lambda rank: rank.value)
+    names = [name for name, rank in found.ranks.items() if rank.value == best.value]
+    simple = {row["name"] for row in found.results[0]["models"] if row["simple"]}
+    wins = "" if set(names) - simple else "A simple model wins. " if len(names) == 1 else "Simple models win. "
+    told = capital(_listed(names)) if names[0] in simple else _listed(names)
+    ranks = f"{'ranks' if len(names) == 1 else 'rank'} best over {count(len(found.results))} data sets"
+    return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
+
+
 def head(found: Comparison) -> View:
     """What was compared, and what came out."""
     about = found.about
@@ -65,6 +85,8 @@ def head(found: Comparison) -> View:
     summaries = [verdict(found, result) for result in found.results]
     if len(found.results) > 1:
         summaries = [f"{result['data_name']}: {said}" for result, said in zip(found.results, summaries)]
+    if found.ranks:
+        summaries.insert(0, over_all(found))
     drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
     left_out = [(one, result) for result in found.results for one in result["excluded"]]
     if left_out:
@@ -88,10 +110,9 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     name, format = metric(result["metric"])
     rows = result["models"]
     equals = set(found.equals(result))
-    column = {"name": f"{result['split']} {name}, 95 % interval", "format": format, "mark": "dot", "split": "test"}
     drawing = make.rows(
         capital(name),
-        [column],
+        [_dots(f"{result['split']} {name}, 95 % interval", format, rows)],
         [
             {
                 "label": row["name"],
@@ -138,7 +159,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     drawings: list[Drawing] = [
         make.rows(
             f"{best} less the others",
-            [{"name": f"difference in {name}, 95 % interval", "format": format, "mark": "dot", "split": "test"}],
+            [_dots(f"difference in {name}, 95 % interval", format, against, 0.0)],
             [
                 {
                     "label": pair["b"],
@@ -170,7 +191,9 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     body = [
         [
             f"{pair['a']} less {pair['b']}",
-            *(pair[key] for key in ("value", "low", "high", "probability", "p_corrected")),
+            *(pair[key] for key in ("value", "low", "high")),
+            min(max(pair["probability"], 1e-4), 1 - 1e-4),  # nothing is as certain as a distribution's tail says
+            pair["p_corrected"],
             "yes" if pair["told_apart"] else "cannot be told apart",
         ]
         for pair in every
@@ -190,41 +213,47 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     )
 
 
-def costs(result: dict[str, Any], end: str, of: str) -> View:
+def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     """What each model costs beside its score, and those that none beats in both."""
     name, format = metric(result["metric"])
     rows = [row for row in result["models"] if row["value"] == row["value"]]
-    by = [("training", "seconds", "seconds of training", "number")]
-    by.append(("an answer", "milliseconds", "milliseconds for one example", "number"))
-    by.append(("parameters", "parameters", "parameters", "count"))
     options = []
-    for label, key, axis, kind in by:
+    for label, key, axis, kind in OVER:
         there = [row for row in rows if row.get(key)]
         if len(there) > 1:
             options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
     heads = {"model": "text", name: format, "seconds": "number", "ms an example": "number", "parameters": "count"}
-    heads |= {"MACs": "count"}
-    columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs"]
-    for key, head_ in (("memory", "MiB to train"), ("joules", "joules")):
-        if any(row.get(key) is not None for row in rows):
-            heads[head_] = "number"
-            columns.append(key)
+    heads |= {"MACs": "count", "MiB to train": "number"}
+    columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs", "memory"]
+    if any(row["joules"] is not None for row in rows):
+        heads["joules"] = "number"
+        columns.append("joules")
     body = [[_cost(row, key) for key in columns] for row in rows]
-    fastest = min(rows, key=lambda row: row["seconds"])
+    equals = found.equals(result)
+    fastest = min((row for row in rows if row["name"] in equals), key=lambda row: row["seconds"])
     drawings: list[Drawing] = [make.choice(f"{capital(name)} over cost", "cost", options)] if options else []
     return View(
         id=f"costs{end}",
         title=f"What it costs{of}",
-        says="On the steps, no model is as good for less. Seconds and memory are means of a model's trainings; "
-        "milliseconds are medians of asking all models in turns, on this machine.",
-        summary=f"{_named(fastest)} trains fastest, in {duration(fastest['seconds'])}"
-        f"{', and is the best' if fastest is rows[0] else ''}.",
+        says="On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
+        "most of any; milliseconds are medians of asking all models in turns, on this machine.",
+        summary=f"{_named(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
+        if fastest is rows[0]
+        else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}.",
         table=table(heads, body),
-        drawings=[*drawings, {"kind": "prose", "table": table(heads, body)}],
+        drawings=[*drawings, {"kind": "prose", "sentences": [_of_joules(result)], "table": table(heads, body)}],
         misleads="Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
-        "what the process held above what it held before. Parameters of simple models are not counted."
-        + ("" if "joules" in heads else " Joules are not told: the machine does not say, or trainings ran together."),
+        "what the process held above what it held before. Parameters of simple models are not counted.",
     )
+
+
+def _of_joules(result: dict[str, Any]) -> str:
+    """What energy there is to be told of, or why there is none."""
+    if not result["tells_joules"]:
+        return "Joules: not told by this machine."
+    if result["jobs"] > 1:
+        return f"Joules of networks: not told, as {result['jobs']} were trained at a time. jobs=1 tells them apart."
+    return "Joules are those of the processors and their memory while a model was trained, all other work included."
 
 
 def ranks(found: Comparison) -> View:
@@ -232,7 +261,7 @@ def ranks(found: Comparison) -> View:
     rows = sorted(found.ranks.items(), key=lambda one: one[1].value)
     drawing = make.rows(
         "Mean rank, 1 is the best",
-        [{"name": "rank, 95 % interval", "format": "number", "mark": "dot", "split": "test"}],
+        [_dots("rank, 95 % interval", "number", [vars(rank) for _, rank in rows])],
         [
             {
                 "label": name,
@@ -247,7 +276,7 @@ def ranks(found: Comparison) -> View:
         id="ranks",
         title="Over all data sets",
         says=f"Ranks of the models that took all {len(found.results)} data sets; intervals from resampling data sets.",
-        summary=f"{rows[0][0]} ranks best, {rows[0][1].value:.2f} on average.",
+        summary=over_all(found),
         table=table({"model": "text", "mean rank": "number", "low": "number", "high": "number"}, body),
         drawings=[drawing],
         misleads="A few data sets say little of others, and a rank nothing of how large a difference is.",
@@ -268,8 +297,9 @@ def method(found: Comparison) -> View:
     for result in found.results:
         rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
-        for model, own in result["own_settings"].items():
-            rows.append([f"{model}, by its card", ", ".join(f"{key}={value}" for key, value in own.items())])
+        for settings, by in ((result["own_settings"], "its card"), (result["chosen"], "its trials")):
+            for model, own in settings.items():
+                rows.append([f"{model}, by {by}", ", ".join(f"{k}={as_text(v)}" for k, v in own.items()) or "as usual"])
     rows += [["Cutaway, PyTorch", f"{about['cutaway']}, {about['torch']}"]]
     return View(
         id="method",
@@ -297,6 +327,15 @@ def said(pair: Row, format: str) -> str:
     return f"{written(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
 
 
+def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
+    """A column of dots on their intervals, over a scale that holds all of them, and what else it is to hold."""
+    ends = [end for cell in cells for end in (cell["value"], cell["low"], cell["high"]) if end is not None]
+    ends += more
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    domain = [low, high] if low < high else [low - 0.5, high + 0.5]
+    return {"name": name, "format": format, "mark": "dot", "split": "test", "domain": domain}
+
+
 def _left_out(one: Row, where: str) -> str:
     """Why a model is left out; the reason names it, mostly."""
     named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
@@ -306,7 +345,7 @@ def _left_out(one: Row, where: str) -> str:
 
 def _cost(row: Row, key: str) -> Any:
     """A cell of the table of costs: memory in MiB."""
-    return row[key] / 2**20 if key == "memory" and row.get(key) is not None else row.get(key)
+    return row[key] / 2**20 if key == "memory" and row[key] is not None else row[key]
 
 
 def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float | None:
@@ -331,12 +370,18 @@ def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: 
         "y": name,
         "format": format,
         "groups": GROUPS,
-        "dots": [{"x": r[key], "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]]} for r in rows],
-        "steps": [[row[key], row["value"]] for row in front],
+        "dots": [
+            {"x": _cost(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
+            for r in rows
+        ],
+        "steps": [[_cost(row, key), row["value"]] for row in front],
         "steps_name": "Pareto front",
         "chosen": rows.index(front[-1]),
-        "name": front[-1]["name"],
     }
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else duration(seconds)
 
 
 def _named(row: Row) -> str:
@@ -346,8 +391,9 @@ def _named(row: Row) -> str:
 
 def _value(result: dict[str, Any], row: Row) -> str:
     format = metric(result["metric"])[1]
-    between = f"{written(row['low'], format)} to {written(row['high'], format)}"
-    return f"{written(row['value'], format)} ({between})"
+    if row["low"] is None:
+        return written(row["value"], format)
+    return f"{written(row['value'], format)} ({written(row['low'], format)} to {written(row['high'], format)})"
 
 
 def _listed(names: list[str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import re
 from pathlib import Path
 
@@ -19,6 +21,7 @@ def held() -> int | None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
+    _let_go()
     with contextlib.suppress(OSError):
         (SELF / "clear_refs").write_text("5")  # the peak begins anew
         return _status("VmRSS")
@@ -31,6 +34,13 @@ def most_since(before: int | None) -> int | None:
         return None
     most = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else _status("VmHWM")
     return None if most is None else max(0, most - before)
+
+
+def _let_go() -> None:
+    """Give back what is held and not used: memory that a training before freed would else be this one's for nothing."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # of GNU's C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status(key: str) -> int | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from .. import __version__
 from ..data.settings import DataSettings
 from ..draw.words import written
-from ..errors import SettingError, short
+from ..errors import CutawayError, SettingError, short
 from ..files import write_text
 from ..models.registry import preset
 from ..searching.plan import exact, located
@@ -68,7 +69,14 @@ def compare(
         if (folder / "compare.json").is_file():
             about = _same(read_about(folder), about, folder)
     objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
+    if missing := [name for name in about["in_memory"] if name not in objects]:
+        raise SettingError(
+            f"The {missing[0]} of {folder} was given in Python, and is not at hand: give it again, as in "
+            f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
+        )
     with locked(folder):
+        before = read_about(folder) if (folder / "compare.json").is_file() else None
+        begun = about["results"]
         write_about(folder, about)
         try:
             for source in about["data"]:
@@ -76,6 +84,10 @@ def compare(
                     _on(folder, about, objects.get(source, source), source, progress)
         except KeyboardInterrupt:
             raise CompareInterrupted(folder) from None
+        except CutawayError:
+            if before is not None and about["results"] is begun:  # what was asked for in vain is not kept
+                write_about(folder, before)
+            raise
         about = read_about(folder)
         write_about(folder, {**about, "status": "finished"})
     found = Comparison(folder)
@@ -95,6 +107,13 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     for key, why in NOT_GIVEN.items():
         if key in given:
             raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
+    module = next((model for model in models if not isinstance(model, str)), None)
+    if isinstance(module, nn.Module | type):
+        name = module.__name__ if isinstance(module, type) else type(module).__name__
+        raise SettingError(
+            f"A comparison makes each model anew for every seed, by its name, and {name} is a module of one's own: "
+            "train it with cutaway.train, and name models that `cutaway list` shows."
+        )
     names = [preset(model).name for model in dict.fromkeys(models)]
     own = {key: value for key, value in given.items() if key in keys(CompareSettings)}
     rest = {key: value for key, value in given.items() if key not in own}
@@ -108,6 +127,7 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     return {
         "models": names,
         "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
+        "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
         "given": {key: exact(value) for key, value in rest.items()},
         "compare": asdict(settings),
         "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
@@ -180,8 +200,13 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
             progress.note(f"{other.model} is left out: {other.why}")
         own = folder / _folder_name(name, about["data"])
         own.mkdir(exist_ok=True)
-        for one in found if settings.trials else ():
-            one.given |= tried(one, name, own / _as_path(one.model), settings.trials, progress)
+        _reject_other_data(own, found[0].data.fingerprint, name)
+        chosen = {
+            one.model: tried(one, source, own / _as_path(one.model), settings.trials, progress)
+            for one in (found if settings.trials else ())
+        }
+        for one in found:
+            one.given |= chosen.get(one.model, {})
         together = at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
         runs = {
             (one.model, seed): Job(
@@ -204,6 +229,7 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
     result |= {
         "data": name,
         "budget": budget,
+        "chosen": chosen,
         "done": not failed,
         "excluded": [asdict(one) for one in excluded]
         + [{"model": m, "why": why} for m, why in out.items()]
@@ -213,6 +239,16 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
     before = [other for other in read_about(folder)["results"] if other["data"] != name]
     write_about(folder, {**about, "results": [*before, result]})
     about["results"] = [*before, result]
+
+
+def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
+    """Raise SettingError where something was trained here on data of this name that was not the same."""
+    for folder in own.glob("*/seed-*"):
+        if finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
+            raise SettingError(
+                f"{name} is not what it was when {folder} was trained: it has changed since. Give another --out, and "
+                "all is trained anew."
+            )
 
 
 def _train(
@@ -247,7 +283,7 @@ def _as_path(model: str) -> str:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Any:
+def _threads(count: int) -> Iterator[None]:
     """Use so many processor threads within: what is measured here is measured as it was trained."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -2,27 +2,29 @@
 
 A metric is f(ȳ), the mean over examples of what each contributes, finished by f: the identity (accuracy), √ (RMSE) or
 exp (perplexity). A model that was trained with S seeds has S such values, and is told by their mean. It could have come
-out otherwise for two reasons, which are told apart:
+out otherwise for two reasons, whose variances add up (a two-way analysis of variance, examples × seeds):
 
-    examples   other test examples: paired bootstrap, the same resample for all models and seeds (B. Efron, 1979).
-               Deviations are stretched by t_{n−1}/z · √(n/(n−1)), without which the interval of few examples is too
-               narrow (T. Hesterberg, What teachers should know about the bootstrap, 2015, <https://arxiv.org/abs/1411.5279>)
-    seeds      other trained models: σ²/S with σ² = Var_s f(ȳ_s) − what of it is the examples' alone, as in a two-way
-               analysis of variance; of a difference the sum of both models'. Three or five seeds are too few to be
-               resampled: what is added is Student's t times its root, with S − 1 degrees of freedom, of a difference
-               those of B. L. Welch, 1947
+    examples   other test examples, the same ones for all models and seeds. Of the paired bootstrap (B. Efron, 1979) the
+               standard error of a mean is known without resampling: s/√n of Σ_s f'(ȳ_s) y_s / S, of which differences
+               are taken example by example. What of it is one seed's alone is counted below, and taken away here
+    seeds      other trained models, with what of the examples is theirs alone: Var_s f(ȳ_s) / S; of a difference the
+               sum of both models'. Three or five seeds are too few to be resampled
 
-The interval holds 95 % of the sum of both. With one seed it says nothing of other seeds: it is about the trained model.
-Where contributions are 0 or 1 two made-up examples are resampled with the others, one right and one wrong, since
-thirty right answers of thirty do not prove that all will be (after A. Agresti, B. A. Coull, 1998); of a difference each
-is half won by another model (after D. G. Bonett, R. M. Price, 2012). Of other single metrics, which lean to one side,
-the interval is the bias-corrected and accelerated one (B. Efron, 1987).
+Each part alone would have an error of Student's t, with n − 1 degrees of freedom and with S − 1, of a difference those
+of B. L. Welch (1947). Together the error has a mixture of the two, weighted by the squares of their variances, which
+are the weights of F. E. Satterthwaite (1946) too: his single t is too narrow where most of the variance is known from
+three seeds, W. G. Cochran's (1964) too wide. With one seed nothing is said of others: it is about the trained model.
 
-The p-value is that of random signs (R. A. Fisher, 1935): were two models alike, every example's difference could as
-well have the other sign; the seeds' part is added to that too. Of many pairs p is corrected by S. Holm, 1979: where all
-models are alike, any is called different in at most 5 of 100 comparisons, whatever the number of pairs.
+One metric alone leans to one side, and its interval with it. Of right and wrong answers it is that of E. B. Wilson
+(1927), for as many answers as would have this standard error if they were independent; of all else the studentised
+bootstrap (P. Hall, 1988) of the mean's logarithm.
 
-docs/statistics.md has how often intervals held the truth in simulations.
+The p-value of two trained models is that of random signs (R. A. Fisher, 1935): were they alike, every example's
+difference could as well have the other sign. With several seeds it is that of the mixture. Of many pairs p is corrected
+by S. Holm, 1979: where all models are alike, any is called different in at most 5 of 100 comparisons, whatever their
+number.
+
+docs/statistics.md has how often intervals held the truth in simulations, and what else was tried.
 """
 
 from __future__ import annotations
@@ -34,12 +36,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .resampling import Resamples, Values
+from .resampling import DRAWS, MOST, Resamples, Values
 
 Finish = Callable[[Values], Values]
 
 LEVEL = 0.95
 TIES = 1e-9  # relative difference below which two sums of the same numbers are equal
+FEW = 20  # examples of which some resamples are all alike, and have no standard error
+WIDEST = 50.0  # of an interval's end, how many times the value, as a logarithm
+FAR = 1e5  # standard errors: no quantile that is asked for is further away
 
 
 @dataclass(frozen=True)
@@ -74,34 +79,26 @@ def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) 
     rows = _distinct(contributions)
     if not np.isfinite(rows).all():
         return Interval(math.nan, math.nan, math.nan)
-    marks = finish is None and _marks(rows)
-    return measured(rows, finish, Resamples(rows.shape[1], 2 if marks else 0, seed))
+    return measured(rows, finish, Resamples(rows.shape[1], seed))
 
 
 def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Interval:
-    """The same of distinct finite rows (S, n), with these resamples; marks of 0 and 1 have two made-up ones."""
-    made_up, total, examples = resamples.made_up, resamples.total, rows.shape[1]
-    metrics = _finished(rows.mean(1), finish)  # (S,)
-    value = float(metrics.mean())
-    if examples < 2:
-        return Interval(value, -math.inf, math.inf)
-    draws = _finished(resamples.means(rows), finish)  # (B, S)
-    centre = value
-    if made_up:  # one answer of one seed more, right or wrong
-        right = np.array([0.5 + 0.5 / len(rows), 0.5 - 0.5 / len(rows)])
-        draws = draws + (resamples.favour @ right)[:, None] / total
-        centre = (value * examples + right.sum()) / total
-    seeds = _of_seeds(metrics, draws)
-    of_examples = draws.mean(1)
-    spread = _stretched(of_examples, centre, total) + seeds.draws(resamples)
-    lean = (0.0, 0.0)
-    if not made_up:
-        share = float(of_examples.var()) / (float(of_examples.var()) + max(seeds.variance, 0.0) or 1.0)
-        lean = _bias(spread, value), _acceleration(rows, finish) * share**1.5
-    low, high = _limits(spread, LEVEL, *lean)
-    if made_up:
-        low, high = max(low, 0.0), min(high, 1.0)
-    return Interval(value, min(low, value), max(high, value))
+    """The same of distinct finite rows (S, n), with these resamples."""
+    model = _model(rows, finish)
+    if rows.shape[1] < 2:
+        return Interval(model.value, -math.inf, math.inf)
+    error = _error(model.added, [model])
+    if finish is None and _marks(rows):
+        low, high = _of_marks(model, error)
+    elif model.added.mean() > 0 and error.scale > 0:
+        if FEW <= resamples.examples <= MOST:
+            error = replace(error, of_examples=_studentised(model.added, resamples))
+        relative = error.scale / float(model.added.mean())
+        apart = [min(-error.quantile(p) * relative, WIDEST) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
+        low, high = (float(_finished(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
+    else:
+        low, high = error.around(model.value, LEVEL)
+    return Interval(model.value, min(low, model.value), max(high, model.value))
 
 
 def differences(
@@ -124,8 +121,7 @@ def differences(
     known = {name: rows for name, rows in models.items() if np.isfinite(rows).all()}
     found: dict[tuple[str, str], Difference] = {}
     if len(known) > 1:
-        marks = finish is None and all(map(_marks, known.values()))
-        resamples = Resamples(next(iter(counts.values())), 2 if marks else 0, seed)
+        resamples = Resamples(next(iter(counts.values())), seed)
         found = {(d.a, d.b): d for d in compared(known, higher_is_better, finish, resamples, level)}
     corrected = dict(zip(found, holm([d.p_value for d in found.values()])))
     unknown = Difference("", "", math.nan, math.nan, math.nan, math.nan, 1.0, 1.0, False)
@@ -138,32 +134,34 @@ def differences(
 
 
 def compared(
-    models: Mapping[str, Values], higher_is_better: bool, finish: Finish | None, resamples: Resamples, level: float
+    rows_by_name: Mapping[str, Values],
+    higher_is_better: bool,
+    finish: Finish | None,
+    resamples: Resamples,
+    level: float,
 ) -> list[Difference]:
-    """Every pair of models of distinct finite rows (S, n), with these resamples, before correction for their number;
-    marks of 0 and 1 have two made-up ones."""
-    ends = np.cumsum([len(rows) for rows in models.values()]).tolist()
-    at = {name: slice(end - len(rows), end) for (name, rows), end in zip(models.items(), ends)}
-    every = np.concatenate(list(models.values()))  # (ΣS, n)
-    metrics, draws = _finished(every.mean(1), finish), _finished(resamples.means(every), finish)  # (ΣS,), (B, ΣS)
+    """Every pair of models of distinct finite rows (S, n), before correction for their number."""
+    models = {name: _model(rows, finish) for name, rows in rows_by_name.items()}
+    marks = finish is None and all(map(_marks, rows_by_name.values()))
     pairs = list(itertools.combinations(models, 2))
-    of_examples = {name: rows.mean(0) for name, rows in models.items()}
-    apart = [(of_examples[a] - of_examples[b]) * _slope(models[a], models[b], finish) for a, b in pairs]
+    trained_once = [pair for pair in pairs if all(models[name].seeds == 1 for name in pair)]
+    by_signs = _by_signs([rows_by_name[a][0] - rows_by_name[b][0] for a, b in trained_once], resamples)
+    p_values = dict(zip(trained_once, by_signs))
     found = []
-    for (a, b), null in zip(pairs, resamples.signed(np.stack(apart, axis=1)).T):
-        value = float(metrics[at[a]].mean() - metrics[at[b]].mean())
-        seeds = _of_seeds(metrics[at[a]], draws[:, at[a]]).beside(_of_seeds(metrics[at[b]], draws[:, at[b]]))
-        own = draws[:, at[a]].mean(1) - draws[:, at[b]].mean(1)
-        if resamples.made_up:  # half an answer of one seed
-            won = (1 / len(models[a]) + 1 / len(models[b])) / 4
-            own = own + won * (resamples.favour[:, 0] - resamples.favour[:, 1]) / resamples.total
-        spread = _stretched(own, value * resamples.examples / resamples.total, resamples.total) + seeds.draws(resamples)
-        low, high = _limits(spread, level) if resamples.examples > 1 else (-math.inf, math.inf)
-        better = spread if higher_is_better else -spread
-        probability = float((better > 0).mean() + (better == 0).mean() / 2) if resamples.examples > 1 else 0.5
-        extreme = np.abs(null + seeds.draws(resamples)) >= abs(value) * (1 - TIES)
-        p = (1 + int(extreme.sum())) / (1 + len(null))
-        found.append(Difference(a, b, value, min(low, value), max(high, value), probability, p, p, False))
+    for a, b in pairs:
+        one, other = models[a], models[b]
+        value, apart = one.value - other.value, one.added - other.added
+        if resamples.examples < 2:
+            found.append(Difference(a, b, value, -math.inf, math.inf, 0.5, 1.0, 1.0, False))
+            continue
+        error = _error(apart, [one, other])
+        if marks:  # one more or fewer right answer is always possible
+            least = 1 / (resamples.examples * min(one.seeds, other.seeds))
+            error = replace(error, scale=max(error.scale, least))
+        low, high = error.around(value, level)
+        above = error.below(value)  # as likely as an error below it is a difference above 0
+        p = p_values[a, b] if (a, b) in p_values else 2 * _error(apart, [one, other], True).below(-abs(value))
+        found.append(Difference(a, b, value, low, high, above if higher_is_better else 1 - above, p, p, False))
     return found
 
 
@@ -182,108 +180,165 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
     model.
 
     Data sets are resampled with two made-up ones, in which the model is first and last: first of all in three data sets
-    is not proof of being always first. Data sets that some model has no finite score of count for nothing.
+    is not proof of being always first. Deviations are stretched as far as Student's t is wider than the normal curve
+    (T. Hesterberg, What teachers should know about the bootstrap, 2015, <https://arxiv.org/abs/1411.5279>). Data sets
+    that some model has no finite score of count for nothing.
     """
+    from scipy.stats import rankdata  # comes with scikit-learn
+
     names = list(dict.fromkeys(name for of_models in scores.values() for name in of_models))
     table = np.array([[of_models.get(name, math.nan) for name in names] for of_models in scores.values()])
     table = table.reshape(-1, len(names))
     table = table[np.isfinite(table).all(1)] * (-1 if higher_is_better else 1)  # (D, M)
     if not len(table):
         return {name: Interval(math.nan, math.nan, math.nan) for name in names}
-    below = (table[:, None, :] < table[:, :, None]).sum(2)  # (D, M)
-    equal = (table[:, None, :] == table[:, :, None]).sum(2)
-    own = below + (equal + 1) / 2
-    resamples = Resamples(len(table), 2, seed)
-    draws = resamples.means(own.T) + (resamples.favour @ (1.0, len(names)))[:, None] / resamples.total  # (B, M)
-    found = {}
-    for name, value, drawn in zip(names, own.mean(0).tolist(), draws.T):
-        centre = (value * len(table) + 1 + len(names)) / resamples.total
-        low, high = _limits(_stretched(drawn, centre, resamples.total), LEVEL)
-        found[name] = Interval(value, max(1.0, min(low, value)), min(float(len(names)), max(high, value)))
-    return found
+    last = len(names)
+    own = rankdata(table, axis=1)  # (D, M)
+    every = np.concatenate([own, np.tile([[1.0], [float(last)]], last)])  # (D + 2, M)
+    drawn = np.random.default_rng(seed).integers(0, len(every), (DRAWS, len(every)))
+    apart = every[drawn].mean(1) - every.mean(0)  # (B, M)
+    stretch = _student(len(every) - 1, LEVEL) / _student(math.inf, LEVEL) * math.sqrt(len(every) / (len(every) - 1))
+    ends = every.mean(0) + stretch * np.quantile(apart, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)  # (2, M)
+    return {
+        name: Interval(value, max(1.0, min(low, value)), min(float(last), max(high, value)))
+        for name, value, low, high in zip(names, own.mean(0).tolist(), *ends.tolist())
+    }
+
+
+# --- how far a value may be off ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Seeds:
-    """The part of the uncertainty that other seeds would bring: Student's t with `freedom`, times √`variance`, or
-    nothing where that is estimated to be below 0."""
+class _Model:
+    """A model's metric, and what it is made of."""
 
-    variance: float = 0.0
-    freedom: float = math.inf
-
-    def beside(self, other: _Seeds) -> _Seeds:
-        """That of a difference. Its degrees of freedom are Welch's, between those of one and of both together."""
-        parts = [one for one in (self, other) if one.variance]
-        if len(parts) < 2:
-            return parts[0] if parts else self
-        total = self.variance + other.variance
-        welch = total**2 / sum(one.variance**2 / one.freedom for one in parts)
-        least, most = min(one.freedom for one in parts), sum(one.freedom for one in parts)
-        return _Seeds(total, min(max(welch, least), most))
-
-    def draws(self, resamples: Resamples) -> Values | float:
-        """(B,), or 0 where there is nothing to be added."""
-        if self.variance <= 0:
-            return 0.0
-        return math.sqrt(self.variance) * resamples.rng.standard_t(self.freedom, resamples.draws)
+    value: float
+    added: Values  # (n,) what each example adds to it, to first order: Σ_s f'(ȳ_s) y_s / S
+    seeds: int
+    of_seeds: float = (
+        0.0  # variance of the value: what other seeds would bring, what of examples is theirs alone included
+    )
+    shared: float = 0.0  # and the latter by itself, which is a part of the variance of `added` too
 
 
-def _of_seeds(metrics: Values, draws: Values) -> _Seeds:
-    """From a model's metric by each seed, (S,), and the same of every resample, (B, S)."""
-    count = len(metrics)
-    if count == 1:
-        return _Seeds()
-    apart = draws - draws.mean(1, keepdims=True)  # what a resample does to one seed and not to all
-    noise = float(apart.var(0).sum()) / (count - 1)
-    return _Seeds((float(metrics.var(ddof=1)) - noise) / count, count - 1)
+def _model(rows: Values, finish: Finish | None) -> _Model:
+    """From contributions (S, n)."""
+    count, examples = rows.shape
+    means = rows.mean(1)
+    metrics = _finished(means, finish)
+    every = rows * _slopes(means, np.abs(rows).mean(1), finish)[:, None]
+    added = every.mean(0)
+    if count == 1 or examples == 1:
+        return _Model(float(metrics.mean()), added, count)
+    own = float((every - added).var(1, ddof=1).sum()) / (count - 1) / examples  # of one seed
+    return _Model(float(metrics.mean()), added, count, float(metrics.var(ddof=1)) / count, own / count)
 
 
-def _stretched(draws: Values, centre: float, count: int) -> Values:
-    """Draws further from the centre, as far as Student's t is wider than the normal curve for so many examples."""
-    from scipy.special import stdtrit  # comes with scikit-learn
+@dataclass(frozen=True)
+class _Error:
+    """How far a value may be off: `scale`, a standard error, times what has a mixture of two distributions."""
 
-    if count < 2:
-        return draws
-    normal, student = (float(stdtrit(freedom, (1 + LEVEL) / 2)) for freedom in (math.inf, count - 1))
-    return centre + (draws - centre) * student / normal * math.sqrt(count / (count - 1))
+    scale: float
+    freedom: float  # of Student's t for the examples
+    of_seeds: float = math.inf  # and for the seeds
+    weight: float = 0.0  # of the latter
+    of_examples: Values | None = None  # draws that stand in place of the former
+
+    def below(self, error: float) -> float:
+        """The probability of an error below this one."""
+        from scipy.special import stdtr  # comes with scikit-learn
+
+        if not self.scale:
+            return 0.5 if error == 0 else float(error > 0)
+        return self._cumulative(error / self.scale, stdtr)
+
+    def quantile(self, p: float) -> float:
+        """What so much of the distribution is below, in standard errors."""
+        from scipy.optimize import bisect
+        from scipy.special import stdtr
+
+        return float(bisect(lambda x: self._cumulative(x, stdtr) - p, -FAR, FAR, xtol=1e-7))
+
+    def around(self, value: float, level: float) -> tuple[float, float]:
+        """The interval of a value whose errors have no side."""
+        reach = self.scale * self.quantile((1 + level) / 2)
+        return value - reach, value + reach
+
+    def _cumulative(self, x: float, student: Callable[[float, float], float]) -> float:
+        if self.of_examples is None:
+            examples = student(self.freedom, x)
+        else:
+            examples = np.searchsorted(self.of_examples, x) / len(self.of_examples)
+        return float((1 - self.weight) * examples + self.weight * student(self.of_seeds, x))
 
 
-def _limits(draws: Values, level: float, bias: float = 0.0, acceleration: float = 0.0) -> tuple[float, float]:
-    """The interval that holds this fraction of the draws, as many left out on either side; or as many as bias z₀ and
-    acceleration a ask for: Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z)))."""
-    from scipy.special import ndtr, ndtri
-
-    z = bias + ndtri(np.array([(1 - level) / 2, (1 + level) / 2]))
-    low, high = np.quantile(draws, ndtr(bias + z / (1 - acceleration * z)))
-    return float(low), float(high)
-
-
-def _bias(draws: Values, value: float) -> float:
-    """z₀: how far the value is from the median of the draws, in standard deviations."""
-    from scipy.special import ndtri
-
-    below = float((draws < value).mean() + (draws == value).mean() / 2)
-    return float(ndtri(min(max(below, 1 / len(draws)), 1 - 1 / len(draws))))
+def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Error:
+    """That of a metric or a difference, from what each example adds to it (n,) and the seeds of its models. To be
+    cautious, seeds that agree by chance take nothing away from what examples alone would say."""
+    count = len(added)
+    parts = [(model.of_seeds, model.seeds - 1) for model in models if model.of_seeds > 0]
+    seeds = sum(variance for variance, _ in parts)
+    twice = sum(model.shared for model in models)
+    examples = max(0.0, float(added.var(ddof=1)) / count - (min(twice, seeds) if cautious else twice))
+    if not parts:
+        return _Error(math.sqrt(examples), count - 1)
+    welch = seeds**2 / sum(variance**2 / (freedom + 2) for variance, freedom in parts) - 2
+    weight = seeds**2 / (seeds**2 + examples**2)
+    return _Error(math.sqrt(examples + seeds), count - 1, max(welch, min(freedom for _, freedom in parts)), weight)
 
 
-def _acceleration(rows: Values, finish: Finish | None) -> float:
-    """a: the skewness of what each example adds, by leaving it out (the jackknife), over 6."""
-    without = _finished((rows.sum(1, keepdims=True) - rows) / (rows.shape[1] - 1), finish).mean(0)  # (n,)
-    added = without.mean() - without
-    scale = float(np.square(added).sum()) ** 1.5
-    return float((added**3).sum()) / (6 * scale) if scale else 0.0
+def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
+    """The interval of a fraction of right answers; of several seeds that of as many independent answers as would have
+    this standard error, no more than there are."""
+    examples = len(model.added)
+    if model.seeds == 1:
+        return _wilson(model.value, _student(math.inf, LEVEL), examples)
+    most = examples * model.seeds
+    alike = model.value * (1 - model.value) / error.scale**2 if error.scale else most
+    return _wilson(model.value, error.quantile((1 + LEVEL) / 2), min(alike, most))
 
 
-def _slope(a: Values, b: Values, finish: Finish | None) -> float:
-    """How much the finished difference of two models grows with that of their means."""
+def _wilson(value: float, z: float, count: float) -> tuple[float, float]:
+    """The interval of a fraction of so many right answers: E. B. Wilson, 1927."""
+    centre, reach = value + z**2 / (2 * count), z * math.sqrt(value * (1 - value) / count + z**2 / (4 * count**2))
+    whole = 1 + z**2 / count
+    return max(0.0, (centre - reach) / whole), min(1.0, (centre + reach) / whole)
+
+
+def _studentised(added: Values, resamples: Resamples) -> Values:
+    """How far the logarithms of resampled means are off, each in its own standard error, sorted: (B,)."""
+    mean = added.mean()
+    means, squares = resamples.means(np.stack([added, added**2]) / [[mean], [mean**2]]).T
+    means = np.maximum(means, TIES)
+    errors = np.sqrt(np.maximum(squares - means**2, TIES) / (len(added) - 1)) / means
+    found: Values = np.sort(np.log(means) / errors)
+    return found
+
+
+def _by_signs(apart: list[Values], resamples: Resamples) -> list[float]:
+    """The p-values of means of differences, each (n,), by random signs."""
+    if not apart:
+        return []
+    columns = np.stack(apart, axis=1)
+    extreme = np.abs(resamples.signed(columns)) >= np.abs(columns.mean(0)) * (1 - TIES)
+    found: list[float] = ((1 + extreme.sum(0)) / (1 + len(extreme))).tolist()
+    return found
+
+
+def _student(freedom: float, level: float) -> float:
+    """What holds this much of Student's t on either side of 0."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def _slopes(means: Values, sizes: Values, finish: Finish | None) -> Values:
+    """f' at each of the means, by a difference that is small beside the `sizes` of what they are means of."""
     if finish is None:
-        return 1.0
-    means = np.array([a.mean(), b.mean()])
-    if abs(means[0] - means[1]) <= 1e-6 * abs(means).max():  # equal but for a rounding: the derivative
-        means = means.mean() * np.array([1 + 1e-6, 1 - 1e-6])
-    apart = float(means[0] - means[1])
-    top, bottom = _finished(means, finish)
-    return float(top - bottom) / apart if apart else 1.0
+        return np.ones_like(means)
+    step = 1e-6 * np.where(sizes > 0, sizes, 1.0)
+    found: Values = np.where(sizes > 0, (finish(means + step) - finish(means - step * (sizes > 0))) / (2 * step), 0.0)
+    return found
 
 
 def _distinct(contributions: Values) -> Values:

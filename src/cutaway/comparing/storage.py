@@ -12,9 +12,68 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_json
+from ..schema import NUMBER, reject_unlike
 from ..training.folder import about_several, folder_of_several
 
 ABOUT, REPORT = "compare.json", "report.html"
+
+FIGURE = NUMBER | None  # null stands for infinity and for what is not known
+INTERVAL = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+MODEL = {
+    "name": str,
+    "simple": bool,
+    "explanation": str,
+    **INTERVAL,
+    "scores": [NUMBER, ...],  # of each seed
+    "seconds": NUMBER,  # of a training
+    "parameters": int | None,
+    "macs": int | None,
+    "milliseconds": FIGURE,  # for one example
+    "joules": FIGURE,
+    "memory": int | None,  # bytes
+    "epochs?": [int],
+    "runs?": [str],
+}
+DIFFERENCE = {
+    "a": str, "b": str, **INTERVAL, "probability": NUMBER, "p_value": NUMBER, "p_corrected": NUMBER, "told_apart": bool,
+}  # fmt: skip
+RESULT = {
+    "data": str,
+    "data_name": str,
+    "task": str,
+    "metric": str,
+    "higher_is_better": bool,
+    "split": str,
+    "count": int,
+    "splits": {"train": int, ...: int},
+    "fingerprint": str,
+    "split_hash": str,
+    "budget": str,
+    "models": [MODEL, ...],  # best first
+    "differences": [DIFFERENCE],
+    "excluded": [{"model": str, "why": str}],
+    "notes": [str],
+    "own_settings": dict,  # of the data, by a model's card
+    "chosen": dict,  # of training, by its trials
+    "tells_joules": bool,
+    "jobs": int,
+    "done": bool,
+}
+COMPARISON = {
+    "models": [str, ...],
+    "data": [str, ...],
+    "in_memory": [str],  # of them what was given in Python
+    "given": dict,
+    "compare": dict,
+    "threads": int,
+    "status": str,
+    "cutaway": str,
+    "torch": str,
+    "started": str,
+    "results": [RESULT],
+}
+# What `cutaway compare --json` prints; the ranks of models where there are several data sets.
+PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTERVAL}}
 
 
 def comparison_folder(out: str | Path | None, name: str) -> Path:
@@ -23,8 +82,10 @@ def comparison_folder(out: str | Path | None, name: str) -> Path:
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """compare.json of a folder. Raises FileError where it is no comparison."""
-    return about_several(folder, "compare", ABOUT, ("models", "data", "given", "compare", "results"))
+    """compare.json of a folder. Raises FileError where it is no comparison, or not what one writes."""
+    about = about_several(folder, "compare", ABOUT, ("models", "data"))
+    reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Take it from a copy, or compare again.")
+    return about
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:

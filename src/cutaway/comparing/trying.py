@@ -19,6 +19,7 @@ def tried(one: Contestant, source: Any, folder: Path, trials: int, progress: Com
     """The settings of the best of so many trials of a model, which go on where they were stopped. None sees the test
     split. Raises SettingError where Optuna is not installed."""
     need_optuna()
+    from ..searching.progress import SearchProgress
     from ..searching.study import search
 
     space = {key: value for key, value in SPACE.items() if key not in one.given}
@@ -28,7 +29,12 @@ def tried(one: Contestant, source: Any, folder: Path, trials: int, progress: Com
         raise CutawayError("trials has nothing to search: lr and weight_decay are both given. Leave one of them out.")
     fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}
     found = search(
-        one.model, source, {**fixed, **space, "trials": trials, "seed": 0}, out=folder / "search", crowned=False
+        one.model,
+        source,
+        {**fixed, **space, "trials": trials, "seed": 0},
+        out=folder / "search",
+        progress=SearchProgress(progress.shown),
+        crowned=False,
     )
     best = found.best
     if best is None:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +22,19 @@ from typing import Any
 from ..errors import CutawayError
 from ..files import read_json, write_json
 from ..searching.plan import exact
+from ..training.folder import RunInUse, locked
 from ..training.progress import Progress
 from ..training.session import fit
-from . import peak
-from .energy import joules_since, joules_used
+from .cost import metered
 
 COST = "cost.json"  # in a run's folder: what training it took beside its seconds
+PATIENCE = 30.0  # seconds
 DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """One training."""
+    """One training, equal to itself alone."""
 
     model: str
     source: Any
@@ -94,19 +96,30 @@ class Worker:
 
 def train(job: Job) -> str:
     """Train in this process, or go on with what was begun; empty, or why it could not be."""
-    before, memory = joules_used(), peak.held()
+    resumed = begun(job.folder)
     try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # of several at once
-            if begun(job.folder):
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), metered() as cost:
+            if resumed:
+                _wait_for(job.folder)
                 fit(None, None, {}, resume=job.folder, progress=Progress(shown=False))
             else:
                 fit(job.model, job.source, job.given, out=job.folder, progress=Progress(shown=False))
     except CutawayError as error:
         return str(error)
-    write_json(
-        job.folder / COST, {"joules": joules_since(before) if job.alone else None, "memory": peak.most_since(memory)}
-    )
+    own = job.alone and not resumed  # else joules are of others too, or of a part of the training alone
+    write_json(job.folder / COST, {"joules": cost.joules if own else None, "memory": cost.memory})
     return ""
+
+
+def _wait_for(folder: Path) -> None:
+    """Wait while a process is at work there whose parent was killed: it stops at its next update."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            with locked(folder):
+                return
+        except RunInUse:
+            time.sleep(0.1)
 
 
 def begun(folder: Path) -> bool:

@@ -59,7 +59,7 @@ def beside(runs: Sequence[Run]) -> list[Measured]:
             str(run.folder),
             watch,
             run.evaluate()[watch],
-            sum(p.numel() for p in model.parameters()),
+            run.about["parameters"],
             sparsity_of(model),
             sum(file.stat().st_size for file in Path(run.folder, "model").glob("*.safetensors")),
             milliseconds,

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from ..errors import DataError, SettingError
-from .findings import Finding
 from .settings import DataSettings
 
 Rows = npt.NDArray[np.int64]  # example numbers
@@ -141,53 +139,6 @@ def split_hash(splits: Mapping[str, Rows]) -> str:
         digest.update(f"{name} {len(splits[name])}\n".encode())
         digest.update(np.sort(splits[name]).astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def straddling(keys: Sequence[Any] | Array, splits: Mapping[str, Rows]) -> list[tuple[Any, dict[str, list[int]]]]:
-    """The keys (one for each example: str, bytes or int) that occur in more than one split, with their rows by split.
-
-    An example that stands in several splits by itself (fixed splits that overlap) is no duplicate.
-    """
-    column = pl.Series("key", keys)
-    placed = pl.concat(
-        pl.DataFrame(
-            {"key": column.gather(rows), "row": rows.astype(np.int64), "split": pl.repeat(name, len(rows), eager=True)}
-        )
-        for name, rows in splits.items()
-    )
-    twice = placed.filter(
-        (pl.col("split").n_unique().over("key") > 1) & (pl.col("row").n_unique().over("key") > 1)
-    ).sort("row", maintain_order=True)
-    found: dict[Any, dict[str, list[int]]] = {}
-    for key, row, name in twice.iter_rows():
-        found.setdefault(key, {}).setdefault(name, []).append(row)
-    return list(found.items())
-
-
-def straddle_note(
-    keys: Sequence[Any] | Array, splits: Mapping[str, Rows], name: Callable[[int], str], what: str = "rows"
-) -> str | None:
-    """A sentence that counts the duplicates that stand in different splits and names a few; None where there are none.
-
-    `name` gives what a person calls an example, `what` the word for many of them: rows, images.
-    """
-    found = [rows for _, rows in straddling(keys, splits)]
-    if not found:
-        return None
-    counts = dict.fromkeys(splits, 0)
-    pairs: list[tuple[str, str]] = []
-    for places in found:
-        (home, rows), *elsewhere = ((split, places[split]) for split in splits if split in places)
-        for split, copies in elsewhere:
-            counts[split] += len(copies)
-            pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
-    counted = " and ".join(f"{k:,} of {len(splits[p]):,} {what} in {p}" for p, k in counts.items() if k)
-    return Finding(
-        f"Duplicates straddle the split: {counted} equal one of an earlier split in every input, for example "
-        f"{'; '.join(' = '.join(pair) for pair in pairs[:3])}. On them a score measures memory: remove the copies, or "
-        "keep them in one split.",
-        pairs,
-    )
 
 
 def _by_row(classes: Rows, fractions: Array, rng: np.random.Generator, each: bool) -> Rows:

@@ -28,6 +28,7 @@ import torch
 
 from ..errors import FileError
 from ..files import read_json, write_text
+from ..models.saving import opened_weights
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")
@@ -61,7 +62,7 @@ class Checkpoint:
                     "copy, or train again."
                 )
             self.meta: dict[str, Any] = about["meta"]
-            self.sums: dict[str, str] = about["files"]
+            self.sums: dict[str, str | None] = about["files"]
             self.tensors = {  # without their numbers
                 name: torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="meta")
                 for name, one in about["tensors"].items()
@@ -69,6 +70,24 @@ class Checkpoint:
             self.slices: dict[str, list[dict[str, Any]]] = {k: one["slices"] for k, one in about["tensors"].items()}
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise FileError(f"{folder / INDEX} is no index of a checkpoint: take the folder from a copy.") from error
+
+
+class OneFile(Checkpoint):
+    """A checkpoint of whole tensors, in one file, of which processes read what they are to hold."""
+
+    def __init__(self, file: Path) -> None:
+        """Reads its head. Raises FileError where that is damaged."""
+        self.folder = file.parent
+        with opened_weights(file) as opened:
+            self.meta = json.loads((opened.metadata() or {}).get("cutaway", '{"meta": {}}'))["meta"]
+            shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118  # no mapping
+            dtypes = {
+                name: (opened.get_slice(name)[:0] if shape else opened.get_tensor(name)).dtype
+                for name, shape in shapes.items()
+            }
+        self.sums = {file.name: None}
+        self.tensors = {k: torch.empty(shape, dtype=dtypes[k], device="meta") for k, shape in shapes.items()}
+        self.slices = {k: [{"file": file.name, "offset": [0] * len(x), "shape": x}] for k, x in shapes.items()}
 
 
 def write_index(folder: Path, meta: Mapping[str, Any], files: Mapping[str, str], tensors: Mapping[str, Any]) -> None:

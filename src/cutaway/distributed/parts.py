@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -103,6 +103,16 @@ def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
     return found
 
 
+@torch.no_grad()
+def fill(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -> None:
+    """Give a model that may be held in parts its numbers, of which each process takes what it holds: whole tensors by
+    name, one after another."""
+    held = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    for name, tensor in numbers:
+        for begin, view in blocks_of(held[name]):
+            view.copy_(tensor[tuple(slice(b, b + n) for b, n in zip(begin, view.shape))])
+
+
 def _runs(indices: Tensor) -> list[tuple[int, slice]]:
     """Of growing indices each run without a gap: where it begins, and the places in which it stands."""
     ends = [*(1 + (indices.diff() != 1).nonzero().flatten()).tolist(), len(indices)] if len(indices) else []
@@ -124,11 +134,22 @@ def _parts_of(tensor: Tensor) -> int:
     return math.prod(mesh.size(i) for i, p in enumerate(placements) if hasattr(p, "dim"))
 
 
+def in_parts_of(held: Tensor, own: Tensor) -> Tensor:
+    """The tensor of which this process has its `own` part, as it has of `held`."""
+    if not in_parts(held):
+        return own
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        own, held.device_mesh, held.placements, run_check=False, shape=held.shape, stride=_strides(held.shape)
+    )
+
+
 def like(tensor: Tensor, held: Tensor) -> Tensor:
     """A whole tensor in the parts in which `held`, of that shape, is held."""
     if not in_parts(held) or in_parts(tensor):
         return tensor
-    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+    from torch.distributed.tensor import Shard, distribute_tensor
 
     tensor = tensor.to(held.device)
     if not _cut_twice(held):
@@ -138,9 +159,7 @@ def like(tensor: Tensor, held: Tensor) -> Tensor:
     rows = [Shard(p.dim) if hasattr(p, "dim") else p for p in data]
     own = distribute_tensor(tensor, inner, [cut], src_data_rank=None).to_local()
     own = distribute_tensor(own, outer, rows, src_data_rank=None).to_local()
-    return DTensor.from_local(
-        own, held.device_mesh, held.placements, run_check=False, shape=held.shape, stride=_strides(held.shape)
-    )
+    return in_parts_of(held, own)
 
 
 def load(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

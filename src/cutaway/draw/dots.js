@@ -9,7 +9,8 @@ import { sign } from "./sign.js";
 /**
  * `categories` are names that x is the number of. `steps` are places joined by steps, from left to right, the
  * last level reaching to the right edge, and `steps_name` is what they are; `chosen` is the number of the dot with a ring and a name.
- * @typedef {{ x: number, y: number, group: number, tip: string[] }} Dot
+ * Any dot has its own `name` beside it where there is room.
+ * @typedef {{ x: number, y: number, group: number, tip: string[], name?: string }} Dot
  * @typedef {{ title: string, x: string, x_format: string, y: string, format: string, log_x: boolean, dots: Dot[],
  *   groups: string[], categories?: string[], steps?: [number, number][], steps_name?: string, chosen?: number | null, name?: string }} Dots
  * @typedef {import("./scale.js").Scale} Scale
@@ -49,6 +50,7 @@ export function dots(spec, width) {
       return tint(svg("path", { class: "spot", d: path, transform: `translate(${x(dot.x)} ${y(dot.y)})` }), colour);
     }),
     ...(chosen ? ring(x(chosen.x), y(chosen.y), spec.name ?? "", right, bottom) : []),
+    ...names(all, joined.map(([at, value]) => [x(at), y(value)]), x, y, [left, right], bottom),
     ...key.parts,
   );
   const order = [...all].sort((a, b) => a.x - b.x || a.y - b.y);
@@ -104,6 +106,31 @@ function ring(x, y, name, right, bottom) {
   const before = x + 16 + textWidth(name, 12) > right;
   const place = { x: before ? x - 11 : x + 11, y: y + 20 > bottom ? y - 10 : y + 20, "text-anchor": before ? "end" : "start" };
   return [svg("circle", { class: "ring", cx: x, cy: y, r: R + 4 }), svg("text", { class: "name", ...place }, name)];
+}
+
+/**
+ * The names of dots, each above, below, to the right or to the left, where it covers no dot, no step and no other name.
+ * @param {Dot[]} all @param {number[][]} steps in pixels @param {Scale} x @param {Scale} y @param {number[]} sides @param {number} bottom
+ */
+function names(all, steps, x, y, [left, right], bottom) {
+  const taken = all.map((dot) => [x(dot.x) - 8, y(dot.y) - 8, x(dot.x) + 8, y(dot.y) + 8]);
+  steps.forEach(([from, level], i) => {
+    const [to, next] = steps[i + 1] ?? [right, level];
+    taken.push([from, level - 2, to, level + 2], [to - 2, Math.min(level, next), to + 2, Math.max(level, next)]);
+  });
+  return all.flatMap((dot) => {
+    if (!dot.name) return [];
+    const [cx, cy, wide] = [x(dot.x), y(dot.y), textWidth(dot.name, 12)];
+    const from = Math.max(left, Math.min(cx - wide / 2, right - wide));
+    const starts = [[from, cy - 12], [from, cy + 21], [cx + 12, cy + 4], [cx - 12 - wide, cy + 4]];
+    const free = starts.find(([at, base]) => {
+      const covers = taken.some(([a, b, c, d]) => at < c && at + wide > a && base - 10 < d && base + 3 > b);
+      return at >= left && at + wide <= right && base + 3 < bottom && !covers;
+    });
+    if (!free) return [];
+    taken.push([free[0], free[1] - 10, free[0] + wide, free[1] + 3]);
+    return [svg("text", { class: "tick", x: free[0], y: free[1] }, dot.name)];
+  });
 }
 
 /**

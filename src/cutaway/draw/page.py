@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from importlib import resources
 from urllib.parse import quote
 
-from .description import Drawing, Page
+from .description import Drawing, Page, View
 
 # What a URL carries as it is. A `#` would end it, a `<` is longer in a script element.
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#<")
@@ -27,6 +27,18 @@ START = """
 import { drawPage } from "cutaway/page.js";
 drawPage(document.querySelector("main"), JSON.parse(document.querySelector("#page").textContent));
 """
+# One view alone, within a page of other things, which it tells how high it is.
+ALONE = """
+import { drawView } from "cutaway/view.js";
+const main = document.querySelector("main");
+main.className = "alone";
+main.append(drawView(JSON.parse(document.querySelector("#page").textContent)));
+new ResizeObserver(() => parent.postMessage({ cutaway: "height", height: main.offsetHeight }, "*")).observe(main);
+"""
+GROW = """addEventListener("message", ({ data, source }) => {
+const frame = document.getElementById("%s");
+if (frame && source === frame.contentWindow && data?.cutaway === "height") frame.style.height = `${data.height}px`;
+});"""
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -52,18 +64,35 @@ in evaluation.json, metrics.csv and run.json beside it.</noscript>
 
 def page(description: Page) -> str:
     """The page as one HTML document."""
-    style, imports = _drawing("style.css"), _embedded(json.dumps({"imports": _imports(description)}))
+    drawings = [drawing for view in description["views"] for drawing in view["drawings"]]
+    return _document(description["title"], description, START, _imports("page.js", drawings))
+
+
+def embedded(view: View, height: int) -> str:
+    """One view, as HTML, in a frame of its own for a page of other things: `height` pixels, and as many as it needs
+    once it is drawn. Like `framed` it can do nothing else."""
+    document = _document(view["title"], view, ALONE, _imports("view.js", view["drawings"]))
+    name = f"cutaway-{hashlib.sha256(document.encode()).hexdigest()[:12]}"
+    return (
+        f'<iframe id="{name}" title="{html.escape(view["title"])}" sandbox="allow-scripts" '
+        f'style="width: 100%; height: {height}px; border: 0" srcdoc="{html.escape(document)}"></iframe>'
+        f"<script>{GROW % name}</script>"
+    )
+
+
+def _document(title: str, description: Page | View, start: str, modules: dict[str, str]) -> str:
+    style, imports = _drawing("style.css"), _embedded(json.dumps({"imports": modules}))
     policy = (
-        f"default-src 'none'; script-src data: {_hash(imports)} {_hash(START)}; style-src {_hash(style)}; "
+        f"default-src 'none'; script-src data: {_hash(imports)} {_hash(start)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return PAGE.format(
         policy=policy,
-        title=html.escape(description["title"]),
+        title=html.escape(title),
         style=style,
         imports=imports,
         description=_embedded(json.dumps(description, ensure_ascii=False, allow_nan=False)),
-        start=START,
+        start=start,
     )
 
 
@@ -77,14 +106,14 @@ def framed(title: str, document: str) -> str:
     )
 
 
-def _imports(description: Page) -> dict[str, str]:
+def _imports(first: str, drawings: list[Drawing]) -> dict[str, str]:
     """The import map: `cutaway/scale.js` → the module as a data: URL, with "./scale.js" in it renamed likewise.
 
-    It has what the drawings of this page need and no more, without comments and indents.
+    It has what the module `first` and these drawings need and no more, without comments and indents.
     """
-    kinds = {kind for view in description["views"] for kind in _kinds(view["drawings"])}
+    kinds = set(_kinds(drawings))
     found: dict[str, str] = {}
-    wanted = ["page.js"]
+    wanted = [first]
     while wanted:
         name = wanted.pop()
         if name in found:

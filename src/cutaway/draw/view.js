@@ -169,6 +169,7 @@ function numbers(table, title) {
   const scroll = html("div", attributes, drawTable(table, title));
   const head = html("summary", {}, "Numbers");
   const element = html("details", { class: "numbers" }, head, scroll);
+  element.hidden = table.columns.length === 0;
   let shown = table;
   function draw() {
     if (shown === table) return;

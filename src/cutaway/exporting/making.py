@@ -6,28 +6,54 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from .. import __version__
-from ..data.images.preprocessing import ImagePreprocessing
+from ..data.tables.encoders import Category
+from ..data.tables.preprocessing import TablePreprocessing
 from ..errors import ModelError, SettingError
 from ..files import read_json, reject_overwriting
-from ..inspect.example import inputs_like
-from ..interop.export.artefact import FromLevels, Traced, golden, trace
-from ..interop.export.onnx import need_onnx, write_onnx
+from ..interop.export.artefact import Traced, trace
+from ..interop.export.onnx import Column, need_onnx, write_onnx
 from ..interop.export.program import write_program
-from ..spec import AudioSpec, Classes, Horizon, ImageSpec, SeriesSpec, TableSpec, TextSpec, Value
+from ..models.low_precision import reject_integers
+from ..spec import (
+    Boxes,
+    Classes,
+    Horizon,
+    Mask,
+    Masked,
+    NextToken,
+    Spelled,
+    Tags,
+    Target,
+    Tokens,
+    Transcript,
+    Value,
+)
 from ..training.run import Run
+from .forms import form_of
+from .fronts import Whole
+from .tokenizer_files import tokenizer_files, write_tokenizers
 
 FORMATS = (".onnx", ".pt2")
-TAKEN = (TableSpec, ImageSpec, TextSpec, SeriesSpec, AudioSpec)
-LEARNED = (Classes, Value, Horizon)
-LONGEST = 256  # tokens or frames of the longer of the two sizes that are compared
-ROWS = (2, 3, 1)  # in the traced batch, and in the two that are compared
+LEARNED: tuple[type[Target], ...] = (
+    Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
+)  # fmt: skip
+OTHERS = {  # why a run that learned something else is rejected
+    "Episodes": "few-shot learning answers by its support, the examples that tell the classes",
+    "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them as a file of their own",
+    "Links": "a link is asked for within a whole graph, which stands beside the question",
+    "Noise": "diffusion draws by a loop around the model",
+    "Image": "a variational auto-encoder draws from codes and judges images, two graphs and no answer",
+    "Patches": "pre-training has no answer: train on, to classes, and export that",
+    "Views": "pre-training has no answer: train on, to classes, and export that",
+    "Solution": "solutions of problems are written by a search around the model",
+}
 
 
-def export(run: Run, path: Path, overwrite: bool = False) -> Path:
-    """Write the run as one file, .onnx or .pt2 as `path` ends, with all that `predict` needs.
+def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
+    """Write the run as one file, .onnx or .pt2 as `path` ends, with all that `predict` needs, and beside it, of texts,
+    their tokenizer; what was written.
 
     Nothing is written unless the converted model answers as the run's own does, at two sizes other than the traced one.
     Raises SettingError for another ending or missing libraries, ModelError for a run that cannot be exported.
@@ -38,79 +64,66 @@ def export(run: Run, path: Path, overwrite: bool = False) -> Path:
     if path.suffix == ".onnx":
         need_onnx()
     _reject_kind(run)
-    traced = _traced(run)
+    beside = tokenizer_files(run.preprocessing, path)
+    for file in beside:
+        reject_overwriting(file, overwrite=overwrite)
+    form = form_of(run.preprocessing)
+    whole = Whole(run.model, form.front, bool(run.about["settings"].get("tta", False))).eval()
+    traced = trace(whole, form.names, form.dynamic(), form.inputs())
     document = _document(run, traced)
-    (write_onnx if path.suffix == ".onnx" else write_program)(traced, path, document)
-    return path
+    if path.suffix == ".onnx":
+        write_onnx(traced, path, document, columns_of(run.preprocessing))
+    else:
+        write_program(traced, path, document)
+    write_tokenizers(beside)
+    return [path, *beside]
+
+
+def columns_of(preprocessing: Any) -> list[Column]:
+    """The columns of a table as inputs of an ONNX graph, numbers first; none of other data."""
+    if not isinstance(preprocessing, TablePreprocessing):
+        return []
+    numbers = [Column(e.name, e.kind) for e in preprocessing.encoders if not isinstance(e, Category)]
+    categories = [
+        Column(e.name, e.kind, e.categories, e.missing) for e in preprocessing.encoders if isinstance(e, Category)
+    ]
+    return numbers + categories
 
 
 def _reject_kind(run: Run) -> None:
-    """Raise ModelError for a run whose answer is more than one pass of its model over a batch."""
+    """Raise ModelError for a run whose answer is more than its model's over a batch."""
+    reject_integers(run.model, run.folder)
     spec, target = run.spec, run.spec.target
-    if isinstance(spec, TAKEN) and type(target) in LEARNED and not getattr(spec, "known_future", 0):
-        if any(x.dtype != torch.float32 for x in run.model.parameters()):
-            raise ModelError(f"{run.folder} has weights that are not float32: train with dtype=float32 to export.")
-        return
-    raise ModelError(
-        f"{run.folder} cannot be exported: it learned the {type(target).__name__.lower()} of {spec.kind} data. "
-        "Exported are classes, values and forecasts of tables, images, texts, series and audio. Generation is "
-        "a loop around the model, graphs need operators that ONNX gets wrong (scatter_reduce with mean), and "
-        "others are not yet tried."
-    )
-
-
-def _traced(run: Run) -> Traced:
-    """The run's model, behind the normalisation where it takes images, traced and compared."""
-    model: nn.Module = run.model
-    spec, preprocessing = run.spec, run.preprocessing
-    levels = False
-    if isinstance(preprocessing, ImagePreprocessing):
-        levels = True
-        model = FromLevels(model, preprocessing.mean, preprocessing.std).eval()
-    like = inputs_like(spec)
-    free = isinstance(spec, TextSpec | AudioSpec)  # so is the length of these
-    names = ("tokens" if isinstance(spec, TextSpec) else "levels" if levels else "x", "mask")[: len(like)]
-    top = max(4, min(like[0].shape[1], LONGEST)) if free else 0
-    lengths = (max(3, 3 * top // 4), top, max(2, top // 2))
-    generator = torch.Generator().manual_seed(0)
-    inputs = [_drawn(like, spec, rows, T if free else None, levels, generator) for rows, T in zip(ROWS, lengths)]
-    auto = torch.export.Dim.DYNAMIC
-    dynamic = tuple({0: auto, 1: auto} if free else {0: auto} for _ in like)
-    return trace(model, names, dynamic, inputs)
-
-
-def _drawn(
-    like: tuple[Tensor, ...], spec: Any, rows: int, length: int | None, levels: bool, generator: torch.Generator
-) -> tuple[Tensor, ...]:
-    """Random inputs with so many rows, and of that length; the last row is shorter, as its mask says."""
-    first = like[0]
-    shape = (rows, *first.shape[1:]) if length is None else (rows, length, *first.shape[2:])
-    if first.dtype == torch.int64:
-        x = torch.randint(1, spec.vocab_size, shape, generator=generator)
-    elif levels:
-        x = torch.randint(0, 256, shape, generator=generator).float()
-    else:
-        x = torch.randn(shape, generator=generator)
-    if len(like) == 1:
-        return (x,)
-    mask = torch.ones(shape[:2], dtype=torch.bool)
-    if rows > 1:
-        mask[-1, -1:] = False
-        x[~mask] = 0
-    return x, mask
+    if type(target) not in LEARNED:
+        why = OTHERS.get(type(target).__name__, "its answer is more than one pass of the model over a batch")
+        raise ModelError(
+            f"{run.folder} cannot be exported: it learned the {target.column} of {spec.kind} data, and {why}. "
+            "docs/export.md has what can."
+        )
+    if run.about["settings"].get("stateful"):
+        raise ModelError(
+            f"{run.folder} cannot be exported: it carries its state from one window of a text to the next "
+            "(stateful=true), and a file has no memory between calls. Train with stateful=false to export."
+        )
+    if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
+        raise ModelError(f"{run.folder} has weights that are not float32: train with dtype=float32 to export.")
 
 
 def _document(run: Run, traced: Traced) -> dict[str, Any]:
     """What stands in the file beside the model. No path of this machine does."""
     target = run.spec.target
+    answer = {"kind": type(target).__name__.lower(), "column": target.column}
+    for name in ("mean", "scale"):  # (output · scale + mean) is in the units of the data
+        if hasattr(target, name):
+            answer[name] = getattr(target, name)
     return {
         "cutaway": __version__,
         "model": run.about["model"],
         "loss": run.about["loss"],
-        "settings": {"tta": bool(run.about["settings"].get("tta", False))},
+        "settings": {name: run.about["settings"].get(name) for name in ("num_beams", "length_penalty", "batch_tokens")},
+        "context_length": getattr(getattr(run.model, "config", None), "context_length", None),
         "inputs": list(traced.names),
+        "answer": answer,
         "labels": list(getattr(target, "names", ())),
-        "unit": getattr(target, "unit", "") or "",
         "preprocessing": read_json(run.folder / "model" / "preprocessing.json"),
-        "golden": golden(traced),
     }

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
-from ..data.images.preprocessing import ImagePreprocessing
+import torch
+from torch import Tensor, nn
+
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet
 from ..errors import FileError
 from ..files import reject_irregular
-from ..interop.export.onnx import read_onnx
+from ..interop.export.columns import CATEGORY
+from ..interop.export.onnx import Session, read_onnx
 from ..training.placement import Placement, find_place
 from ..training.run import Run
+from .forms import raw_inputs
+from .raw import raw
+
+State = tuple[Tensor, ...]
 
 
 class Exported(Run):
@@ -27,12 +34,15 @@ class Exported(Run):
                 "run any program. Open it with torch where you trust it, or export the run to .onnx."
             )
         reject_irregular(self.folder)
-        model, document = read_onnx(self.folder)
-        preprocessing = preprocessing_from_json(document["preprocessing"])
-        if isinstance(preprocessing, ImagePreprocessing):  # the graph itself normalises levels 0…255
-            channels = preprocessing.spec.channels
-            preprocessing = dataclasses.replace(preprocessing, mean=(0.0,) * channels, std=(1 / 255,) * channels)
-        self.about, self.model, self.preprocessing = document, model, preprocessing
+        session, document = read_onnx(self.folder)
+        try:
+            self.about = {key: document[key] for key in ("model", "loss", "settings")}
+            self.preprocessing = raw(preprocessing_from_json(document["preprocessing"]))
+            context = document["context_length"]
+        except (KeyError, TypeError) as error:
+            raise FileError(f"{path} does not say how it is used ({error!r}). Export the run again.") from error
+        writes = "target_so_far" in session.names
+        self.model = (Writing if writes else Answering)(session, context)
 
     @property
     def place(self) -> Placement:
@@ -42,6 +52,36 @@ class Exported(Run):
     def data(self) -> DataSet:
         """Raises FileError: the file does not say which data it was trained on."""
         raise FileError(f"{self.folder} does not name the data that it was trained on: name data to evaluate on.")
+
+
+class Answering(nn.Module):
+    """A session that is given what the raw preprocessing gives."""
+
+    def __init__(self, session: Session, context_length: int | None) -> None:
+        super().__init__()
+        self.session = session
+        self.config = SimpleNamespace(context_length=context_length)  # what a longer text is rejected by
+        self.numeric = sum(column.kind != CATEGORY for column in session.columns)
+        self.kinds = ["codes"] if session.columns else session.names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """What the exported model answers."""
+        return self.session(*raw_inputs(self.kinds, inputs, self.numeric))  # type: ignore[no-any-return]
+
+
+class Writing(Answering):
+    """One that writes token by token. The file has no cache: each token is asked for with all those before it."""
+
+    def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
+        """The state before the first token: the source, and no token."""
+        kept = (source,) if mask is None else (source, mask)
+        return *kept, torch.empty(len(source), 0, dtype=torch.int64)
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        *source, so_far = state
+        so_far = torch.cat([so_far, token[:, None]], 1)  # (N, S)
+        return self(*source, so_far)[:, -1], (*source, so_far)
 
 
 def is_exported(path: str | Path) -> bool:

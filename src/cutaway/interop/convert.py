@@ -13,6 +13,7 @@ from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
 from ..files import exists, read_json, reject_address, reject_irregular, reject_overwriting, write_text
+from ..models.low_precision import reject_integers
 from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
@@ -77,6 +78,7 @@ def convert(
     if to == "diffusers":
         return _to_diffusers(source, target, name)
     model, written, notes = _from_folder(source, name)
+    reject_integers(model, source)
     return Conversion(written, write_checkpoint(model, target), notes)
 
 
@@ -113,6 +115,7 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     if is_folder(source):
         raise FileError(f"{source} is a Hugging Face folder already. To copy it, copy the folder.")
     model, written, said = _from_folder(source, name)
+    reject_integers(model, source)
     folder = _model_folder(source)
     vocabulary = of_folder(folder)
     if vocabulary and origin_of(model):  # the folder that it came from said what its tokens are
@@ -133,6 +136,7 @@ def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
     if is_diffusers(source):
         raise FileError(f"{source} is a folder of diffusers already. To copy it, copy the folder.")
     model, written, notes = _from_folder(source, name)
+    reject_integers(model, source)
     file, sides = _model_folder(source) / PREPROCESSING, None
     if file.is_file() and isinstance(spec := preprocessing_from_json(read_json(file)).spec, ImageSpec):
         sides = (spec.height, spec.width)

@@ -32,13 +32,13 @@ import dataclasses
 import itertools
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..errors import ModelError
 from ..nn.masks import real_places
-from ..nn.recurrent import lengths_of
+from ..nn.recurrent import LSTM, lengths_of
 from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -104,7 +104,7 @@ class CNNLSTM(Network):
         widths = (config.in_channels, *config.channels)
         self.cnn = nn.Sequential(*(Stage(a, b) for a, b in itertools.pairwise(widths)))
         seen = config.channels[-1] * config.grid**2
-        self.lstm = nn.LSTM(seen, config.hidden_dim, config.layers, batch_first=True)
+        self.lstm = LSTM(seen, config.hidden_dim, config.layers, batch_first=True)
         self.fc = nn.Linear(config.hidden_dim, config.num_classes)
 
     def frames(self, x: Tensor) -> Tensor:
@@ -126,15 +126,21 @@ class CNNLSTM(Network):
             states, (last, _) = self.lstm(seen)  # (N, T, hidden), (layers, N, hidden)
             mean: Tensor = states.mean(1)
         else:
-            real = self.frames(x[mask])  # (M, D)
-            seen = real.new_zeros(*mask.shape, real.shape[1])  # (N, T, D)
-            seen[mask] = real
-            packed = pack_padded_sequence(seen, lengths, batch_first=True, enforce_sorted=False)
-            packed_states, (last, _) = self.lstm(packed)
-            states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros after the last state
+            seen = self._seen(x, mask)
+            states, last = self.lstm(seen, lengths=lengths)  # zeros after the last real frame
             mean = states.sum(1) / mask.sum(1)[:, None]
         top: Tensor = last[-1]  # of the upper layer, (N, hidden)
         return top if self.config.pooling == "last" else mean
+
+    def _seen(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What the LSTM sees of each frame, (N, T, D); of those that are not real nothing is computed, but in a graph
+        that is exported, where nobody knows how many there are."""
+        if torch.compiler.is_exporting():
+            return self.frames(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (N, T, D)
+        real = self.frames(x[mask])  # (M, D)
+        seen = real.new_zeros(*mask.shape, real.shape[1])  # (N, T, D)
+        seen[mask] = real
+        return seen
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Logits, (N, classes)."""

@@ -81,27 +81,33 @@ class Layer(nn.Module):
         self.conv = nn.Conv1d(rows * maps[0], rows * maps[1], window, padding=window - 1, groups=rows, bias=False)
         self.bias = nn.Parameter(torch.zeros(rows // 2, maps[1]))
 
-    def forward(self, x: Tensor, lengths: Tensor, kept: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor, kept: Tensor, most: int | None = None) -> Tensor:
         """(N, d · maps, T), `lengths` (N,) of it real, to (N, d/2 · maps', max k), `kept` (N,) of it real; what is not
-        is 0. Row by row: the channels of a row stand together."""
+        is 0. `most` is the largest k, where that is known. Row by row: the channels of a row stand together."""
         c: Tensor = self.conv(x)  # (N, d · maps', T + m − 1)
-        folded = c.view(len(c), self.rows // 2, 2, -1, c.shape[2]).sum(2)  # (N, d/2, maps', T + m − 1)
-        pooled, real = k_max_of_each(folded, lengths + self.window - 1, kept)
+        folded = c.view(c.shape[0], self.rows // 2, 2, -1, c.shape[2]).sum(2)  # (N, d/2, maps', T + m − 1)
+        pooled, real = k_max_of_each(folded, lengths + self.window - 1, kept, most)
         return (torch.tanh(pooled + self.bias[:, :, None]) * real[:, None, None]).flatten(1, 2)
 
 
-def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
     """The k largest numbers of each row in their order, with a k and a length for each example.
 
     x (N, …, T), of which `lengths` (N,) are real, to (N, …, max k) and a mask (N, max k), True where a number is real;
-    the others are 0. k is at least 1 and at most the length.
+    the others are 0. k is at least 1 and at most the length. `most` is max k, where that is known; in a graph that is
+    exported it is else taken for T.
     """
     one = (slice(None), *(None,) * (x.ndim - 2))  # (N,) beside (N, …, T)
     place = torch.arange(x.shape[-1], device=x.device)
     held = x.masked_fill(place >= lengths[one][..., None], float("-inf"))
-    most = int(k.max())
-    # A stable sort: of equal numbers the first are taken.
-    first = held.sort(dim=-1, descending=True, stable=True).indices[..., :most]
+    if most is None:
+        most = x.shape[-1] if torch.compiler.is_exporting() else int(k.max())
+    # A stable sort: of equal numbers the first are taken. ONNX knows no other, nor torch's name for it.
+    if torch.compiler.is_exporting():
+        ranked = held.sort(dim=-1, descending=True)
+    else:
+        ranked = held.sort(dim=-1, descending=True, stable=True)
+    first = ranked.indices[..., :most]
     real = place[:most] < k[:, None]  # (N, max k)
     # Those that are too many are sent to the end, so that sorting the places puts the others in their order.
     spread = real[one]
@@ -145,7 +151,7 @@ class DCNN(Network):
         for number, layer in enumerate(self.layers, 1):
             dynamic = -(-(count - number) * words // count)  # ⌈(L − l)/L · s⌉
             kept = dynamic.clamp(min=self.config.k_top)  # k_l
-            x, lengths = layer(x, lengths, kept), kept
+            x, lengths = layer(x, lengths, kept, self.config.k_top if number == count else None), kept
         features: Tensor = x.flatten(1)
         return features  # (N, rows · maps · k_top)
 

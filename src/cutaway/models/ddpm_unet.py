@@ -288,7 +288,7 @@ class DDPM(Network):
 
     def _timesteps(self, x: Tensor, t: Tensor | None) -> Tensor:
         if t is None:
-            return torch.zeros(len(x), dtype=torch.int64, device=x.device)
+            return torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
         return (t * self.config.timesteps).long() if t.is_floating_point() else t
 
     def _vector(self, x: Tensor, t: Tensor, classes: Tensor | None) -> Tensor:

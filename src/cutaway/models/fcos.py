@@ -230,7 +230,7 @@ class FCOS(Network):
             whole = whole.float()
         sizes = [(level.shape[2], level.shape[3]) for level in levels]
         places = locations(sizes, self.config.strides, 0.5 if self.config.centred else 0.0).to(whole)  # (L, 3)
-        return torch.cat([whole, places.expand(len(x), -1, -1)], 2)
+        return torch.cat([whole, places.expand(x.shape[0], -1, -1)], 2)
 
     def explained(self, outputs: Tensor) -> Tensor:
         """The logit of each class where it is surest, (N, K)."""

@@ -169,7 +169,7 @@ class Forecasting(Recurrent):
 
     def _known(self, x: Tensor, beside: Tensor | None) -> Tensor:
         """What is known in advance. Raises ModelError where it is missing or has another shape."""
-        expected = (len(x), self.config.horizon, self.config.known_future)
+        expected = (x.shape[0], self.config.horizon, self.config.known_future)
         if beside is None or beside.shape != expected:
             found = "nothing" if beside is None else str(tuple(beside.shape))
             raise ModelError(

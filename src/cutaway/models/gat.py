@@ -98,13 +98,15 @@ class GATConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """As many heads at once as are not too many entries for one product."""
-        nodes = len(x)
+        nodes = x.shape[0]
         h = self.lin(x).view(nodes, self.heads, self.width).transpose(0, 1)  # (K, V, width)
         edges = neighbours(edge_index, nodes, loops=True)
         halves = torch.cat([self.att_dst, self.att_src]).permute(1, 2, 0)  # (K, width, 2)
         scores = h @ halves  # (K, V, 2)
         dropped = dropout(h, self.dropout, self.training)
-        at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
+        at_once = self.heads
+        if not torch.compiler.is_exporting():  # where nobody knows how many edges there will be
+            at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
         sums = [
             self._attend(s, d, edges, k * at_once)
             for k, (s, d) in enumerate(zip(torch.split(scores, at_once), torch.split(dropped, at_once)))

@@ -71,7 +71,7 @@ class GCNConv(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transformed first, then summed over the edges: fewer values travel."""
         h: Tensor = self.lin(x)  # (V, out)
-        edges = neighbours(edge_index, len(x), loops=True)
+        edges = neighbours(edge_index, x.shape[0], loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
         y = product(self.hooked(weights[None], edges)[0], edges, h)
         return y if self.bias is None else y + self.bias

@@ -66,7 +66,7 @@ class GINConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Summed over the edges first: the MLP is of the sum."""
-        edges = neighbours(edge_index, len(x), loops=False)
+        edges = neighbours(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
         h = (1 + self.eps) * x + product(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
         y: Tensor = self.fc2(self.norm(self.fc1(h)).relu())

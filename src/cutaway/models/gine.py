@@ -69,7 +69,7 @@ class GINEConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         """Messages are computed at the edges, (E, hidden), and summed at their targets."""
-        edges = neighbours(edge_index, len(x), loops=False)
+        edges = neighbours(edge_index, x.shape[0], loops=False)
         attributes = described("gine", edge_attr, edges, self.edge_features)
         sent = x.index_select(0, edges.columns)  # (E, hidden)
         if self.lin is not None:

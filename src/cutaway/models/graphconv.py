@@ -62,7 +62,7 @@ class GraphConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transformed first or summed over the edges first, whichever lets fewer values travel: both are equal."""
-        edges = neighbours(edge_index, len(x), loops=False)
+        edges = neighbours(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
         ones = self.hooked(ones[None], edges)[0]
         if self.lin_rel.out_features <= self.lin_rel.in_features:

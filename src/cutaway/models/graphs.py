@@ -53,7 +53,7 @@ def reject_features(name: str, x: Tensor, in_features: int) -> None:
 def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features: int) -> Tensor | None:
     """What is known of edges (E, D), in the order of the pattern; None where the model takes nothing of them. Raises
     ModelError where the edges are not described by so many numbers."""
-    wanted = (len(edges.columns), edge_features)
+    wanted = (edges.columns.shape[0], edge_features)
     if edge_features and (edge_attr is None or edge_attr.shape != wanted):
         given = "none are given" if edge_attr is None else f"these are {tuple(edge_attr.shape)}"
         raise ModelError(
@@ -87,5 +87,5 @@ def decoded(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
 def pooled(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:
     """One vector for each graph, (n, F); without `batch` all nodes are of one."""
     if batch is None:
-        batch = torch.zeros(len(h), dtype=torch.int64, device=h.device)
+        batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
     return read_out(h, batch, pooling)

@@ -70,8 +70,8 @@ class SAGEConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transformed first or averaged first, whichever lets fewer values travel: both are equal."""
-        edges = neighbours(edge_index, len(x), loops=False)
-        shares = edges.starts.diff().to(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
+        edges = neighbours(edge_index, x.shape[0], loops=False)
+        shares = edges.degrees(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
         shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
         if self.lin_l.out_features <= self.lin_l.in_features:
             from_neighbours = product(shares, edges, self.lin_l(x))

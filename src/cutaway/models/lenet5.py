@@ -124,7 +124,7 @@ class SubSampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The map at half the size."""
-        total = F.avg_pool2d(x, 2, divisor_override=1)  # (N, C, H/2, W/2), the sum of four
+        total = 4 * F.avg_pool2d(x, 2)  # (N, C, H/2, W/2), the sum of four; to ONNX divisor_override is lost
         return scaled_tanh(self.coefficient * total + self.bias)
 
 

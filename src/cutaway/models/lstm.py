@@ -67,7 +67,7 @@ class LSTM(Forecasting, Recurrent):
         with torch.no_grad():
             for name, bias in cells.named_parameters():
                 if "bias" in name:
-                    bias[hidden : 2 * hidden] = self.config.forget_bias if "bias_ih" in name else 0.0
+                    bias[hidden : 2 * hidden].fill_(self.config.forget_bias if "bias_ih" in name else 0.0)
         return cells
 
 

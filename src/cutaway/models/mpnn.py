@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, MessagePassing, edge_softmax, members, neighbours, product
+from ..nn.graphs import READS, MessagePassing, count_graphs, edge_softmax, members, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -87,13 +87,15 @@ class Step(MessagePassing):
         attributes = described("mpnn", edge_attr, edges, self.edge_features)
         if self.network is None or attributes is None:
             return None
+        if torch.compiler.is_exporting():  # a format without torch.unique of rows computes each edge by itself
+            return self.network(attributes)  # type: ignore[no-any-return]
         kinds, kind = torch.unique(attributes, dim=0, return_inverse=True)  # molecules have few kinds of bonds
         every: Tensor = self.network(kinds).index_select(0, kind)
         return every
 
     def forward(self, h: Tensor, edge_index: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Messages are computed at the edges, (E, d), and summed at their targets."""
-        edges = neighbours(edge_index, len(h), loops=False)
+        edges = neighbours(edge_index, h.shape[0], loops=False)
         ones = self.hooked(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
         if self.matrix is not None:
             message = product(ones, edges, h @ self.matrix[0])
@@ -115,7 +117,7 @@ class Set2Set(nn.Module):
 
     def forward(self, h: Tensor, batch: Tensor) -> Tensor:
         """`batch` (V,) is the graph of each node, from 0."""
-        graphs = int(batch.max()) + 1 if len(batch) else 0
+        graphs = count_graphs(batch)
         nodes = members(batch, graphs)
         read = h.new_zeros(graphs, 2 * self.dim)
         state: tuple[Tensor, Tensor] | None = None
@@ -157,13 +159,13 @@ class MPNN(Network):
         """What the head sees: of each graph what was read, (n, d), or of the nodes `rows` their state, (n, d)."""
         reject_features("mpnn", x, self.config.in_features)
         h = self.embed(x).relu()  # (V, d)
-        matrices = self.step.matrices(edge_index, len(x), edge_attr)
+        matrices = self.step.matrices(edge_index, x.shape[0], edge_attr)
         for _ in range(self.config.layers):
             h = self.step(h, edge_index, matrices)
         if not self.config.graph_level:
             return chosen(h, rows)
         if batch is None:
-            batch = torch.zeros(len(h), dtype=torch.int64, device=h.device)
+            batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
         read = pooled(h, batch, self.config.pooling) if self.read is None else self.read(h, batch)
         state: Tensor = self.fc(read).relu()
         return state

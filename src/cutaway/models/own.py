@@ -41,7 +41,9 @@ from ..spec import (
     Masked,
     NextToken,
     PairSpec,
+    SeriesSpec,
     Spec,
+    TableSpec,
     Tags,
     Target,
     TextSpec,
@@ -51,15 +53,17 @@ from ..spec import (
 )
 from .card import Card, PresetCard
 from .contract import Decodes, Network
+from .deferred import without_numbers
 from .memory import FRACTION
 from .registry import Preset, preset
 
 # What a batch holds, by the names that a forward may have for it.
 MASK = ("mask", "attention_mask")
+TOKENS = ("tokens", "input_ids")
 HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "table": (("x",),),
     "image": (("x", "images"), ("target_so_far",)),
-    "text": (("tokens", "input_ids"), MASK),
+    "text": (TOKENS, MASK),
     "seq2seq": (("source", "src"), ("source_mask", "src_mask"), ("target_so_far", "target", "tgt")),
     "series": (("x",), ("known_future",)),
     "audio": (("x",), MASK, ("target_so_far",)),
@@ -91,7 +95,9 @@ class Config:
 
 def Model(config: Config) -> nn.Module:  # noqa: N802  # where a family of models has its class
     """The module, called as the data of `config.spec` has it; on the meta device a copy with shapes and no numbers."""
-    return called(_shapes(config.module) if torch.get_default_device().type == "meta" else config.module, config.spec)
+    return called(
+        without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module, config.spec
+    )
 
 
 class Own(Preset):
@@ -143,10 +149,14 @@ class Own(Preset):
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Every kind of data, unless its class says which; of pairs of sequences, where it writes token by token."""
+        """Every kind of data, unless its class says which: pairs of sequences where it writes token by token, rows and
+        series where its forward does not say that it takes tokens."""
         if hasattr(self.network, "takes"):
             return super().takes
-        return tuple(kind for kind in KINDS if kind != PairSpec.kind or isinstance(self.given, Decodes))
+        other = () if isinstance(self.given, Decodes) else (PairSpec.kind,)
+        if set(TOKENS) & set(inspect.signature(self.given.forward).parameters):
+            other = (*other, TableSpec.kind, SeriesSpec.kind)  # so that arrays of whole numbers are token ids
+        return tuple(kind for kind in KINDS if kind not in other)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
@@ -289,12 +299,3 @@ def answers(given: Any, spec: Spec | None, inputs: tuple[Tensor, ...], asked_for
     if isinstance(spec.target, Horizon) and given.ndim == 3:
         return given.flatten(1)
     return given
-
-
-def _shapes(module: nn.Module) -> nn.Module:
-    """A copy on the meta device; no number is copied for it."""
-    memo: dict[int, Any] = {}
-    for tensor in (*module.parameters(), *module.buffers()):
-        empty = torch.empty_like(tensor, device="meta")
-        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-    return copy.deepcopy(module, memo)

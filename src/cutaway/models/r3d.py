@@ -34,6 +34,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -73,6 +74,8 @@ def normalized(bn: nn.BatchNorm3d, x: Tensor, real: Tensor | None) -> Tensor:
     if real is None:
         y: Tensor = bn(x)
         return y
+    if not bn.training:  # each frame by itself
+        return bn(x).masked_fill(~real[:, None, :, None, None], 0)  # type: ignore[no-any-return]
     frames = x.transpose(1, 2)  # (N, T, C, H, W)
     kept = bn(frames[real].unsqueeze(2)).squeeze(2)  # (M, C, H, W), M real frames
     y = frames.new_zeros(frames.shape, dtype=kept.dtype)
@@ -192,6 +195,8 @@ class R3D(Network):
 def _padded(mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Which frames are real, (N, T), where some are not; None where all are, and on the meta device."""
     mask = real_places(mask, x.shape)
+    if torch.compiler.is_exporting():  # no value is known
+        return mask
     if mask is None or mask.is_meta or bool(mask.all()):
         return None
     wrong = (after_padding(mask) | ~mask.any(1)).nonzero().flatten().tolist()

@@ -28,6 +28,8 @@ from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from ..nn.resizing import resize, resized_of
+from .deferred import Deferred, with_numbers
+from .low_precision import make_room, opened, scheme_of, stored
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
@@ -48,9 +50,10 @@ def save_model(
         "cutaway": __version__,
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
         **({"resized": resized} if (resized := resized_of(model)) else {}),
+        **({"quantized": scheme} if (scheme := scheme_of(model)) else {}),
         **(extra or {}),
     }
-    write_weights(folder, model.state_dict(), description)
+    write_weights(folder, stored(model), description)
     write_json(folder / CONFIG, description)
 
 
@@ -71,7 +74,7 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
-        put_weights(own, tensors, file)
+        put_weights(own, _in_room(own, tensors, description), file)
         return own.eval(), description
     found = find(description["preset"])
     if found is None:
@@ -89,10 +92,18 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
             f"not take in this version, {__version__}: {error}"
         ) from error
     resize(model, description.get("resized", {}))
-    put_weights(model, tensors, file)
+    put_weights(model, _in_room(model, tensors, description), file)
     if "origin" in description:
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
+
+
+def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors as the model takes them, which becomes quantized where its description says so."""
+    if "quantized" not in description:
+        return tensors
+    make_room(model, description["quantized"])
+    return opened(tensors, model)
 
 
 def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
@@ -154,7 +165,7 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     found: dict[str, Tensor] = {}
     for name, sha256 in sums.items():
         with verified(file.with_name(name), sha256) as opened:
-            found |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
+            found |= {key: tensor_of(file.with_name(name), opened, key) for key in opened.keys()}  # noqa: SIM118
     return found, meta
 
 
@@ -206,7 +217,8 @@ def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | o
 def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
     """Raise FileError, naming the first such tensor, where one of a file holds NaN or infinity: nothing can be computed
     with it, and what learns from it would be told that its learning rate is too high."""
-    broken = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
+    floating = {name: x for name, x in tensors.items() if x.is_floating_point() and not x.is_meta}
+    broken = [name for name, tensor in floating.items() if not tensor.isfinite().all()]
     if broken:
         count = int((~tensors[broken[0]].isfinite()).sum())
         more = f", and {len(broken) - 1} more tensors hold some" if len(broken) > 1 else ""
@@ -244,7 +256,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     another format or a pickle.
     """
     with verified(path) as opened:
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+        tensors = {name: tensor_of(path, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return tensors, json.loads(opened.metadata()["cutaway"])["meta"]
 
 
@@ -275,6 +287,27 @@ def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterato
             f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits: another "
             "program wrote it. Take it from where it came."
         ) from error
+
+
+def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
+    """The tensor of that name in a safetensors file, which is open. Where a model is `Deferred` it is read when its
+    turn comes, and then FileError is raised where it is not finite."""
+    deferred = Deferred.current()
+    with with_numbers():
+        if deferred is None:
+            found: Tensor = opened.get_tensor(name)
+            return found
+        part = opened.get_slice(name)
+        shape = tuple(part.get_shape())
+        dtype = (part[:0] if shape else opened.get_tensor(name)).dtype
+
+    def read() -> Tensor:
+        with safe_open(path, framework="pt") as again:
+            tensor: Tensor = again.get_tensor(name)
+        reject_not_finite({name: tensor}, path)
+        return tensor
+
+    return deferred.from_file(read, shape, dtype)
 
 
 @contextlib.contextmanager

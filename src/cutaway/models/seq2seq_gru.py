@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..nn.attention import Attention, SeenStep
 from ..nn.masks import real_places
-from ..nn.recurrent import lengths_of, packed
+from ..nn.recurrent import lengths_of, over_steps, packed
 from ..spec import PairSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -124,13 +124,14 @@ class Seq2SeqGRU(Network):
         """What the head sees at each place of the target, (N, S, readout)."""
         s, keys, h, mask = self.begin(source, source_mask)
         words = self.dropout(self.target_embedding(target_so_far))  # (N, S, embedding)
-        states, contexts = [], []
-        for word in words.unbind(1):
-            context, _ = self.attention(s, keys, h, mask)
-            s = self.decoder(torch.cat([word, context], 1), s)
-            states.append(s)
-            contexts.append(context)
-        return self._read(torch.stack(states, 1), torch.stack(contexts, 1), words)
+
+        def step(state: tuple[Tensor, ...], word: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+            context, _ = self.attention(state[0], keys, h, mask)
+            s = self.decoder(torch.cat([word, context], 1), state[0])
+            return (s,), (s, context)
+
+        states, contexts = over_steps(step, (s,), words)
+        return self._read(states, contexts, words)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Logits of the token after each place of the target so far, (N, S, vocab_size).

@@ -36,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..nn.position import grid_sinusoids
+from ..nn.recurrent import over_steps
 from ..spec import ImageSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import Network, TokenGrid
@@ -130,12 +131,13 @@ class ShowAttendTell(Network):
         """What the head sees at each place of the caption, (N, S, embedding)."""
         h, c, keys, a = self.begin(images)
         words = self.dropout(self.embedding(target_so_far))  # (N, S, embedding)
-        states, contexts = [], []
-        for word in words.unbind(1):
-            h, c, z = self._advance(word, h, c, keys, a)
-            states.append(h)
-            contexts.append(z)
-        return self._read(torch.stack(states, 1), torch.stack(contexts, 1), words)
+
+        def step(state: tuple[Tensor, ...], word: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+            h, c, z = self._advance(word, state[0], state[1], keys, a)
+            return (h, c), (h, z)
+
+        states, contexts = over_steps(step, (h, c), words)
+        return self._read(states, contexts, words)
 
     def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:
         """Logits of the word after each place of the caption so far, (N, S, vocab_size), which begins with `begin`.

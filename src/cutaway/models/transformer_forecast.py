@@ -187,15 +187,15 @@ class TransformerForecast(Network):
         if not config.known_future:
             if known is not None:
                 raise ModelError("This forecaster takes one argument: it was built for nothing known in advance.")
-            return torch.cat([x, x.new_zeros(len(x), config.horizon, config.in_features)], dim=1)
-        expected = (len(x), config.horizon, config.known_future)
+            return torch.cat([x, x.new_zeros(x.shape[0], config.horizon, config.in_features)], dim=1)
+        expected = (x.shape[0], config.horizon, config.known_future)
         if known is None or known.shape != expected:
             found = "nothing" if known is None else str(tuple(known.shape))
             raise ModelError(
                 f"This forecaster needs what is known in advance of the steps to come, of shape {expected}, as its "
                 f"second argument, and was given {found}."
             )
-        unknown = x.new_zeros(len(x), config.horizon, config.in_features - config.known_future)
+        unknown = x.new_zeros(x.shape[0], config.horizon, config.in_features - config.known_future)
         return torch.cat([x, torch.cat([unknown, known], dim=2)], dim=1)  # (N, T + H, F)
 
 

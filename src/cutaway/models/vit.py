@@ -196,11 +196,11 @@ class ViT(Network):
         grid = (z.shape[2], z.shape[3])
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
         if self.config.pooling == "token":
-            z = torch.cat([self.class_token.expand(len(z), -1, -1), z], dim=1)  # (N, 1 + T, D)
+            z = torch.cat([self.class_token.expand(z.shape[0], -1, -1), z], dim=1)  # (N, 1 + T, D)
         # Without a class token z would stay transposed in memory, and every normalization would copy it again.
         z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
         if kept is not None:
-            first = torch.arange(self.config.tokens_before, device=z.device).expand(len(z), -1)
+            first = torch.arange(self.config.tokens_before, device=z.device).expand(z.shape[0], -1)
             which = torch.cat([first, kept + self.config.tokens_before], dim=1)  # (N, 1 + K)
             z = z.gather(1, which[..., None].expand(-1, -1, z.shape[2]))  # (N, 1 + K, D)
         z = self.dropout(z)

@@ -201,7 +201,9 @@ class ViTGPT2(EncoderDecoder):
         reject_broken_patches(source, self.config.patch_size, "vit-gpt2")
         z: Tensor = self.patches(source)  # (N, dim, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
-        z = torch.cat([self.class_token.expand(len(z), -1, -1), z.flatten(2).transpose(1, 2)], dim=1)  # (N, 1 + T, dim)
+        z = torch.cat(
+            [self.class_token.expand(z.shape[0], -1, -1), z.flatten(2).transpose(1, 2)], dim=1
+        )  # (N, 1 + T, dim)
         z = z + interpolate_positions(self.patch_positions, 1, grid)
         for block in self.encoder:
             z = block(z)  # (N, 1 + T, dim)

@@ -184,7 +184,7 @@ class Word2Vec(Network):
         if reach is None:
             window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
             apart = (places - places[:, None]).abs()
-            inside = ((apart <= window) & (apart > 0)).expand(len(words), -1, -1)
+            inside = ((apart <= window) & (apart > 0)).expand(words.shape[0], -1, -1)
             real = real_places(mask, words.shape)
             if real is not None:
                 inside = inside & real[:, None] & real[:, :, None]
@@ -195,7 +195,7 @@ class Word2Vec(Network):
         place = torch.arange(0, length * width, width, device=words.device)  # (L,)
         inside = before.view(-1, x).index_select(0, (place + reach[:, :, 0]).flatten())
         inside += after.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
-        return inside.view(len(words), length, x).to(dtype)
+        return inside.view(words.shape[0], length, x).to(dtype)
 
     def _windows_of(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """What stands before the i-th word in the middle, up to so far, and what stands after it: (L, b + 1, X)."""

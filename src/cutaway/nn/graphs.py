@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..errors import ModelError
+from .patterns import Listed, starts_of
+from .patterns import Pattern as Pattern
 
 CSR_ON = ("cpu", "cuda")  # devices with products of sparse matrices; elsewhere the terms are gathered and added up
 SPARSE_BELOW = 0.1  # fraction of a node's features that are not 0, from which on they are multiplied as a dense matrix
@@ -45,7 +47,7 @@ class _Kept(Generic[Made]):
         self._made: dict[tuple[Any, ...], tuple[weakref.ref[Tensor], int, Any, Made]] = {}
 
     def __call__(self, tensor: Tensor, *rest: Any) -> Made:
-        if tensor.is_inference():  # does not tell whether it was written to
+        if tensor.is_inference() or torch.compiler.is_exporting():  # does not tell whether it was written to
             return self._make(tensor, *rest)
         key = (id(tensor), *rest)
         kept = self._made.get(key)
@@ -57,93 +59,6 @@ class _Kept(Generic[Made]):
         gone = weakref.ref(tensor, lambda _: self._made.pop(key, None))
         self._made[key] = (gone, tensor._version, known, made)
         return made
-
-
-class Pattern:
-    """Where the entries of a sparse matrix (n, m) stand: row after row, in the order in which their values are given.
-
-    `starts` (n + 1,) is where each row begins and `columns` (E,) the column of each entry, both int32. Of a graph's
-    edges, `order` (E,) is the edge that each entry is of, as they are listed; where loops are added there is none.
-    """
-
-    def __init__(self, starts: Tensor, columns: Tensor, width: int, order: Tensor | None = None) -> None:
-        self.starts, self.columns, self.width, self.order = starts, columns, width, order
-        self._kept: dict[Any, Any] = {}
-
-    @property
-    def height(self) -> int:
-        """n, how many rows it has."""
-        return len(self.starts) - 1
-
-    @functools.cached_property
-    def rows(self) -> Tensor:
-        """The row of each entry, (E,)."""
-        with torch.inference_mode(False):
-            numbers = torch.arange(self.height, dtype=torch.int32, device=self.starts.device)
-            return numbers.repeat_interleave(self.starts.diff(), output_size=len(self.columns))
-
-    @functools.cached_property
-    def transposed(self) -> tuple[Pattern, Tensor]:
-        """The transpose, (m, n), and which entry here each of its entries is, (E,)."""
-        with torch.inference_mode(False):
-            order = self.columns.argsort(stable=True)
-            starts = _starts(self.columns, self.width)
-            return Pattern(starts, self.rows[order], self.height), order.to(torch.int32)
-
-    @functools.cached_property
-    def incidence(self) -> Pattern:
-        """The matrix (n, E) that has an entry for each entry here, in its row: it sums over the edges to a node what
-        each edge carries (E, F)."""
-        return Pattern(self.starts, self.entries, len(self.columns))
-
-    def blocks(self, count: int) -> Pattern:
-        """This matrix `count` times along a diagonal: one product for several heads, whose values follow each other."""
-        if count == 1:
-            return self
-        if count not in self._kept:
-            entries, (across, order) = len(self.columns), self.transposed
-            with torch.inference_mode(False):
-                blocks, turned = self._repeated(count), across._repeated(count)
-                turned_order = torch.cat([order + head * entries for head in range(count)])
-            blocks.__dict__["transposed"] = (turned, turned_order)  # what sorting all of them again would find
-            self._kept[count] = blocks
-        found: Pattern = self._kept[count]
-        return found
-
-    def normalised(self, dtype: torch.dtype) -> Tensor:
-        """1 / √(d_i d_j) of each entry (i, j), (E,), d_i the number of entries in row i: D^−½ A D^−½."""
-        if dtype not in self._kept:
-            with torch.inference_mode(False):
-                scale = self.starts.diff().to(dtype).rsqrt()
-                self._kept[dtype] = scale[self.rows] * scale[self.columns]
-        found: Tensor = self._kept[dtype]
-        return found
-
-    def ones(self, dtype: torch.dtype) -> Tensor:
-        """The value 1 for each entry, (E,)."""
-        if ("ones", dtype) not in self._kept:
-            with torch.inference_mode(False):
-                self._kept["ones", dtype] = torch.ones(len(self.columns), dtype=dtype, device=self.columns.device)
-        found: Tensor = self._kept["ones", dtype]
-        return found
-
-    @functools.cached_property
-    def entries(self) -> Tensor:
-        """The number of each entry, (E,)."""
-        with torch.inference_mode(False):
-            return torch.arange(len(self.columns), dtype=torch.int32, device=self.columns.device)
-
-    @functools.cached_property
-    def pairs(self) -> Tensor:
-        """The edge of each entry, (2, E) int64, sources above targets: the entry (i, j) is the edge from j to i."""
-        with torch.inference_mode(False):
-            return torch.stack([self.columns, self.rows]).long()
-
-    def _repeated(self, count: int) -> Pattern:
-        entries = len(self.columns)
-        starts = [self.starts[:1], *(self.starts[1:] + head * entries for head in range(count))]
-        columns = [self.columns + head * self.width for head in range(count)]
-        return Pattern(torch.cat(starts), torch.cat(columns), count * self.width)
 
 
 def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
@@ -158,12 +73,14 @@ def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
 
 @functools.partial(_Kept, known=lambda edges, made: edges.clone(), same=torch.equal)
 def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
-    if edges.ndim != 2 or len(edges) != 2 or edges.dtype not in (torch.int64, torch.int32):
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
             f"Edges are whole numbers of shape (2, E), sources above targets, and these are {edges.dtype} of shape "
             f"{tuple(edges.shape)}."
         )
     sources, targets = edges.long()
+    if torch.compiler.is_exporting():  # nothing is known of the edges there
+        return _listed(sources, targets, nodes, loops)
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= nodes):
         wrong = int(((edges < 0) | (edges >= nodes)).any(0).nonzero()[0])
         raise ModelError(
@@ -174,12 +91,21 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
         apart, every = sources != targets, torch.arange(nodes, device=edges.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
     order = (targets * nodes + sources).argsort(stable=True)
-    return Pattern(_starts(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
+    return Pattern(starts_of(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
+
+
+def _listed(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
+    if loops:
+        apart, every = sources != targets, torch.arange(nodes, device=sources.device)
+        sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
+    return Listed(targets, sources, nodes, nodes)
 
 
 def members(batch: Tensor, graphs: int) -> Pattern:
     """The matrix (graphs, V) with an entry for each node, in the row of its graph: `batch` (V,) says which that is."""
-    return Pattern(_starts(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
+    if torch.compiler.is_exporting():
+        return Listed(batch, torch.arange(batch.shape[0], device=batch.device), graphs, batch.shape[0])
+    return Pattern(starts_of(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
 
 
 def product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
@@ -260,6 +186,8 @@ class _EdgeSoftmax(torch.autograd.Function):
 
 
 def _multiply(pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
+    if isinstance(pattern, Listed):
+        return pattern.sums(x.index_select(0, pattern.columns) * values[:, None])
     if x.device.type in CSR_ON:
         return _csr(pattern.starts, pattern.columns, values, (pattern.height, len(x))) @ x
     terms = x.index_select(0, pattern.columns) * values[:, None]
@@ -279,6 +207,8 @@ def _dots(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
 
 def _row_sums(pattern: Pattern, values: Tensor) -> Tensor:
     """The sum of the values in each row, (n,)."""
+    if isinstance(pattern, Listed):
+        return pattern.sums(values)
     if values.device.type in CSR_ON:  # as a matrix (n, E) of ones: several times as fast as a sum by segments
         ones = _csr(pattern.starts, pattern.entries, pattern.ones(values.dtype), (pattern.height, len(values)))
         return (ones @ values[:, None])[:, 0]
@@ -287,6 +217,8 @@ def _row_sums(pattern: Pattern, values: Tensor) -> Tensor:
 
 def _row_max(pattern: Pattern, values: Tensor) -> Tensor:
     """The largest of the values in each row, (n,); −∞ in an empty one."""
+    if isinstance(pattern, Listed):
+        return pattern.largest(values)
     if values.device.type in CSR_ON:
         return torch.segment_reduce(values, "max", offsets=pattern.starts, axis=0)
     lowest = values.new_full((pattern.height,), -torch.inf)
@@ -304,12 +236,6 @@ def _say_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.eye(1).to_sparse_csr()
-
-
-def _starts(sorted_or_not: Tensor, rows: int) -> Tensor:
-    """Where each row begins when entries stand in the order of these row numbers, (rows + 1,) int32."""
-    counts = torch.bincount(sorted_or_not, minlength=rows)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
 
 
 # --- what layers are made of --------------------------------------------------------------------------------------
@@ -369,7 +295,7 @@ def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
 @functools.partial(_Kept, known=lambda x, made: made, same=_same_features)
 def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
     """Features (V, F) as pattern and values where few of them are not 0; None where they are better dense."""
-    if x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
+    if torch.compiler.is_exporting() or x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
         return None
     if int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
         return None
@@ -406,6 +332,15 @@ class NodeLinear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
+def count_graphs(batch: Tensor) -> int:
+    """How many graphs nodes are of, by the number of the graph of each, (V,): one more than the largest."""
+    if torch.compiler.is_exporting():
+        graphs: int = batch.max().item() + 1  # type: ignore[assignment]  # a symbol, which int() would fix
+        torch._check(graphs > 0)  # type: ignore[no-untyped-call]
+        return graphs
+    return int(batch.max()) + 1 if len(batch) else 0
+
+
 READS = ("mean", "max", "sum")
 
 
@@ -416,11 +351,15 @@ def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     16 bits.
     """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
-    graphs = int(batch.max()) + 1 if len(batch) else 0
+    graphs = count_graphs(batch)
     if kind == "max":
         places = batch[:, None].expand_as(x)
         return x.new_zeros(graphs, x.shape[1]).scatter_reduce(0, places, x, "amax", include_self=False)
     total = x.new_zeros(graphs, x.shape[1]).index_add(0, batch, x)
     if kind == "sum":
         return total
-    return total / torch.bincount(batch, minlength=graphs).clamp(min=1).to(x.dtype)[:, None]
+    if torch.compiler.is_exporting():  # ONNX counts nothing
+        counts = x.new_zeros(graphs).index_add(0, batch, torch.ones_like(x[:, 0]))
+    else:
+        counts = torch.bincount(batch, minlength=graphs).to(x.dtype)
+    return total / counts.clamp(min=1)[:, None]

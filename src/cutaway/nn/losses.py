@@ -36,18 +36,25 @@ def mse(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 def cross_entropy(
-    outputs: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
+    outputs: Tensor,
+    target: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    class_weights: Tensor | None = None,
+    reduction: str = "none",
 ) -> Tensor:
     """−Σ_k w_k q_k log softmax(z)_k, from logits (N, K); of one column (N, 1) `binary_cross_entropy`.
 
     q is the target: 1 at the class of a target (N,), or the probabilities of a target (N, K). Smoothing ε makes it
-    (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7). `class_weights` w is (K,). Returns (N,).
+    (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7). `class_weights` w is (K,). Returns (N,); with
+    `reduction="sum"` their sum, (), for which the fused function makes no second pass.
     """
     if outputs.shape[1] == 1:
-        return binary_cross_entropy(outputs, target, label_smoothing=label_smoothing, class_weights=class_weights)
+        each = binary_cross_entropy(outputs, target, label_smoothing=label_smoothing, class_weights=class_weights)
+        return each.sum() if reduction == "sum" else each
     if target.is_floating_point():
         target = target.to(outputs.dtype)
-    return F.cross_entropy(outputs, target, weight=class_weights, label_smoothing=label_smoothing, reduction="none")
+    return F.cross_entropy(outputs, target, weight=class_weights, label_smoothing=label_smoothing, reduction=reduction)
 
 
 def dice(outputs: Tensor, target: Tensor, ignored: int) -> Tensor:

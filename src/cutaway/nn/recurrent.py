@@ -13,6 +13,7 @@ that is not real leaves states as they are, and what stands there in the outputs
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,9 +55,11 @@ def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
     A mask without numbers (on the meta device) counts as all real. Raises ModelError for what is no mask of so many
     steps, where padding is not on the right alone, or a sequence is nothing but padding.
     """
-    mask = None if mask is None else real_places(mask, (len(mask), steps))
+    mask = None if mask is None else real_places(mask, (mask.shape[0], steps))
     if mask is None or mask.is_meta:
         return None
+    if torch.compiler.is_exporting():  # no value is known
+        return mask.sum(1)
     lengths = mask.sum(1).masked_fill(after_padding(mask), -1).cpu()  # both answers in one transfer
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
@@ -75,6 +78,9 @@ class Ragged(nn.RNNBase):
         """As PyTorch's layer without `lengths`. With them, (N,) on the CPU as `lengths_of` gives them, for x (N, T, F):
         outputs (N, T, ways · hidden), 0 beyond each length, and the last h of each layer and way, (layers · ways, N,
         hidden), from a state of zeros, by whichever way is fast on the device."""
+        if torch.compiler.is_exporting():
+            outputs, after = scanned(self, x, lengths, None if state is None else as_state(state))
+            return outputs, as_given(after) if lengths is None else after[0]
         if lengths is None:
             return super().forward(x, state)
         if x.is_cuda:
@@ -97,6 +103,8 @@ class GRU(Ragged, nn.GRU):
 
 def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None) -> tuple[Tensor, State]:
     """Outputs (N, T, ways · hidden), 0 beyond each length, and the final state of the fused layer, packed."""
+    if torch.compiler.is_exporting() and isinstance(layer, nn.RNNBase):
+        return scanned(layer, x, lengths, state)
     bundle = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     found, after = layer(bundle, as_given(state))
     outputs, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
@@ -175,6 +183,89 @@ def _turned(x: Tensor, mirror: Tensor) -> Tensor:
     return x.gather(1, mirror[..., None].expand_as(x))
 
 
+def over_steps(
+    step: Callable[[State, Tensor], tuple[State, State]], state: State, inputs: Tensor
+) -> tuple[Tensor, ...]:
+    """What a step gives at each of the steps of `inputs` (N, S, F), stacked, (N, S, …) each. `step` takes a state and
+    (N, F) and gives the state after it, and what it gives."""
+    if torch.compiler.is_exporting():  # a loop would fix S
+
+        def scanned_step(state: list[Tensor], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+            after, given = step(tuple(state), x)
+            return list(after), [part.clone() for part in given]  # the operator takes no tensor twice
+
+        _, given = _scan(scanned_step, list(state), inputs.transpose(0, 1))
+        return tuple(part.transpose(0, 1) for part in given)
+    found = []
+    for x in inputs.unbind(1):
+        state, given = step(state, x)
+        found.append(given)
+    return tuple(torch.stack(parts, 1) for parts in zip(*found))
+
+
+# --- in a graph that is exported --------------------------------------------------------------------------------------
+
+
+def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
+    """What `packed` gives, by one step that is scanned over time: in a graph that is exported it leaves the length
+    free, where torch.export unrolls the fused layers at the length of its example. Raises ModelError as
+    `in_rectangles` does."""
+    reject_projections(layer)
+    real = torch.ones_like(x[..., 0], dtype=torch.bool)  # (N, T)
+    if lengths is not None:
+        real = real.cumsum(1) <= lengths[:, None]
+    before = begin(layer, x) if state is None else state
+    after: list[State] = []
+    for level in range(layer.num_layers):
+        found = []
+        for way in range(2 if layer.bidirectional else 1):
+            own = tuple(part[len(after)] for part in before)
+            outputs, last = _layer_scanned(layer, weights_of(layer, level, way), x, real, own, backwards=way == 1)
+            found.append(outputs)
+            after.append(last)
+        x = torch.cat(found, dim=2) if len(found) > 1 else found[0]  # (N, T, ways · hidden)
+    return x, tuple(torch.stack(parts) for parts in zip(*after))
+
+
+def _layer_scanned(
+    layer: nn.RNNBase, weights: Weights, x: Tensor, real: Tensor, state: State, backwards: bool
+) -> tuple[Tensor, State]:
+    """One layer in one direction: outputs (N, T, hidden), 0 where a step is not real, and the state after the last real
+    one."""
+    W, U, b, b_state = weights
+    inputs = F.linear(x, W, b).transpose(0, 1)  # (T, N, gates · hidden): all that does not wait for a state
+
+    def step(state: list[Tensor], at: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        own, there = at[0], at[1][:, None]
+        new = _step(layer.mode, own, F.linear(state[0], U, b_state), state)
+        kept = [torch.where(there, part, old) for part, old in zip(new, state)]
+        return kept, torch.where(there, new[0], torch.zeros_like(new[0]))
+
+    last, outputs = _scan(step, [part.clone() for part in state], [inputs, real.t()], reverse=backwards)
+    return outputs.transpose(0, 1), tuple(last)
+
+
+def _scan(step: Callable[[list[Tensor], Any], Any], state: list[Tensor], inputs: Any, reverse: bool = False) -> Any:
+    """The last state, and what each step gave, (S, …), over inputs (S, …): PyTorch's operator, a prototype in 2.13 that
+    is on no public path yet."""
+    scan = importlib.import_module("torch._higher_order_ops.scan").scan
+    return scan(step, state, inputs, reverse=reverse)
+
+
+def _step(mode: str, ours: Tensor, theirs: Tensor, state: list[Tensor]) -> list[Tensor]:
+    """The state after a step, from W x + b and U h + b', each (N, gates · hidden)."""
+    if mode == "LSTM":
+        i, f, g, o = (ours + theirs).chunk(4, 1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        return [o.sigmoid() * c.tanh(), c]
+    if mode == "GRU":
+        (r, z, n), (of_r, of_z, of_n) = ours.chunk(3, 1), theirs.chunk(3, 1)
+        z = (z + of_z).sigmoid()
+        n = (n + (r + of_r).sigmoid() * of_n).tanh()
+        return [n + z * (state[0] - n)]
+    return [(ours + theirs).tanh() if mode == "RNN_TANH" else (ours + theirs).relu()]
+
+
 # --- what the paths share ---------------------------------------------------------------------------------------------
 
 
@@ -188,7 +279,7 @@ def weights_of(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0)
 def begin(layer: nn.RNNBase, x: Tensor) -> State:
     """The state of zeros for sequences x (N, …): (layers · ways, N, hidden), twice for an LSTM."""
     ways = 2 if layer.bidirectional else 1
-    zeros = x.new_zeros(layer.num_layers * ways, len(x), layer.hidden_size)
+    zeros = x.new_zeros(layer.num_layers * ways, x.shape[0], layer.hidden_size)  # len would fix it in an export
     return (zeros, zeros) if layer.mode == "LSTM" else (zeros,)
 
 

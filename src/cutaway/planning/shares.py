@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from ..distributed.dry_run import DryRun, dry_run
 from ..errors import SettingError
+from ..models.deferred import without_numbers
 from ..training.batches import largest_of
 from ..training.layers import blocks
 from ..training.memory.shapes import carry_out
@@ -40,7 +40,7 @@ def dry_runs(
 
 
 def _dry_run(ready: Prepared, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
-    model, split, place = _shapes(ready.model), ready.data.splits["train"], ready.place
+    model, split, place = without_numbers(ready.model), ready.data.splits["train"], ready.place
     index = largest_of(split, ready.settings)
     index = index[: -(-len(index) * shared.tensor_parallel // devices)]
     batch = next(iter(split.batches([index], seed=0)))
@@ -71,12 +71,3 @@ def _dry_run(ready: Prepared, shared: TrainSettings, strategy: str, devices: int
             f"{ready.preset.name} asks for numbers on its way, and a dry run has shapes alone: leave dry_run out. "
             "The plan itself needs none."
         ) from error
-
-
-def _shapes(model: nn.Module) -> nn.Module:
-    """A copy of the model on the meta device; what shares a tensor still does."""
-    found: dict[int, object] = {}
-    for x in (*model.parameters(), *model.buffers()):
-        shape = x.detach().to("meta")
-        found[id(x)] = nn.Parameter(shape, x.requires_grad) if isinstance(x, nn.Parameter) else shape
-    return copy.deepcopy(model, found)  # which takes what it finds there for copies that have been made

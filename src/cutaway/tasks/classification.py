@@ -42,6 +42,8 @@ class Classification:
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The loss summed over the batch, (); targets are classes (N,) or probabilities of them (N, K)."""
+        if outputs.requires_grad and self.loss_name == "cross_entropy":
+            return self._cross_entropy(outputs, target, reduction="sum")
         return _some_at_a_time(self._to_learn, outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
@@ -147,8 +149,13 @@ class Classification:
         """Each example's loss, (N,), as it is learned from."""
         if self.loss_name != "cross_entropy":
             return self._plain(outputs, target)
+        return self._cross_entropy(outputs, target)
+
+    def _cross_entropy(self, outputs: Tensor, target: Tensor, reduction: str = "none") -> Tensor:
         weights = self.class_weights.to(outputs) if self.class_weights is not None else None
-        return losses.cross_entropy(outputs, target, label_smoothing=self.label_smoothing, class_weights=weights)
+        return losses.cross_entropy(
+            outputs, target, label_smoothing=self.label_smoothing, class_weights=weights, reduction=reduction
+        )
 
     def _as_loss_wants(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Squared errors compare with one-hot rows; the other criteria take classes."""

@@ -39,9 +39,10 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
     pruning = _library(fraction)
     before = shapes_of(model)
     with resting(model), torch.enable_grad():
-        groups = _groups(pruning, model, inputs)
-        for root, count in groups:
-            _take_out(pruning, model, inputs, root, int(fraction * count))
+        graph = _graph(pruning, model, inputs)
+        for root, count in _groups(graph, model):
+            if not _taken_out(pruning, graph, model, inputs, root, int(fraction * count)):
+                graph = _graph(pruning, model, inputs)  # it knows of channels that are back now
     after = shapes_of(model)
     changed = {name: shape for name, shape in after.items() if shape != before[name]}
     if not changed:
@@ -53,10 +54,14 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
     return changed
 
 
-def _groups(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tuple[str, int]]:
+def _graph(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+    """What depends on what, as one forward shows it."""
+    return pruning.DependencyGraph().build_dependency(model, example_inputs=inputs, forward_fn=_forward)
+
+
+def _groups(graph: Any, model: nn.Module) -> list[tuple[str, int]]:
     """The layers that make channels which others read, by name, and how many they make."""
     names = {module: name for name, module in model.named_modules()}
-    graph = pruning.DependencyGraph().build_dependency(model, example_inputs=inputs, forward_fn=_forward)
     found = []
     for group in graph.get_all_groups(root_module_types=[nn.Linear, _ConvNd]):
         dependency, channels = group[0]
@@ -65,19 +70,19 @@ def _groups(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...]) -> list[
     return found
 
 
-def _take_out(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int) -> None:
+def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int) -> bool:
     """Take out the `count` channels of the layer `root` that have the smallest norms, with all that hangs on them; or
-    leave everything as it was, where the network would say something else then."""
+    leave everything as it was, where the network would say something else then. False where it was pruned and brought
+    back."""
     if not count:
-        return
+        return True
     layer = model.get_submodule(root)
-    graph = pruning.DependencyGraph().build_dependency(model, example_inputs=inputs, forward_fn=_forward)
     make = pruning.prune_linear_out_channels if isinstance(layer, nn.Linear) else pruning.prune_conv_out_channels
     size = len(layer.weight) if isinstance(layer, nn.Linear | _ConvNd) else 0
     whole = graph.get_pruning_group(layer, make, idxs=list(range(size)))
     norms = pruning.importance.GroupMagnitudeImportance(p=2)(whole)
     if norms is None or len(norms) != size:
-        return
+        return True
     group = graph.get_pruning_group(layer, make, idxs=sorted(norms.argsort()[:count].tolist()))
     with _undone_unless(group) as kept, torch.no_grad():
         _silence(group)
@@ -86,10 +91,11 @@ def _take_out(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: 
             group.prune()
             got = _forward(model, inputs)
         except (RuntimeError, IndexError, ValueError):  # shapes that no longer fit
-            return
+            return False
         scale = expected.abs().max().item()
         if got.shape == expected.shape and (got - expected).abs().max().item() <= TOLERANCE * scale:
             kept.append(True)
+    return bool(kept)
 
 
 def _silence(group: Any) -> None:

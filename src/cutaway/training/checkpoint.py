@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..distributed.checkpoint import INDEX, Checkpoint, complete, remove
-from ..distributed.parts import gathered, like, load
+from ..distributed.checkpoint import INDEX, Checkpoint, OneFile, complete, remove
+from ..distributed.parts import gathered, in_parts, like, load
 from ..errors import FileError
 from ..models.saving import misfits, read_tensors, write_tensors
 from .average import Average
@@ -119,7 +119,7 @@ def load_checkpoint(
     path = newest(folder)
     if path is None:
         raise FileError(f"{folder} has no checkpoint to go on from: train anew.")
-    if path.is_dir():
+    if path.is_dir() or any(map(in_parts, model.parameters())):
         tensors, meta = _read_parts(path, model, optimizers, average, rank)
     else:
         tensors, meta = read_tensors(path)
@@ -149,10 +149,10 @@ def load_checkpoint(
 def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What is in a folder, each tensor in the parts in which it is held now, and no other process's random state."""
+    """What is in a checkpoint, each tensor in the parts in which it is held now; no other process's random state."""
     from ..distributed.storage import read  # what it imports takes a second
 
-    checkpoint = Checkpoint(path)
+    checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)
     _reject_other(path, model, checkpoint.tensors)
     held = {f"model.{k}": v for k, v in model.state_dict().items()}
     held |= {f"average.{k}": v for k, v in average.weights.items()} if average is not None else {}

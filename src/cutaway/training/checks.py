@@ -27,7 +27,8 @@ from .evaluation import carries
 from .layers import NORMS, depths, frozen
 from .objectives.choice import reject_for_objective
 from .optimizers import bytes_to_learn
-from .placement import find_device, free_memory
+from .placement import find_device, free_memory, sharing
+from .processes import parts_at_most
 from .pruning import reject_for_pruning
 from .sequence import reject_loss_for_tasks
 from .settings import TrainSettings
@@ -161,15 +162,22 @@ def reject_for_task(
 
 
 def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
-    """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
+    """Raise ModelError where a model of that config would not fit into the memory of a device with all that it needs to
+    learn: whole, or in parts where processes may hold it so."""
+    device, parts = find_device(settings.device), parts_at_most(settings)
+    free, shared = free_memory(device), sharing(device)
+    what = f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)"
+    more = "more processes hold smaller ones"
+    if parts == 1:
+        more = "several devices hold it in parts with parallel=fsdp"
     reject_too_large(
         found,
         config,
-        taken=lambda size: bytes_to_learn(size, settings),
-        free=free_memory(find_device(settings.device)),
+        taken=lambda size: bytes_to_learn(size, settings) // parts,
+        free=None if free is None else free // shared,
         fraction=settings.memory_fraction,
-        what=f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)",
-        way_out="; memory_fraction=0 goes on all the same",
+        what=what if parts == 1 else f"{what}, in each of {parts} parts",
+        way_out=f"; {more}; memory_fraction=0 goes on all the same",
     )
 
 

@@ -54,8 +54,8 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
     if ahead > most:
         raise SettingError(
             f"{said}, of which at most {settings.memory_fraction:.0%} are taken. Take a smaller batch_size "
-            "(accumulate makes up for it), shorter or smaller examples, or a smaller model; memory_fraction=0 goes on "
-            "all the same."
+            "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
+            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 goes on all the same."
         )
     return [f"{said}."] if ahead > WORTH_SAYING * most else []
 

@@ -23,6 +23,7 @@ from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
 from ..errors import TrainingError
 from ..models.contract import Network, contract_of
+from ..models.deferred import Deferred
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..tasks.task import Task
@@ -67,15 +68,15 @@ class Trainer:
         progress: Progress,
         on_row: Callable[[State], None] = lambda state: None,
         teacher: Teacher | None = None,
+        deferred: Deferred | None = None,
     ) -> None:
         reject_unfit(settings, data.splits["train"])
-        self.strategy = strategy(place.model(model), place, settings)
+        self.strategy = strategy(model, place, settings, deferred)
         self.model = self.strategy.model
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
-        self.spec = data.spec
-        self.task, self.settings, self.place = task, settings, place
+        self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
@@ -236,7 +237,7 @@ class Trainer:
             with self.strategy.batch(last=not group):
                 with place.autocast():
                     loss, total, outputs = self.strategy.loss(inputs, target, index, self._random)
-                (total * (weight / divisor)).backward()
+                total.backward(torch.full_like(total, weight / divisor))  # the gradient of total · weight / divisor
             self._losses.append(loss if weight == 1 else loss * weight)
             state.batch += 1
             if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
@@ -308,9 +309,8 @@ class Trainer:
             known = (math.nan if score is None else sign * score, math.nan if loss is None else -loss)
             return tuple(-math.inf if math.isnan(x) else x for x in known)
 
-        state = self.state
-        now, best = rank(scores[self.monitor], scores["loss"]), rank(state.best_score, state.best_loss)
-        return now > best or not state.best_epoch
+        best = rank(self.state.best_score, self.state.best_loss)
+        return rank(scores[self.monitor], scores["loss"]) > best or not self.state.best_epoch
 
     # --- what a step needs ------------------------------------------------------------------------------------
 

@@ -11,6 +11,9 @@ The factor gives steps the size of AdamW's, so that both share one rate: J. Liu 
 training, 2025 <https://arxiv.org/abs/2502.16982>. A convolution's kernel (out, in, k, k) is the matrix (out, in·k·k)
 that takes patches to channels, as in K. Jordan's CIFAR-10 scripts; PyTorch's own `torch.optim.Muon`, which this equals
 bit for bit on matrices, rejects kernels.
+
+Where processes hold weights in parts, each keeps the momentum of its part, and matrices come together one after
+another, in all processes, each of which takes its part of the step.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from ..distributed.parts import in_parts_of, like, part, whole
 
 A, B, C = 3.4445, -4.7750, 2.0315  # chosen by the author for the steepest rise at 0, not to end at 1 exactly
 ITERATIONS = 5
@@ -51,11 +56,14 @@ class Muon(Optimizer):
                 state = self.state[weight]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(weight)
-                average = state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
-                matrix = weight.grad.lerp(average, group["momentum"]).flatten(1)  # (out, in·k·k)
+                average = part(state["momentum_buffer"]).lerp_(part(weight.grad), 1 - group["momentum"])
+                ahead = part(weight.grad).lerp(average, group["momentum"])
+                matrix = whole(in_parts_of(weight, ahead)).flatten(1)  # (out, in·k·k)
                 size = ADAMW_STEP * math.sqrt(max(matrix.shape))
-                weight.mul_(1 - group["lr"] * group["weight_decay"])
-                weight.add_(orthogonal(matrix).view(weight.shape), alpha=-group["lr"] * size)
+                own = part(weight)
+                own.mul_(1 - group["lr"] * group["weight_decay"])
+                step = like(orthogonal(matrix).view(weight.shape).to(weight.dtype), weight)
+                own.add_(part(step), alpha=-group["lr"] * size)
 
 
 def orthogonal(matrix: Tensor) -> Tensor:

@@ -188,6 +188,11 @@ def free_memory(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
 
 
+def sharing(device: torch.device) -> int:
+    """How many processes share the device's memory: on a CPU all of its machine."""
+    return environment.local_world_size() if device.type == "cpu" else 1
+
+
 def _fastest() -> str:
     if torch.cuda.is_available():
         return "cuda"

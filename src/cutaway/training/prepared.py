@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..data.settings import DataSettings
 from ..errors import SettingError
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
+from ..models.deferred import Deferred, NeedsNumbers
 from ..models.memory import shaped
 from ..models.own import Own, preset_for
 from ..models.registry import Preset
@@ -34,7 +36,7 @@ from .crowded import leave_out_crowded
 from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place, for_parts
-from .processes import reject_for_processes, reject_parallel
+from .processes import may_begin_in_parts, reject_for_processes, reject_parallel
 from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
@@ -58,6 +60,7 @@ class Prepared:
     sizes: ImageSizes  # of images, as the data was asked for
     teacher: Teacher | None = None  # that is learned from, beside the labels
     taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
+    deferred: Deferred | None = None  # what gives the model its numbers, where it has shapes alone so far
 
 
 def prepare(
@@ -73,7 +76,8 @@ def prepare(
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
     once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
-    it may be. Raises what a person can fix.
+    it may be. Where processes may hold it in parts its numbers are `deferred`, and it is whole nowhere. Raises what a
+    person can fix.
     """
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
@@ -91,13 +95,14 @@ def prepare(
     if not shapes:
         reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
-    network = shaped(found, config) if shapes else found.build(config, asked.training.memory_fraction)
+    deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
+    try:
+        network, taken = _built(found, config, asked, data, resumed, shapes, deferred)
+    except NeedsNumbers:  # to be built
+        torch.manual_seed(asked.training.seed)
+        deferred = None
+        network, taken = _built(found, config, asked, data, resumed, shapes, None)
     leave_out_crowded(network, data, asked.data.missing)
-    taken = _begin(network, found, asked, data, resumed)
-    if asked.training.prune_channels:
-        data.notes.append(_prune_channels(network, data, asked.training))
-
-    data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
     if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
         settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
@@ -114,7 +119,28 @@ def prepare(
     reject_parallel(settings, network, place)
     place = for_parts(settings, place)
     learns = (task, place, settings, data_settings)
-    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken)
+    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
+
+
+def _built(
+    found: Preset,
+    config: Any,
+    asked: Resolved,
+    data: DataSet,
+    resumed: bool,
+    shapes: bool,
+    deferred: Deferred | None,
+) -> tuple[nn.Module, Taken | None]:
+    """The model with the weights that it begins with and what only learning needs, and what was taken of the weights.
+    Raises NeedsNumbers where it cannot be `deferred`."""
+    with deferred or nullcontext():
+        fraction = 0 if deferred else asked.training.memory_fraction
+        network = shaped(found, config) if shapes else found.build(config, fraction)
+        taken = _begin(network, found, asked, data, resumed)
+        if asked.training.prune_channels:
+            data.notes.append(_prune_channels(network, data, asked.training))
+        data.notes += learning(network, data.spec, asked.training)
+    return network, taken
 
 
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:

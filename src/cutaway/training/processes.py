@@ -80,6 +80,22 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
         )
 
 
+def may_begin_in_parts(settings: TrainSettings) -> bool:
+    """Whether processes may hold the model in parts, so that none need have it whole when it begins."""
+    in_parts = settings.tensor_parallel > 1 or settings.parallel in ("auto", "fsdp", "hsdp")
+    whole = settings.vectors or settings.prune_channels or settings.sparsity  # each looks at weights as they begin
+    return in_parts and not whole and place_in_group()[1] > 1
+
+
+def parts_at_most(settings: TrainSettings) -> int:
+    """In how many parts processes may hold the model."""
+    if not may_begin_in_parts(settings):
+        return 1
+    if settings.parallel == "hsdp":
+        return environment.local_world_size()
+    return settings.tensor_parallel if settings.parallel == "ddp" else place_in_group()[1]
+
+
 def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
     """What needs weights that are whole in each process, if anything does."""
     found = {
@@ -90,7 +106,6 @@ def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
             type(contract_of(model)).initialize_from is not Network.initialize_from and not settings.weights
         ),
         "sparse embeddings": any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules()),
-        "optimizer=muon": settings.optimizer == "muon",
     }
     return next((what for what, there in found.items() if there), None)
 

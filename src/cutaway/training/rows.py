@@ -27,6 +27,9 @@ def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
     """Whether there is to be a row within the epoch after the step that was just done, of `in_all`, of which `an_epoch`
     make an epoch; `seconds` are the time budget, 0 where there is none."""
 
+    if in_all >= POINTS * an_epoch and not seconds:  # the ends of epochs are enough
+        return False
+
     def twentieths(step: int, time: float) -> int:
         by_steps = step / in_all if in_all < POINTS * an_epoch else 0.0
         return int(POINTS * max(by_steps, time / seconds if seconds else 0.0))

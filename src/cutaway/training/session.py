@@ -26,6 +26,7 @@ from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
+from ..models.deferred import give_memory
 from ..models.own import preset_for
 from ..models.saving import save_model
 from ..settings import as_text
@@ -35,10 +36,9 @@ from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights, newest
 from .checks import reject_unfit
-from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Mean, Trainer
-from .memory.choice import settle_parallel
+from .loop import SAVE_EVERY, Mean, Trainer
+from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
@@ -163,7 +163,7 @@ def _fit(
         if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
         settle_parallel(ready)
-        notes += reject_step_beyond_memory(ready)
+        notes += reject_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
             reject_other_epochs(ready.settings, ready.data, before)
@@ -219,14 +219,19 @@ def _train(
         for sentence in notes:
             bar.note(sentence)
 
+        written = -math.inf  # when, in seconds of training, metrics.csv was, which is written anew each time
+
         def on_row(state: State) -> None:
+            nonlocal written
             if writes:
-                write_csv(folder / "metrics.csv", state.history)
                 board.write(state.history[-1])
+                if state.seconds - written >= SAVE_EVERY:
+                    write_csv(folder / "metrics.csv", state.history)
+                    written = state.seconds
 
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
-            on_row=on_row, teacher=ready.teacher,
+            on_row=on_row, teacher=ready.teacher, deferred=ready.deferred,
         )  # fmt: skip
         if not goes_on:
             trainer.begin()
@@ -243,6 +248,9 @@ def _train(
             if writes:
                 finish(folder, about, ready, trainer.state, "interrupted")
             raise
+        finally:
+            if trainer.state.history and writes:
+                write_csv(folder / "metrics.csv", trainer.state.history)
     if writes:  # and tests, by itself
         ready.place = replace(ready.place, processes=1, tensor=1)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
@@ -270,6 +278,7 @@ def finish(
     over, and is to be judged, open the test split, once."""
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
+        give_memory(ready.model)
         ready.model.load_state_dict(load_weights(kept))
         if ready.settings.lora and ready.settings.weights:
             write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
@@ -346,6 +355,11 @@ def _resumed(
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
     """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
     handed over again, or there is none to go on with."""
+    if "quantized" in about:
+        raise SettingError(
+            "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "
+            f"made of, {about['quantized']['from']}, and quantize that again."
+        )
     own = model if isinstance(model, nn.Module) else None
     model = None if own is not None else model
     then = about["data"]["source"]

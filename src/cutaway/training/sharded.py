@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..distributed.parts import TENSOR, norm_of, part
+from ..distributed.parts import TENSOR, fill, norm_of, part
 from ..distributed.sharding import collect_gradients, mesh_of, shard
 from ..distributed.storage import Saver
 from ..distributed.tensor_parallel import parallelize
+from ..models.deferred import Deferred, take_memory, tensors_of, without_numbers
 from .checkpoint import LAST, State
 from .layers import blocks
 from .parallel import Alone
@@ -23,15 +23,22 @@ from .settings import TrainSettings
 
 
 class Sharded(Alone):
-    """Each process holds a part of every weight, and learns from a copy of the model."""
+    """Each process holds a part of every weight, and learns from a copy of the model, which is shared before it has
+    numbers; of the model itself the shapes are left, for the end."""
 
-    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
-        super().__init__(copy.deepcopy(model), place, settings)
-        model.to("cpu" if place.writes else "meta")  # it is for the end, which is the first process's
+    def __init__(
+        self, model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None
+    ) -> None:
+        super().__init__(without_numbers(model).to(place.dtype), place, settings)
         mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
         if place.tensor > 1:
             parallelize(self.model, mesh[TENSOR])
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
+        self.root.to_empty(device=place.device)
+        fill(self.model, deferred.numbers(model) if deferred else tensors_of(model))
+        take_memory(model.to(place.dtype))
+        for own, of_all in zip(model.buffers(), self.model.buffers()):
+            own.copy_(of_all)
         self.loss = self.root
         self.saver = Saver()
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from torch import nn
 
+from ..models.deferred import Deferred
 from .parallel import Alone, Replicated
 from .placement import Placement
 from .settings import TrainSettings
 
 
-def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
-    """How the processes share this model."""
+def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None) -> Alone:
+    """How the processes share this model, whose numbers may be `deferred`."""
     if place.processes * place.tensor == 1:
-        return Alone(model, place, settings)
+        return Alone(place.model(model), place, settings)
     if settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
-        return Replicated(model, place, settings)
+        return Replicated(place.model(model), place, settings)
     from .sharded import Sharded  # what it imports takes a second
 
-    return Sharded(model, place, settings)
+    return Sharded(model, place, settings, deferred)

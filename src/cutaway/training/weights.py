@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -26,6 +27,7 @@ from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import Folder, is_folder
 from ..interop.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..models.contract import contract_of
+from ..models.deferred import with_numbers
 from ..models.memory import shaped
 from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset, find, presets
@@ -98,7 +100,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     }
     _reject_misfits(file, model, wanted, offered)
     reject_not_finite(offered, file)
-    model.load_state_dict({**own, **offered})
+    _put(model, offered)
     keep_origin(model, preset, path)
     notes = (_said(file, preset, own, wanted, found, new), *notes)
     return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
@@ -116,13 +118,21 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
     offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
     _reject_misfits(file, body, own, offered)
     reject_not_finite(offered, file)
-    body.load_state_dict(offered)
+    _put(body, offered)
     new = tuple(name for name, part in model.named_children() if name != child and part.state_dict())
     said = (
         f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
         f"the model's {len(model.state_dict())} tensors. New: {', '.join(new)}."
     )
     return Taken(str(file.absolute()), digest(file), len(own), new, (said, *notes))
+
+
+@torch.no_grad()
+def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors into the model's parameters and buffers of these names."""
+    own = model.state_dict()
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
@@ -179,6 +189,11 @@ def find_weights(path: str, preset: Preset) -> Source:
     if meta is None:
         return Source(file)
     _reject_other(file, meta, preset)
+    if "quantized" in meta:
+        raise FileError(
+            f"{file} holds a quantized model, whose numbers are rounded, and training moves them by less than a step: "
+            "begin with the run that it was made of."
+        )
     theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)
@@ -235,7 +250,8 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
     if preset.network.built_on is None or _is_hugging(file):
         return None
     network, meta = preset.network.built_on[1], _meta(file)
-    name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
+    with with_numbers():
+        name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
     base = find(str(name))
     return base if base is not None and base.network is network else None
 
@@ -246,7 +262,8 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
         shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
         return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
     if _meta(file) is None:
-        loaded = read_checkpoint(file, preset.name)
+        with with_numbers():
+            loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_weights(file)
     _reject_other(file, meta, preset)

@@ -13,8 +13,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from cutaway.commands import main
-from cutaway.data.guard import guard
-from cutaway.data.guard.labels import confident
+from cutaway.data.guard.looking import guard
 from cutaway.data.opening import open_data, open_guarded
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
@@ -100,12 +99,6 @@ def test_shuffled_labels_are_found(digits: DataSet) -> None:
     assert finding.startswith("Labels are probably wrong")
     assert np.mean([name in wrong for name in told]) > 0.9  # nearly all that are named are wrong
     assert len(told) > 0.5 * len(wrong)
-
-
-def test_confident_learning_counts_as_the_paper_does() -> None:
-    p = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7], [0.95, 0.05]])
-    y = np.array([0, 0, 1, 1, 1])  # thresholds 0.85 and (0.9 + 0.7 + 0.05) / 3 = 0.55
-    assert confident(p, y).tolist() == [0, 0, 1, 1, 0]
 
 
 def test_texts_but_for_a_word(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import cutaway
 from cutaway.errors import SettingError
 from cutaway.planning import making
 from cutaway.training.memory import choice
-from cutaway.training.memory.choice import settle_parallel, whole_in_each
+from cutaway.training.memory.choice import held_by_each, settle_parallel
 from cutaway.training.placement import Placement
 from cutaway.training.prepared import Prepared, prepare
 
@@ -25,7 +25,7 @@ GIVEN: dict[str, Any] = {
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text to learn from; this process stands for two, whose memory is asked about in this one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Placement, "total_of_all", lambda place, *numbers: numbers)
+    monkeypatch.setattr(Placement, "together", lambda place, value: [value])
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
 
@@ -41,7 +41,7 @@ def ready(**given: Any) -> Prepared:
 def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     planned = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].memory.total
     first = ready(**given)
-    assert whole_in_each(first) == planned
+    assert held_by_each(first, "ddp").total == planned
     weights = sum(x.nbytes for x in (*first.model.parameters(), *first.model.buffers()))
     for more, expected in ((1.001, "ddp"), (0.999, "fsdp")):
         # Half of what is free and of the weights, which are there, is for two processes.
@@ -61,5 +61,5 @@ def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch
     asked.settings = replace(asked.settings, parallel="ddp")
     settle_parallel(asked)
     assert asked.settings.parallel == "ddp"
-    with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which optimizer=muon does not know"):
-        settle_parallel(ready(optimizer="muon"))
+    with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which compile=true does not know"):
+        settle_parallel(ready(compile=True))

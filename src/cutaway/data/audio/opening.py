@@ -13,6 +13,7 @@ from ...files import MEBIBYTE
 from ...spec import AudioSpec, Classes, Target
 from ..assembly import Origin, assemble
 from ..folders import AUDIO, Found, absent_notes, find, fingerprint_of
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import DataSet, SequenceSplit, Split
 from ..settings import DataSettings
@@ -20,7 +21,7 @@ from ..shards.indexed_folders import read_folder
 from ..shards.indexing import read_shards
 from ..shards.members import chosen
 from ..shards.tars import is_sharded
-from ..splits import Rows, complete_split, draw, straddle_note
+from ..splits import Rows, complete_split, draw
 from .notes import loudest, preparation_notes
 from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
 from .reading import Look, Recording, commonest, unpacked

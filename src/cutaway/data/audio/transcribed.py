@@ -13,10 +13,11 @@ from ...errors import DataError, Problem
 from ...spec import AudioSpec, Spelled, Target, Transcript
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, fingerprint_of
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import IGNORED, DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split
 from .notes import loudest, preparation_notes
 from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
 from .reading import Look, Recording, commonest

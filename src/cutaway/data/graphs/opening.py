@@ -15,9 +15,10 @@ from torch import Tensor
 from ...errors import DataError, SettingError
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
+from ..guard.duplicates import straddle_note
 from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, complete_split, straddle_note
+from ..splits import SPLITS, Rows, complete_split
 from ..tables.columns import natural_order
 from ..tables.forms import Form
 from ..tables.reading import counted

@@ -2,10 +2,12 @@
 uncertainty in dataset labels, JAIR 2021, <https://arxiv.org/abs/1911.00068>).
 
 With p_j(x) cross-validated probabilities and t_j = mean of p_j over the examples labelled j, example x labelled i
-counts as j where p_j(x) ≥ t_j, the largest such j; where j ≠ i its label is probably wrong.
+counts as j where p_j(x) ≥ t_j, the largest such j; where j ≠ i its label is probably wrong. The model is then fitted
+anew without these examples, and says which labels it would not have given.
 
 Labels that are wrong by chance stand among sure answers as among unsure ones; what is merely hard stands among unsure
-ones. A finding is made only where sure answers are wrong too, and the model is mostly right.
+ones. A finding is made only where the surest answers are wrong too, and the model is mostly right: elsewhere what is
+wrong cannot be told from what is hard.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from ...spec import Classes
 from ..findings import Finding
 from .seen import Seen, sample
 
 MOST = 2000  # examples that are looked at
-LEAST, OF_CLASS = 200, 10  # examples, without which nothing can be told
-WRONG = 0.18  # of the examples: a model that is wrong more often cannot tell
-SURE_WRONG = 0.02  # of the surer half, from which on labels are wrong
-SHARE = 0.2  # errors among the surer half beside those among the others: less, and examples are merely hard
+LEAST, OF_CLASS = 100, 10  # examples, without which nothing can be told
+SURE = 0.2  # of the examples: those of the surest answers
+SURE_WRONG = 0.03  # of these, surely, from which on labels are wrong
+SHARE = 0.3  # of the errors among all: fewer among the surest, and examples are merely hard
+WRONG = 0.25  # of all: a model that is wrong more often cannot tell
+Z = 1.28  # standard errors: of what is measured a tenth lies outside, on one side
+GAP = 0.2  # of probability, by which another class is likelier than the label
 FOLDS = 3
 Picked = Sequence[tuple[str, int]]
 Array = npt.NDArray[Any]
 
 
-def wrong(vectors: Mapping[str, Tensor], seen: Mapping[str, Seen], target: Classes) -> list[Finding]:
+def wrong(seen: Mapping[str, Seen], target: Classes) -> Finding | None:
     """A finding where labels are probably wrong, told by a small forest over the vectors."""
-    if sum(map(len, vectors.values())) < LEAST:
-        return []
     from sklearn.ensemble import ExtraTreesClassifier
 
     rows = picked(seen)
-    x = np.stack([vectors[split][i].numpy() for split, i in rows])
+    x = np.stack([seen[split].vectors[i].numpy() for split, i in rows])
     return told(x, rows, seen, target, ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0))
 
 
@@ -49,37 +51,55 @@ def picked(seen: Mapping[str, Seen]) -> Picked:
     return [every[i] for i in sample(len(every), MOST).tolist()]
 
 
-def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, model: Any) -> list[Finding]:
+def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, model: Any) -> Finding | None:
     """The finding, where there is one; `x` (n, …) is what the model takes of each of `rows`."""
-    y = _targets(rows, seen)
+    y = np.array([int(seen[split].target[i]) for split, i in rows])
     common = np.flatnonzero(np.bincount(y) >= OF_CLASS)
     kept = np.isin(y, common)
     if kept.sum() < LEAST or len(common) < 2:
-        return []
+        return None
     x, rows, y = x[kept], [row for row, k in zip(rows, kept) if k], np.searchsorted(common, y[kept])
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
-    p = cross_val_predict(model, x, y, cv=StratifiedKFold(FOLDS, shuffle=True, random_state=0), method="predict_proba")
-    errors = p.argmax(1) != y
-    order = np.argsort(-p.max(1), kind="stable")
-    sure, unsure = errors[order[: len(y) // 2]].mean(), errors[order[len(y) // 2 :]].mean()
-    if errors.mean() > WRONG or sure < SURE_WRONG or sure < SHARE * unsure:
-        return []
-    better = confident(p, y)
-    found = np.flatnonzero(better != y)
+    p = probabilities(model, x, y, np.ones(len(y), bool))
+    if not mistaken(p, y):
+        return None
+    p = probabilities(model, x, y, confident(p, y) == y)
+    like = p.argmax(1)
+    lead = p.max(1) - p[np.arange(len(y)), y]
+    found = np.flatnonzero(lead >= GAP)
+    found = found[np.argsort(-lead[found], kind="stable")]
     if not len(found):
-        return []
-    found = found[np.argsort(p[found, y[found]] - p[found, better[found]], kind="stable")]
+        return None
     name = [target.classes[k] for k in common]
-    said = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[better[i]]) for i in found]
-    some = "; ".join(f"{where} says {was!r}, looks like {like!r}" for where, was, like in said[:3])
-    return [
-        Finding(
-            f"Labels are probably wrong: {len(found):,} of {len(y):,} examples that were looked at, such as {some}. "
-            "Scores against wrong labels are wrong too: look at these examples, and correct or remove them.",
-            said,
-        )
-    ]
+    said = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
+    some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in said[:3])
+    return Finding(
+        f"Labels are probably wrong: {len(found):,} of {len(y):,} examples that were looked at, such as {some}. "
+        "Scores against wrong labels are wrong too: look at these examples, and correct or remove them.",
+        said,
+    )
+
+
+def probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
+    """Cross-validated probabilities (n, K) of the classes of y (n,); only examples that are `taught` (n,) teach."""
+    from sklearn.base import clone
+    from sklearn.model_selection import StratifiedKFold
+
+    p = np.zeros((len(y), y.max() + 1))
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(np.zeros(len(y)), y):
+        train = train[taught[train]]
+        fitted = clone(model).fit(x[train], y[train])
+        p[np.ix_(test, fitted.classes_)] = fitted.predict_proba(x[test])
+    return p
+
+
+def mistaken(p: Array, y: Array) -> bool:
+    """Whether labels y (n,) are wrong by chance, as far as probabilities (n, K) tell: the surest answers are wrong."""
+    errors = p.argmax(1) != y
+    surest = np.argsort(-p.max(1), kind="stable")[: max(1, round(SURE * len(y)))]
+    n, share = len(surest), errors[surest].mean()
+    # the lower end of Wilson's interval for the share
+    least = (share + Z**2 / (2 * n) - Z * np.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)) / (1 + Z**2 / n)
+    return bool(errors.mean() <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
 
 
 def confident(p: Array, y: Array) -> Array:
@@ -89,8 +109,3 @@ def confident(p: Array, y: Array) -> Array:
     thresholds = np.array([own[y == k].mean() if (y == k).any() else np.inf for k in range(p.shape[1])])
     above = np.where(p >= thresholds, p, -1.0)
     return np.where((above >= 0).any(1), above.argmax(1), y)
-
-
-def _targets(rows: Picked, seen: Mapping[str, Seen]) -> Array:
-    of = {split: some.target.numpy() for split, some in seen.items()}
-    return np.array([of[split][i] for split, i in rows])

@@ -22,14 +22,15 @@ def guard(data: DataSet) -> list[Finding]:
     looked = {name: some for name, some in seen.items() if some is not None}
     if len(looked) < len(data.splits) or "train" not in looked or any(some.target.ndim > 1 for some in looked.values()):
         return []
+    found: list[Finding | None] = []
     if spec.kind == "text":
-        return [*texts.near(looked), *texts.labels(looked, target)]
-    numbers = {name: some.vectors for name, some in looked.items()}
-    found = near.near(numbers, looked, spec.kind, near.continuous(data))
+        found += [texts.near(looked), texts.labels(looked, target), *drift.drift(looked, target, (), inputs=False)]
+        return [finding for finding in found if finding]
+    found.append(near.near(looked, spec.kind, near.continuous(data)))
     if isinstance(looked["train"].split, TableSplit):
-        told = " ".join(map(str, data.findings))
-        found += columns.alone(data, looked, told)
+        found += columns.columns(data, looked, " ".join(map(str, data.findings)))
         found += crossing.crossing(data, looked)
     if isinstance(target, Classes):
-        found += labels.wrong(numbers, looked, target)
-    return found + drift.drift(numbers, spec.columns if isinstance(spec, TableSpec) else ())
+        found.append(labels.wrong(looked, target))
+    found += drift.drift(looked, target, spec.columns if isinstance(spec, TableSpec) else ())
+    return [finding for finding in found if finding]

@@ -6,6 +6,7 @@ Of k neighbours in m dimensions, at distances d₁ ≤ … ≤ d_k, chance puts 
 
 where points lie evenly (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
 estimated from these distances (E. Levina, P. Bickel, 2004), and the probability is held to ALPHA over all examples.
+Images are looked at a second time, by `images`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from torch import Tensor
 
 from ..findings import Finding
 from ..sets import DataSet, TensorSplit
+from . import images
+from .duplicates import near_note
 from .seen import Seen, sample
 
-NEIGHBORS = 5
+NEIGHBORS = 10  # that are looked at; chance speaks of the first LAST
+LAST = 5
 ALPHA = 0.01
-RATIO = {"image": 0.35}  # d₁ / d_k from which on examples are no duplicates, whatever chance says
+RATIO = {"image": 0.35, "audio": 0.25}  # d₁ / d_k from which on examples are no duplicates, whatever chance says
 OTHER_RATIO = 0.1
-QUERIES = 2000  # examples of later splits that are held against all earlier ones
+QUERIES = 20_000  # examples of later splits that are held against all earlier ones
+EXACT = 20_000_000  # distances that are all computed; of more pairs a tree finds the neighbours
+COMPONENTS, SLACK = 8, 1.0  # principal components that the tree stands in; by how much it may err, relatively
+BY_CHANCE = 0.005  # of images, that a filter turns into others though they are no copies: a stroke is like a stroke
 SAME = 1e-6
 CONTINUOUS, DISTINCT = 4, 20  # columns that a table needs, with more values than that, for near to mean something
 WHAT = {"table": "rows", "image": "images", "audio": "recordings", "series": "series"}
@@ -39,80 +46,82 @@ def continuous(data: DataSet) -> npt.NDArray[np.bool_]:
     return np.array([len(column[:4096].unique()) > DISTINCT for column in split.inputs.T])
 
 
-def near(
-    vectors: Mapping[str, Tensor], seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]
-) -> list[Finding]:
+def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) -> Finding | None:
     """A finding where examples of val or test nearly equal one of an earlier split. Those that equal one in every
     input are duplicates, and were told of already."""
 
     if kind == "table" and numbers.sum() < CONTINUOUS:
-        return []
+        return None
     pairs: list[tuple[str, str]] = []
     looked: dict[str, int] = {}
     counts: dict[str, int] = {}
     earlier: list[str] = []
-    for split, own in vectors.items():
-        if earlier and sum(len(vectors[s]) for s in earlier) > NEIGHBORS:
-            rows = sample(len(own), QUERIES)
-            before = torch.cat([vectors[s] for s in earlier])
-            at = [(s, i) for s in earlier for i in range(len(vectors[s]))]
-            hits, places = _too_near(own[rows], before, RATIO.get(kind, OTHER_RATIO), torch.from_numpy(~numbers))
+    for split, own in seen.items():
+        before = [(home, i) for home in earlier for i in range(len(seen[home].rows))]
+        if len(before) > NEIGHBORS:
+            rows = sample(len(own.rows), QUERIES)
+            hits, places = _too_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
             looked[split], counts[split] = len(rows), len(hits)
-            for hit, place in zip(hits.tolist(), places.tolist()):
-                home, i = at[place]
-                pairs.append((f"{seen[split].name(int(rows[hit]))} ({split})", f"{seen[home].name(i)} ({home})"))
+            for hit, place in zip(rows[hits].tolist(), places.tolist()):
+                home, i = before[place]
+                pairs.append((f"{own.name(hit)} ({split})", f"{seen[home].name(i)} ({home})"))
         earlier.append(split)
-    return told(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
+    return near_note(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
 
 
-def told(
-    pairs: list[tuple[str, str]],
-    counts: Mapping[str, int],
-    looked: Mapping[str, int],
-    what: str,
-    how: str,
-    grouped: bool,
-) -> list[Finding]:
-    """A finding of examples that nearly equal one of an earlier split, `counts` of so many that were `looked` at in
-    each; none where there are no pairs. `grouped`: whether a column can keep them together."""
-    if not pairs:
-        return []
-    said = " and ".join(f"{k:,} of {looked[s]:,} {what} of {s}" for s, k in counts.items() if k)
-    return [
-        Finding(
-            f"Near duplicates straddle the split: {said} that were looked at {how} one of an earlier split, for "
-            f"example {'; '.join(' ≈ '.join(pair) for pair in pairs[:3])}. On them a score measures memory: remove the "
-            f"copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
-            pairs,
-        )
-    ]
+def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of `rows` are nearer to an example of earlier splits than by chance, and to which of these; they are equal
+    in the inputs `kinds`."""
+    queries, points = own.vectors[rows], torch.cat([one.vectors for one in earlier])
+    distances, numbers = neighbors(queries, points, NEIGHBORS)
+    first, last = distances[:, 0], distances[:, LAST - 1].clamp_min(1e-12)
+    apart = first > SAME
+    if not apart.any():
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    logs = torch.log(last[apart, None] / distances[apart, : LAST - 1].clamp_min(1e-9))
+    dimensions = 1 / logs.mean(1).median().clamp_min(1e-3)
+    r = first / last
+    chance = 1 - (1 - r.clamp(max=1) ** dimensions) ** (LAST - 1)
+    hit = apart & (r <= RATIO.get(kind, OTHER_RATIO)) & (chance * len(queries) <= ALPHA)
+    if len(kinds):
+        hit &= (queries[:, kinds] == points[numbers[:, 0]][:, kinds]).all(1)
+    place = numbers[:, 0]
+    if kind == "image":
+        filtered, which = images.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
+        if filtered.float().mean() > BY_CHANCE:
+            place = torch.where(hit, place, which)
+            hit |= apart & filtered
+    return hit.nonzero()[:, 0], place[hit]
 
 
 def neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The distances (n, k) of queries (n, F) to the nearest of points (N, F), in order, and their numbers."""
+    """The distances (n, k) of queries (n, F) to the nearest of points (N, F), in order, and their numbers. Of many,
+    they are nearly the nearest: what is much nearer than all others is surely among them."""
+    k = min(k, len(points))
+    if len(queries) * len(points) > EXACT:
+        return _in_order(queries, points, _in_tree(queries, points, k))
     squares = points.square().sum(1)
     found = []
     for some in torch.split(queries, 256):
         far = squares - 2 * some @ points.T  # (n, N): the square of the distance, less what is the same in each row
-        numbers = far.topk(min(k, len(points)), largest=False).indices
-        distances = (some[:, None] - points[numbers]).double().norm(dim=-1)  # exactly: what is near cancels above
-        ordered, order = distances.sort(1)
-        found.append((ordered, numbers.gather(1, order)))
+        found.append(far.topk(k, largest=False).indices)
+    return _in_order(queries, points, torch.cat(found))
+
+
+def _in_tree(queries: Tensor, points: Tensor, k: int) -> Tensor:
+    """The numbers (n, k) of points near each query in the principal components of the points."""
+    from scipy.spatial import KDTree
+
+    mean = points.mean(0)
+    axes = torch.linalg.svd(points[sample(len(points), 4096)] - mean, full_matrices=False).Vh[:COMPONENTS].T
+    tree = KDTree(((points - mean) @ axes).numpy())
+    return torch.from_numpy(tree.query(((queries - mean) @ axes).numpy(), k=k, eps=SLACK)[1])
+
+
+def _in_order(queries: Tensor, points: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """The distances (n, k), computed from the differences, since what is near cancels in a product; and the numbers."""
+    found = []
+    for some, own in zip(torch.split(queries, 1024), torch.split(numbers, 1024)):
+        ordered, order = (some[:, None] - points[own]).double().norm(dim=-1).sort(1)
+        found.append((ordered, own.gather(1, order)))
     return torch.cat([d for d, _ in found]), torch.cat([i for _, i in found])
-
-
-def _too_near(queries: Tensor, points: Tensor, ratio: float, kinds: Tensor) -> tuple[Tensor, Tensor]:
-    """The queries that are nearer to a point than by chance, and that point; they are equal in the inputs `kinds`."""
-    distances, numbers = neighbors(queries, points, NEIGHBORS)
-    first, last = distances[:, 0], distances[:, -1].clamp_min(1e-12)
-    apart = first > SAME
-    if not apart.any():
-        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-    logs = torch.log(last[apart, None] / distances[apart, :-1].clamp_min(1e-9))
-    dimensions = 1 / logs.mean(1).median().clamp_min(1e-3)
-    r = first / last
-    chance = 1 - (1 - r.clamp(max=1) ** dimensions) ** (NEIGHBORS - 1)
-    hit = apart & (r <= ratio) & (chance * len(queries) <= ALPHA)
-    if len(kinds):
-        hit &= (queries[:, kinds] == points[numbers[:, 0]][:, kinds]).all(1)
-    return hit.nonzero()[:, 0], numbers[hit, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +18,16 @@ from ..sets import SequenceSplit, Split, TensorSplit
 HELD = 60_000  # examples in memory that are looked at in each split, drawn by chance where it has more
 READ = 300  # examples that have to be read from files
 CHUNK = 512  # made into vectors at a time
-SIDE, WAVES = 32, 8  # pixels of an image that is looked at, and cosines across it that stay
-COARSE = 16  # bands and stretches of time of a recording
+SIDE, WAVES, SMALL = 32, 8, 16  # pixels of an image across; cosines across it that stay; pixels for filters
+COARSE, LOUD = 16, 0.2  # bands and stretches of time of a recording, and the fraction of them that is looked at
+
+
+class Looks(NamedTuple):
+    """What the guard sees of some examples."""
+
+    vectors: Tensor  # (n, F), in which what is alike lies near
+    level: Tensor  # (n, 2) mean and standard deviation of images and recordings; (n, 0) of others
+    small: Tensor  # (n, 1, s, s) of images; (n, 0) of others
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,26 @@ class Seen:
     rows: Tensor  # (n,) their numbers in the split
     kind: str
 
-    @cached_property
+    @property
     def vectors(self) -> Tensor:
-        """A vector for each, (n, F) float32, in which what looks alike lies near."""
-        chunks = torch.split(self.rows, CHUNK)
-        return torch.cat([_vectors(self.split, some, self.kind) for some in chunks])
+        """A vector for each, (n, F) float32, in which what looks or sounds alike lies near."""
+        return self._looks.vectors
+
+    @property
+    def small(self) -> Tensor:
+        """Images as small grey ones, (n, 1, s, s)."""
+        return self._looks.small
+
+    @cached_property
+    def spread(self) -> Tensor:
+        """What of each is compared between splits, (n, F): the vectors, and the level of images and recordings, from
+        which the vectors are free."""
+        return torch.cat([self._looks.level, self.vectors], 1)
+
+    @cached_property
+    def _looks(self) -> Looks:
+        found = [_look(self.split, some, self.kind) for some in torch.split(self.rows, CHUNK)]
+        return Looks(*map(torch.cat, zip(*found)))
 
     @property
     def target(self) -> Tensor:
@@ -62,28 +86,43 @@ def seen_of(split: Split, kind: str) -> Seen | None:
     return Seen(split, sample(len(split), READ), kind) if isinstance(split, FileSplit) else None
 
 
-def _vectors(split: Split, rows: Tensor, kind: str) -> Tensor:
+def _look(split: Split, rows: Tensor, kind: str) -> Looks:
     if isinstance(split, FileSplit):
-        return low_frequencies(split.peek(rows))
+        return _of_images(split.peek(rows))
     (batch,) = split.batches([rows])
-    x = batch.inputs[0]
+    x, nothing = batch.inputs[0], torch.empty(len(rows), 0)
     if kind == "image":
-        return low_frequencies(x)
+        return _of_images(x)
     if kind == "audio":
-        real = batch.inputs[1]
-        heard = [F.adaptive_avg_pool2d(one[own][None, None], COARSE).flatten() for one, own in zip(x, real)]
-        return torch.stack(heard)
-    return x.flatten(1).float()
+        each = [one[real] for one, real in zip(x, batch.inputs[1])]  # (T, n_mels)
+        return Looks(torch.stack([loudest(one) for one in each]), torch.stack([_level(one) for one in each]), nothing)
+    return Looks(x.flatten(1).float(), nothing, nothing)
 
 
-def low_frequencies(images: Tensor) -> Tensor:
-    """What a perceptual hash is made of, (N, 63): the lowest cosines of the brightness of images (N, C, H, W), without
-    its mean and at length 1, so that brightness, contrast, size and compression change little (C. Zauner, 2010)."""
-    grey = images.float().mean(1, keepdim=True)
+def _of_images(images: Tensor) -> Looks:
+    grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
+    level = torch.stack([_level(one) for one in grey])
+    return Looks(low_frequencies(grey), level, F.adaptive_avg_pool2d(grey, min(SMALL, *grey.shape[2:])))
+
+
+def _level(values: Tensor) -> Tensor:
+    return torch.stack([values.mean(), values.std(correction=0)])
+
+
+def loudest(spectrogram: Tensor) -> Tensor:
+    """Where the loudest fifth of a logarithmic spectrogram (T, n_mels) stands, coarsely and at length 1, (COARSE²,):
+    neither noise that is softer nor loudness changes it."""
+    above = (spectrogram - torch.quantile(spectrogram, 1 - LOUD)).clamp_min(0)
+    return F.normalize(F.adaptive_avg_pool2d(above[None, None], COARSE).flatten(), dim=0)
+
+
+def low_frequencies(grey: Tensor) -> Tensor:
+    """What a perceptual hash is made of, (N, waves² − 1): the lowest cosines of grey images (N, 1, H, W), without their
+    mean and at length 1, so that brightness, contrast, size and compression change little (C. Zauner, 2010)."""
     side = min(SIDE, *grey.shape[2:])
     small = F.adaptive_avg_pool2d(grey, side)[:, 0]  # (N, side, side)
-    waves = min(WAVES, side)
+    waves = max(2, min(WAVES, 3 * side // 4))  # the highest that a tiny image has change with its size
     place = (torch.arange(side) + 0.5) * np.pi / side
     cosines = torch.cos(torch.arange(waves)[:, None] * place)  # (waves, side)
-    found = (cosines @ small @ cosines.T).flatten(1)[:, 1:]  # (N, waves² − 1)
+    found = (cosines @ small @ cosines.T).flatten(1)[:, 1:]
     return F.normalize(found, dim=1)

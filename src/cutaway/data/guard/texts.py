@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from ...spec import Classes, Target
 from ..findings import Finding
 from . import labels as wrong_labels
-from .near import told
+from .duplicates import near_note
 from .seen import Seen, sample
 
 MOST = 6_000  # texts of a split that are looked at
@@ -26,60 +28,78 @@ BANDS, ROWS = 24, 3
 SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
 BUCKET = 10  # texts with one band in common that are compared
 WORD = re.compile(r"\w+")
+CLASSES = 10  # a linear model of more takes too long
+_RNG = np.random.default_rng(0)
+FACTORS, SUMMANDS = _RNG.integers(0, 2**63, (2, BANDS * ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
 
 
-def near(seen: Mapping[str, Seen]) -> list[Finding]:
+class Sketch(NamedTuple):
+    """What is kept of a text."""
+
+    name: str  # with its split
+    text: str
+    pairs: frozenset[int]  # hashes of its pairs of words
+    bands: tuple[bytes, ...]
+
+    def alike(self, other: Sketch) -> float:
+        """The Jaccard similarity of the pairs of words."""
+        return len(self.pairs & other.pairs) / (len(self.pairs | other.pairs) or 1)
+
+
+def sketched(name: str, text: str) -> Sketch | None:
+    """None for a text that is too short."""
+    words = WORD.findall(text.lower())[:WORDS]
+    if len(words) < LEAST:
+        return None
+    hashes = np.fromiter({zlib.crc32(f"{a} {b}".encode()) for a, b in pairwise(words)}, np.uint64)
+    mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap round, so that each has its own order
+    minima = mixed.min(0).astype(np.uint32).reshape(BANDS, ROWS)
+    return Sketch(name, text, frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
+
+
+def near(seen: Mapping[str, Seen]) -> Finding | None:
     """A finding where texts of val or test nearly equal one of an earlier split, but are not the same."""
-
-    rng = np.random.default_rng(0)
-    a = rng.integers(1, 2**31, BANDS * ROWS, dtype=np.uint64) * 2 + 1
-    b = rng.integers(0, 2**31, BANDS * ROWS, dtype=np.uint64)
-    buckets: list[dict[bytes, list[tuple[str, int]]]] = [{} for _ in range(BANDS)]
-    shingles: dict[tuple[str, int], frozenset[int]] = {}
-    texts: dict[tuple[str, int], str] = {}
+    held: list[defaultdict[bytes, list[Sketch]]] = [defaultdict(list) for _ in range(BANDS)]
     pairs: list[tuple[str, str]] = []
     counts, looked = dict.fromkeys(seen, 0), dict.fromkeys(seen, 0)
     for split, some in seen.items():
-        own: list[tuple[list[bytes], tuple[str, int]]] = []
+        own = []
         for i in sample(len(some.rows), MOST).tolist():
-            text = text_of(some, i)
-            words = WORD.findall(text.lower())[:WORDS]
-            if len(words) < LEAST:
+            sketch = sketched(f"{some.name(i)} ({split})", text_of(some, i))
+            if sketch is None:
                 continue
-            key, looked[split] = (split, i), looked[split] + 1
-            hashes = np.fromiter({zlib.crc32(f"{x} {y}".encode()) for x, y in pairwise(words)}, np.uint64)
-            minima = ((hashes[:, None] * a + b) >> np.uint64(32)).min(0).astype(np.uint32).reshape(BANDS, ROWS)
-            shingles[key], texts[key] = frozenset(hashes.tolist()), text
-            bands = [band.tobytes() for band in minima]
-            own.append((bands, key))
-            candidates = {k for bucket, band in zip(buckets, bands) for k in bucket.get(band, ())[:BUCKET]}
-            best = max(candidates, key=lambda k: (_alike(shingles[k], shingles[key]), k), default=None)
-            if (
-                best
-                and _alike(shingles[best], shingles[key]) >= SIMILAR
-                and not any(texts[k] == text for k in candidates)
-            ):
+            own.append(sketch)
+            others = {
+                one.name: one for bucket, band in zip(held, sketch.bands) for one in bucket.get(band, ())[:BUCKET]
+            }
+            best = max(others.values(), key=sketch.alike, default=None)
+            if best is None or any(one.text == sketch.text for one in others.values()):
+                continue
+            if sketch.alike(best) >= SIMILAR:
                 counts[split] += 1
-                pairs.append((f"{some.name(i)} ({split})", f"{seen[best[0]].name(best[1])} ({best[0]})"))
-        for bands, key in own:
-            for bucket, band in zip(buckets, bands):
-                bucket.setdefault(band, []).append(key)
-    return told(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
+                pairs.append((sketch.name, best.name))
+        looked[split] = len(own)
+        for sketch in own:
+            for bucket, band in zip(held, sketch.bands):
+                bucket[band].append(sketch)
+    return near_note(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
 
 
-def labels(seen: Mapping[str, Seen], target: Target) -> list[Finding]:
+def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
     """A finding where labels of texts are probably wrong, told by their words."""
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
 
-    if not isinstance(target, Classes) or len(target.classes) > 2:
-        return []  # linear models of many classes take too long
+    if not isinstance(target, Classes) or len(target.classes) > CLASSES:
+        return None
     picked = wrong_labels.picked(seen)
     words = [text_of(seen[split], i)[:4000] for split, i in picked]
-    model = make_pipeline(
-        HashingVectorizer(n_features=2**14, alternate_sign=False), LogisticRegression(C=30, solver="liblinear")
-    )
+    linear = LogisticRegression(C=10, solver="liblinear")
+    if len(target.classes) > 2:
+        linear = OneVsRestClassifier(linear)
+    model = make_pipeline(HashingVectorizer(n_features=2**14, alternate_sign=False), linear)
     return wrong_labels.told(np.array(words, object), picked, seen, target, model)
 
 
@@ -87,7 +107,3 @@ def text_of(seen: Seen, i: int) -> str:
     """The i-th text that is looked at."""
     row = seen.split.row(int(seen.rows[i]))
     return next(iter(row.values())) if row else ""
-
-
-def _alike(a: frozenset[int], b: frozenset[int]) -> float:
-    return len(a & b) / (len(a | b) or 1)

@@ -12,9 +12,10 @@ from ...errors import SettingError
 from ...spec import ImageSizes
 from ..assembly import Origin, assemble
 from ..folders import Found, fingerprint_of
+from ..guard.duplicates import straddle_note
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import complete_split, straddle_note
+from ..splits import complete_split
 from . import boxes
 from .box_preprocessing import ONE, fit_boxes, padded, target_for
 from .files import Seen, look_at

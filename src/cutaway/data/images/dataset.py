@@ -16,10 +16,11 @@ from torch import Tensor
 from ...spec import Episodes, ImageSizes, ImageSpec, Mask, Target
 from ..assembly import Origin, assemble
 from ..episodes import class_split, in_episodes
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split
 from .drawing import ImageTarget, OfImages, Shape, drawn, target_of
 from .mask_preprocessing import MaskPreprocessing, MaskSplit
 from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one

@@ -16,10 +16,11 @@ from ...errors import DataError, Problem
 from ...files import MEBIBYTE
 from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
+from ..guard.duplicates import straddle_note
 from ..sets import Split
 from ..settings import DataSettings
 from ..shards.members import Stored, chosen
-from ..splits import Rows, draw, straddle_note
+from ..splits import Rows, draw
 from .dataset import in_memory
 from .drawing import ImageTarget, OfImages, Shape, drawn
 from .file_split import FileSplit, in_threads

@@ -13,6 +13,7 @@ from ...errors import DataError
 from ...spec import ImageSizes, ImageSpec, Target, Value
 from ..assembly import Origin, assemble
 from ..episodes import in_episodes
+from ..guard.duplicates import straddle_note
 from ..images.arrays import ArrayPreprocessing, Levels, reject_unmeasured
 from ..images.dataset import images_at_hand, in_memory, split_of
 from ..images.drawing import Shape, target_of
@@ -22,7 +23,7 @@ from ..images.reading import as_pixels, read_image
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import Rows, draw, straddle_note
+from ..splits import Rows, draw
 from .held import Array, Images, Numbers, digests
 
 LEVELS = 255

@@ -14,9 +14,10 @@ from ...errors import DataError, SettingError
 from ...files import exists
 from ...spec import PairSpec, Tokens
 from ..assembly import Origin, assemble
+from ..guard.duplicates import straddle_note
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw, straddle_note
+from ..splits import Rows, complete_split, draw
 from ..text.fitting import given_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
 from .elsewhere import tokens_of

@@ -14,10 +14,11 @@ import polars as pl
 
 from ...spec import Episodes
 from ..assembly import Origin, assemble
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, fractions_left, straddle_note
+from ..splits import Rows, draw, fractions_left
 from .columns import ColumnType, meaning
 from .distributions import distributions
 from .encoders import fit_encoder

@@ -24,10 +24,11 @@ from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
 from ..assembly import Origin, assemble
+from ..guard.duplicates import straddle_note
 from ..kinds import reject_changed
 from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split
 from ..tables.columns import natural_order
 from ..tables.reading import TABLE_SUFFIXES, counted
 from .classes import FOR_RUNNING_TEXT, unknown_notes

@@ -15,6 +15,7 @@ from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
 from ..findings import Finding
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
+from ..guard.duplicates import straddle_note
 from ..images.prepared import channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
@@ -24,7 +25,7 @@ from ..settings import DataSettings
 from ..shards.indexing import read_shards
 from ..shards.members import chosen
 from ..shards.tars import is_sharded
-from ..splits import Rows, complete_split, draw, straddle_note
+from ..splits import Rows, complete_split, draw
 from .preprocessing import VideoPreprocessing
 from .reading import Look, Video, look_at_all, read_all, read_frames, unpacked
 from .sharded import SHARDED

@@ -4,15 +4,20 @@ document that says what a program elsewhere must know."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...errors import ModelError
+from ...errors import CutawayError, ModelError
 
 TOLERANCE = 1e-5  # of the largest output, or of 1: float32 has 7 digits, and other kernels add in another order
 KEY = "cutaway"  # under which the document stands
@@ -27,40 +32,26 @@ class Traced:
     checks: list[tuple[tuple[Tensor, ...], Tensor]]  # inputs of two other sizes, and the model's outputs
 
 
-class FromLevels(nn.Module):
-    """A model of images behind its normalisation: levels 0…255 (N, C, H, W) to the model's outputs."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.model = model
-        for name, values in (("mean", mean), ("std", std)):
-            levels = torch.tensor(values, dtype=torch.float64).mul(255).float().view(1, -1, 1, 1)
-            self.register_buffer(name, levels, persistent=True)
-
-    def forward(self, levels: Tensor) -> Tensor:
-        """levels float32 (N, C, H, W), 0…255."""
-        outputs: Tensor = self.model((levels - self.mean) / self.std)
-        return outputs
-
-
 def trace(
     model: nn.Module, names: tuple[str, ...], dynamic: tuple[dict[int, Any], ...], inputs: list[tuple[Tensor, ...]]
 ) -> Traced:
     """The model traced with the first of three inputs, whose dimensions in `dynamic` may have any size.
 
-    Raises ModelError where it cannot be traced, or a size that should be free was fixed on the way.
+    `model` takes any number of tensors. Raises ModelError where it cannot be traced, or a size that should be free was
+    fixed on the way.
     """
     example, *others = inputs
-    with torch.no_grad():
+    with torch.no_grad(), quiet():
         try:
-            program = torch.export.export(model, example, dynamic_shapes=dynamic, strict=False)
+            torch.compiler.reset()  # what was traced before must fix no size of this
+            program = torch.export.export(model, example, dynamic_shapes=(dynamic,), strict=False)
+        except CutawayError:
+            raise
         except Exception as error:  # whatever tracing meets, in any operator
             raise ModelError(
-                f"This model cannot be traced with a free batch size and length by torch.export ({_first(error)}). "
-                "Packed and stacked recurrent layers are known not to; its weights go elsewhere by `cutaway convert`."
+                f"This model cannot be traced with a free batch size and length by torch.export ({first_line(error)}). "
+                "An operator whose result's size depends on values, a loop over time, and len() of a tensor fix one. "
+                "Its weights go elsewhere by `cutaway convert`."
             ) from error
         checks = [(other, model(*other)) for other in others]
     traced = Traced(program, names, checks)
@@ -77,7 +68,7 @@ def reject_different(traced: Traced, run: Any, by: str) -> None:
                 found = run(*inputs)
         except Exception as error:  # a size that was fixed shows at run time
             raise ModelError(
-                f"Nothing was written: what {by} made of the model fails for inputs of {sizes} ({_first(error)})."
+                f"Nothing was written: what {by} made of the model fails for inputs of {sizes} ({first_line(error)})."
             ) from error
         off = difference(found, expected)
         if not off <= TOLERANCE:
@@ -96,29 +87,48 @@ def difference(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected.double()).abs().max()) / scale
 
 
-def to_json(tensor: Tensor) -> dict[str, Any]:
-    """A tensor as a JSON value: its type, its shape, and its bytes in base64, little-endian."""
-    array = np.ascontiguousarray(tensor.detach().cpu().numpy())
-    return {
-        "dtype": str(array.dtype),
-        "shape": list(array.shape),
-        "base64": base64.b64encode(array.tobytes()).decode("ascii"),
-    }
+def to_json(array: NDArray[Any]) -> dict[str, Any]:
+    """An array as a JSON value: its type, its shape, and its bytes in base64, little-endian; of texts a list."""
+    if array.dtype.kind not in "biuf":
+        return {"dtype": "string", "shape": list(array.shape), "values": [str(x) for x in array.ravel()]}
+    content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "base64": content}
 
 
-def from_json(data: dict[str, Any]) -> Tensor:
-    """The tensor that `to_json` wrote."""
-    array = np.frombuffer(base64.b64decode(data["base64"]), dtype=np.dtype(data["dtype"])).reshape(data["shape"])
-    return torch.from_numpy(array.copy())
+def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
+    """The array that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+    if data["dtype"] == "string":
+        return np.array(data["values"], dtype=object).reshape(data["shape"])
+    dtype = np.dtype(data["dtype"])
+    if dtype.kind not in "biuf":
+        raise ValueError(f"an array of {dtype}")
+    return np.frombuffer(base64.b64decode(data["base64"]), dtype=dtype).reshape(data["shape"]).copy()
 
 
-def golden(traced: Traced) -> dict[str, Any]:
-    """The inputs and the output of the last check, for whoever opens the file elsewhere."""
-    inputs, output = traced.checks[-1]
-    return {"inputs": {name: to_json(x) for name, x in zip(traced.names, inputs)}, "output": to_json(output)}
+def golden(inputs: Mapping[str, NDArray[Any]], output: Tensor) -> dict[str, Any]:
+    """Inputs by name and the output, for whoever opens the file elsewhere."""
+    return {"inputs": {name: to_json(x) for name, x in inputs.items()}, "output": to_json(output.numpy())}
 
 
-def _first(error: Exception) -> str:
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Within it torch's exporters say nothing: what fails is raised, and said in one paragraph."""
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    before = [(logger.level, logger.disabled) for logger in loggers]
+    with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                yield
+        finally:
+            for logger, (level, disabled) in zip(loggers, before):
+                logger.setLevel(level)
+                logger.disabled = disabled
+
+
+def first_line(error: BaseException) -> str:
     """The first line of what a library says, at most 160 characters of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0][:160].rstrip(".:")

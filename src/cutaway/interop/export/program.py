@@ -1,25 +1,29 @@
 """torch.export: a traced model in a .pt2 file, for PyTorch without this package. Such a file is written here and never
-read: `torch.export.load` unpickles what stands in it (torch 2.13 falls back to `weights_only=False`)."""
+read: `torch.export.load` unpickles what stands in it."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...files import replacing
-from .artefact import KEY, Traced
+from .artefact import KEY, Traced, golden, quiet
 
 EXTRA = f"{KEY}.json"  # the extra file that holds the document
 
 
-def write_program(traced: Traced, path: Path, document: dict[str, Any]) -> None:
+def write_program(traced: Traced, path: Path, document: Mapping[str, Any]) -> None:
     """Write the traced program, with the document as an extra file."""
+    inputs, output = traced.checks[-1]
+    pair = golden({name: x.numpy() for name, x in zip(traced.names, inputs)}, output)
     buffer = io.BytesIO()
-    extra = {EXTRA: json.dumps(document, ensure_ascii=False)}
-    torch.export.save(traced.program, buffer, extra_files=extra)
+    with quiet():
+        extra = {EXTRA: json.dumps({**document, "golden": pair}, ensure_ascii=False)}
+        torch.export.save(traced.program, buffer, extra_files=extra)
     with replacing(path) as temporary:
         temporary.write_bytes(buffer.getvalue())

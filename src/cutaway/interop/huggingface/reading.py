@@ -27,7 +27,7 @@ from ...models.memory import shaped
 from ...models.origin import Origin
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
-from ...models.saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle
+from ...models.saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle, tensor_of
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
@@ -168,7 +168,7 @@ class Folder:
         for file in self.files:
             reject_pickle(file)
             with opened_weights(file) as opened:
-                found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+                found |= {name: tensor_of(file, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return found
 
     @functools.cached_property

@@ -1,6 +1,6 @@
-"""What `parallel=auto` means: the whole model in each process where, as `cutaway plan` has it, that fits; or a part.
+"""Which strategy fits, as `cutaway plan` has it: what `parallel=auto` means, and what is rejected before it begins.
 
-Both reckon with the same step, made of shapes, and with the same room.
+All reckon with the same step, made of shapes, and with the same room, that of one device.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import torch
 from torch import nn
 
 from ...distributed import environment
+from ...distributed.group import by_first
+from ...errors import SettingError
+from ...models.memory import in_bytes
+from ..fitting import WORTH_SAYING, reject_step_beyond_memory
 from ..layers import blocks
-from ..placement import for_parts, free_memory
+from ..placement import for_parts, free_memory, sharing
 from ..prepared import Prepared
-from ..processes import reject_parallel
+from ..processes import reject_parallel, whole_weights_for
 from ..settings import TrainSettings
-from .step import step_of
-from .strategies import memory_of, weights_of
+from .step import NeedsNumbers, can_be_watched, step_of
+from .strategies import Memory, memory_of, weights_of
 
 
 def settle_parallel(ready: Prepared) -> None:
@@ -27,27 +31,69 @@ def settle_parallel(ready: Prepared) -> None:
     Raises SettingError where the model does not fit whole, and cannot be held in parts.
     """
     settings, place = ready.settings, ready.place
-    if settings.parallel != "auto" or place.processes == 1:
-        return
-    sharing = environment.local_world_size() if place.device.type == "cpu" else 1
-    room = room_here(ready.model, place.device, settings, sharing)
-    (too_large,) = place.total_of_all(float(room is not None and whole_in_each(ready) > room))
-    ready.settings = replace(settings, parallel="fsdp" if too_large else "ddp")
-    reject_parallel(ready.settings, ready.model, place)
-    ready.place = for_parts(ready.settings, place)
+    if settings.parallel == "auto" and place.processes > 1:
+        room = _room(ready)
+        too_large = room is not None and held_by_each(ready, "ddp").total > room
+        ready.settings = replace(settings, parallel="fsdp" if too_large else "ddp")
+        reject_parallel(ready.settings, ready.model, place)
+        ready.place = for_parts(ready.settings, place)
+    if ready.deferred and ready.settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
+        fill(ready)
 
 
-def room_here(model: nn.Module, device: torch.device, settings: TrainSettings, sharing: int = 1) -> float | None:
-    """Bytes of the device that each of so many processes which share it may take, with those that the model has taken
-    already; None where the system does not say."""
-    free = free_memory(device)
-    weights = [*model.parameters(), *model.buffers()]
-    held = 0 if any(x.is_meta for x in weights) else sum(x.nbytes for x in weights)
-    return None if free is None else (settings.memory_fraction or math.inf) * (free + held) / sharing
+def reject_beyond_memory(ready: Prepared) -> list[str]:
+    """A sentence on what training will take, where that is much of what is free; call it before the first step, when
+    the strategy is settled. All processes ask for it.
+
+    Raises SettingError, with what would fit, where training takes more of a device than memory_fraction allows.
+    """
+    settings, place = ready.settings, ready.place
+    count = place.processes * place.tensor
+    if count == 1 or not can_be_watched(ready):
+        return reject_step_beyond_memory(ready)
+    room = _room(ready)
+    if room is None or room == math.inf:
+        return []
+    strategy = settings.parallel if settings.parallel in ("fsdp", "hsdp") else "ddp"
+    held = held_by_each(ready, strategy)
+    said = (
+        f"Training takes about {in_bytes(held.total)} on each of {count} devices with parallel={strategy}, "
+        f"{in_bytes(held.of_batch)} of it for its part of a batch"
+    )
+    if held.total > room:
+        free = f"{in_bytes(room)} of each may be taken (memory_fraction={settings.memory_fraction:g})"
+        raise SettingError(f"{said}, and {free}. {_way_out(ready, strategy, room)}")
+    return [f"{said}; {in_bytes(room)} may be taken."] if held.total > WORTH_SAYING * room else []
 
 
-def whole_in_each(ready: Prepared) -> float:
-    """Bytes that each of the processes holds in a step by `parallel=ddp`."""
+def _way_out(ready: Prepared, strategy: str, room: float) -> str:
+    """What would make it fit, the surest first."""
+    if strategy == "ddp" and whole_weights_for(ready.settings, ready.model) is None:
+        parts = held_by_each(ready, "fsdp").total
+        if parts <= room:
+            return f"Held in parts it takes {in_bytes(parts)} on each, and fits: parallel=fsdp."
+        more = f"Held in parts (parallel=fsdp) it takes {in_bytes(parts)} on each: take that with"
+    else:
+        more = "Take"
+    again = "recompute=full, " if ready.settings.recompute != "full" and blocks(ready.model) else ""
+    return (
+        f"{more} more devices, a smaller batch_size (accumulate makes up for it), {again}or a smaller model; "
+        "memory_fraction=0 goes on all the same."
+    )
+
+
+def held_by_each(ready: Prepared, strategy: str) -> Memory:
+    """Bytes that each of the processes holds in a step by that strategy; the first finds it for all."""
+    try:
+        return by_first(lambda: _held(ready, strategy))
+    except NeedsNumbers:
+        if ready.deferred is None:
+            raise
+        fill(ready)
+        return by_first(lambda: _held(ready, strategy))
+
+
+def _held(ready: Prepared, strategy: str) -> Memory:
     settings, place = ready.settings, ready.place
     alone = replace(
         ready,
@@ -55,6 +101,31 @@ def whole_in_each(ready: Prepared) -> float:
         place=replace(place, rank=0, processes=1, tensor=1, tensor_rank=0),
     )
     weights = weights_of(ready.model, blocks(ready.model), place.dtype, place.autocast_dtype, bool(settings.ema))
-    step = step_of(alone, place.processes, gpu=place.device.type == "cuda")
-    reserved = place.device.type == "cuda"
-    return memory_of("ddp", step, weights, 1, place.tensor, settings.recompute, reserved).total
+    on_gpu = place.device.type == "cuda"
+    ranks = {"fsdp": place.processes, "hsdp": environment.local_world_size() // place.tensor}.get(strategy, 1)
+    step = step_of(alone, place.processes, gpu=on_gpu)
+    here = place.device.type == "cpu"
+    return memory_of(strategy, step, weights, ranks, place.tensor, settings.recompute, reserved=on_gpu, copied=here)
+
+
+def fill(ready: Prepared) -> None:
+    """Give a model that begins whole its numbers, where they were deferred."""
+    if ready.deferred is not None:
+        ready.deferred.fill(ready.model)
+        ready.deferred = None
+
+
+def _room(ready: Prepared) -> float | None:
+    """Bytes that each process may take: those of the one that has least."""
+    device = ready.place.device
+    rooms = ready.place.together(room_here(ready.model, device, ready.settings, sharing(device)))
+    return None if None in rooms else min(room for room in rooms if room is not None)
+
+
+def room_here(model: nn.Module, device: torch.device, settings: TrainSettings, processes: int = 1) -> float | None:
+    """Bytes of the device that each of so many processes which share it may take, with those that the model has taken
+    already; None where the system does not say."""
+    free = free_memory(device)
+    weights = [*model.parameters(), *model.buffers()]
+    held = 0 if any(x.is_meta for x in weights) else sum(x.nbytes for x in weights)
+    return None if free is None else (settings.memory_fraction or math.inf) * (free + held) / processes

@@ -1,0 +1,92 @@
+"""Run the chapters of the course, cell by cell: python docs/course/run.py [NN ...].
+
+Each runs in a process of its own, as its notebook would, and what it takes is said. The first cell that fails ends it,
+with its place on the page, and the command ends with 1. `make site` runs them too, and keeps what they show.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAGES = {path.name[:2]: path for path in sorted(HERE.glob("[0-9][0-9]-*.md"))}
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTIONS = re.compile(r"\A(?:---\n(.*?)^---\n|((?::[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
+SECONDS = 180  # that a chapter may take on two cores
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One code cell: the line of the page that its code begins in, how it is marked, and its code."""
+
+    line: int
+    options: str
+    code: str
+
+    @property
+    def solution(self) -> bool:
+        """Whether it answers an exercise."""
+        return "solution" in self.options
+
+
+def cells(page: Path) -> list[Cell]:
+    """The code cells of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in CELL.finditer(text):
+        head = OPTIONS.match(match[1])
+        options, code = (head[0], match[1][head.end() :]) if head else ("", match[1])
+        found.append(Cell(text[: match.start(1)].count("\n") + 1 + options.count("\n"), options, code))
+    return found
+
+
+def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
+    """Run the cells of a page, or those that `only` lets through, in one namespace, and give it. What a cell ends with
+    is made, as a notebook would, where it makes itself as HTML or Markdown."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in cells(page):
+        if only(cell):
+            # As many lines before it as there are on the page: an error names the page's own line.
+            tree = ast.parse("\n" * (cell.line - 1) + cell.code, str(page))
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, str(page), "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
+                for way in ("_repr_html_", "_repr_markdown_"):
+                    if hasattr(shown, way):
+                        getattr(shown, way)()
+    return names
+
+
+def main(numbers: list[str]) -> int:
+    """Run these chapters, or all."""
+    wrong = 0
+    for number in numbers or PAGES:
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:  # where a chapter writes runs
+            done = subprocess.run([sys.executable, __file__, "--page", number], cwd=folder, check=False)
+        took = time.perf_counter() - began
+        failed, late = done.returncode != 0, took > SECONDS
+        print(f"{PAGES[number].name}: {took:.0f} s{', too long' * late}{', failed' * failed}", flush=True)
+        wrong += failed or late
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--page"]:
+        try:
+            run(PAGES[sys.argv[2]])
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+    else:
+        sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""cutaway quantize: weights of 8 or 4 bits, and what that costs in score and gains in time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from .words import sort_words
+
+if TYPE_CHECKING:
+    from ..compression.measured import Measured
+    from ..training.run import Run
+
+SUMMARY = "make the weights of a run's model integers of 8 or 4 bits"
+
+NOTES = """\
+examples:
+  cutaway quantize runs/resnet20-cifar10-1 int8/
+  cutaway quantize runs/bert-base-uncased-sst2-1 int8/ method=dynamic
+  cutaway quantize runs/gpt2-book-1 int4/ bits=4
+
+Three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
+8-bit integers, the ranges of the inputs are observed on the training split, and
+batch normalization is folded in. dynamic: inputs of linear layers are rounded
+as they come. weight-only: the file holds integers, and the model computes with
+the rounded numbers as before. Without method= it is the one that suits the model.
+
+OUT is a run like any other. Milliseconds are medians on this machine, of both
+models in turns: integers are not always faster, and it is said where they are
+not.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    from ..compression.settings import QuantizeSettings
+    from .model_and_data import described
+
+    parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
+    parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = NOTES + "\n".join(described((QuantizeSettings, "settings")))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Quantize, then print the two models beside one another."""
+    from ..compression.measured import beside
+    from ..compression.quantized import quantize
+    from ..errors import DataError, SettingError
+    from ..report.writing import report_on
+    from ..training.run import Run
+    from .output import emit_json, note
+
+    names, given = sort_words(args.words, names=2)
+    if len(names) < 2:
+        raise SettingError("A run and a new folder are needed: cutaway quantize RUN OUT.")
+    before = Run(names[0])
+    after = quantize(before, names[1], given)
+    report_on(after)
+    note(f"note: {after.about['notes'][-1]}")
+    try:
+        both = beside([before, after])
+    except DataError as error:
+        note(f"note: neither score nor time is measured, since the data is not at hand. {error}")
+        both = []
+    if args.json:
+        emit_json(
+            {"before": both[0].to_json(), "after": both[1].to_json()} if both else {"before": None, "after": None}
+        )
+    elif both:
+        print_beside(both)
+        for sentence in sentences(both, after):
+            note(sentence)
+    return 0
+
+
+def print_beside(models: list[Measured]) -> None:
+    """Print what models score and cost, a row each."""
+    from ..models.memory import in_bytes
+    from ..terms import metric
+    from .tables import print_table
+    from .train import figure
+
+    watch = models[0].metric
+    titles = ("", metric(watch)[0], "file", *(f"batch {size}" for size in models[0].milliseconds))
+    rows = [
+        (m.run, figure(watch, m.score.value), in_bytes(m.bytes), *(f"{ms:.2f} ms" for ms in m.milliseconds.values()))
+        for m in models
+    ]
+    print_table(titles, rows, right=titles[1:])
+
+
+def sentences(models: list[Measured], after: Run) -> list[str]:
+    """What the size is of the one before, and where the quantized model is slower, with why."""
+    from ..nn.quantized import exact_kernels
+
+    whole, small = models
+    said = [f"The file is {small.bytes / whole.bytes:.2f} of what it was."]
+    times = {size: whole.milliseconds[size] / ms for size, ms in small.milliseconds.items()}
+    faster = [f"{ratio:.1f} times as fast at a batch of {size}" for size, ratio in times.items() if ratio >= 1.05]
+    slower = [f"{1 / ratio:.1f} times as long at a batch of {size}" for size, ratio in times.items() if ratio <= 0.95]
+    if faster:
+        said.append(f"It is {' and '.join(faster)}.")
+    if after.about["quantized"]["method"] == "weight-only":
+        said.append("It computes in floats, as before: only the file is smaller, and differences in time are chance.")
+    elif slower:
+        why = (
+            "rounding the inputs of layers so small costs more than integers save"
+            if exact_kernels()
+            else "this processor cannot add up products of 8-bit integers without overflow (VNNI), so floats do it"
+        )
+        said.append(f"It takes {' and '.join(slower)}: {why}.")
+    return said

@@ -1,0 +1,117 @@
+"""From a run to one whose model is quantized: the same data and split, judged again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.sets import DataSet
+from ..data.settings import DataSettings
+from ..errors import DataError
+from ..files import write_json
+from ..models.low_precision import scheme_of
+from ..models.saving import save_model
+from ..settings import build, keys
+from ..spec import ANY_SIZE
+from ..training import documents
+from ..training.folder import new_folder
+from ..training.prepared import Prepared
+from ..training.run import Run
+from ..training.settings import TrainSettings
+from .quantizing import method_for, quantized, reject_method
+from .settings import QuantizeSettings
+
+AT_ONCE = 32  # examples of calibration that go through the model together
+KEPT = ("metrics.csv",)  # of the run: how its weights were learned is as it was
+
+
+def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
+    """Quantize a run's model, and leave a run in `out`, judged on the split that the run was judged on. `given` are
+    settings of `cutaway quantize`. Nothing is left where it cannot be. Raises what a person can fix."""
+    settings = build(QuantizeSettings, given)
+    model = run.model
+    method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
+    reject_method(model, str(run.folder), method, settings.bits)
+    data = _data_of(run, method)
+    inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
+    made = quantized(run.place.model(model, learns=False), method, settings.bits, settings.group, inputs)
+
+    folder = new_folder(out, "quantized", False, [run.folder])
+    scheme = scheme_of(made)
+    assert scheme is not None
+    about = {
+        **run.about,
+        "quantized": {
+            **{key: scheme[key] for key in ("method", "bits", "group")},
+            "calibration": sum(len(batch[0]) for batch in inputs),
+            "from": str(run.folder.resolve()),
+        },
+        "notes": [*run.about.get("notes", ()), _said(scheme, run)],
+    }
+    save_model(made, folder / "model", run.preset)
+    shutil.copyfile(run.folder / "model" / "preprocessing.json", folder / "model" / "preprocessing.json")
+    for name in KEPT:
+        if (run.folder / name).is_file():
+            shutil.copyfile(run.folder / name, folder / name)
+    write_json(folder / "run.json", about)
+    found = Run(folder, run.module)
+    if run._given is not None:
+        found._given = run._given
+    if data is not None:
+        _judge(found, data)
+    return found
+
+
+def _data_of(run: Run, method: str) -> DataSet | None:
+    """The data of the run; None where it is not at hand, and the method needs none. Raises DataError where it does."""
+    try:
+        return run.data()
+    except DataError as error:
+        if method == "static":
+            raise DataError(
+                f"method=static observes ranges on the training split of {run.folder}, which is not at hand: {error}",
+                fix="Restore it, or take method=weight-only, which needs no data.",
+            ) from error
+        return None
+
+
+def _calibration(run: Run, data: DataSet, count: int) -> list[tuple[Tensor, ...]]:
+    """Batches of so many examples of the training split, evenly spread over it."""
+    train = data.splits["train"]
+    rows = torch.linspace(0, len(train) - 1, min(count, len(train))).round().long()
+    return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, AT_ONCE))]
+
+
+def _judge(run: Run, data: DataSet) -> None:
+    """Write evaluation.json as training does."""
+    settings = run.about["settings"]
+    ready = Prepared(
+        preset=run.preset,
+        data=data,
+        model=run.place.model(run.model, learns=False),
+        config=getattr(run.model, "config", None),
+        task=run.task,
+        place=run.place,
+        settings=build(TrainSettings, {k: v for k, v in settings.items() if k in keys(TrainSettings)}),
+        data_settings=build(DataSettings, {k: v for k, v in settings.items() if k in keys(DataSettings)}),
+        model_settings=run.about["model_settings"],
+        sizes=ANY_SIZE,
+    )
+    name = "test" if "test" in data.splits else "val" if "val" in data.splits else "train"
+    if data.splits[name].target is not None:
+        write_json(run.folder / "evaluation.json", documents.evaluation(ready, name, run.folder))
+
+
+def _said(scheme: Mapping[str, Any], run: Run) -> str:
+    """What a person should know of a quantized run, in a sentence."""
+    kinds = [*scheme["layers"].values()]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "stored") if kind in kinds)
+    return (
+        f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}). Curves and time "
+        "are those of its training, results are of the quantized model."
+    )

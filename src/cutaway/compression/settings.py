@@ -1,0 +1,32 @@
+"""The settings of `cutaway quantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import SettingError
+from ..settings import setting
+
+METHODS = ("static", "dynamic", "weight-only")
+BITS = (8, 4)
+
+
+@dataclass(frozen=True)
+class QuantizeSettings:
+    """How a model is quantized."""
+
+    method: str = setting(
+        "auto",
+        "static: inputs and weights, their ranges observed; dynamic: inputs as they come; weight-only: the file alone; "
+        "auto takes the one that suits the model",
+        choices=("auto", *METHODS),
+    )
+    bits: int = setting(
+        8, "of each weight, 8 or 4; of 4 the method is weight-only, and embeddings have 8", low=1, high=8
+    )
+    group: int = setting(32, "with bits=4: weights that share a scale", low=2, high=1024)
+    calibration: int = setting(256, "static: examples of the training split whose ranges are observed", low=1)
+
+    def __post_init__(self) -> None:
+        if self.bits not in BITS:
+            raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")

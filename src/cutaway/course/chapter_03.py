@@ -1,0 +1,136 @@
+"""The exercises of chapter 3: losses, their slopes, and the way back through the layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+
+EXERCISES = exercise = Exercises()
+
+Z = np.array([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0], [-2.0, 1.0, 1.0], [0.3, 0.2, 0.1]])  # logits
+T = np.array([0, 1, 2, 0])
+
+
+def _softmax(z: Array) -> Array:
+    powers = np.exp(z - z.max(-1, keepdims=True))
+    shares: Array = powers / powers.sum(-1, keepdims=True)
+    return shares
+
+
+@exercise(
+    "cross_entropy(Z, t)",
+    "The mean over the examples of -log softmax(z)_t, from logits Z (N, K) and classes t (N,), finite for any logits.",
+)
+def cross_entropy(answer: Answer) -> None:
+    """The mean, of logarithms to base e, without overflow."""
+    p = _softmax(Z)[np.arange(4), T]
+    wrong = (
+        (-np.log(p).sum(), "That is the sum over the examples, and the mean is asked for."),
+        (np.log(p).mean(), "The sign: log p is negative, and a loss is to be smaller where p is larger."),
+        (-np.log2(p).mean(), "That is in bits: the natural logarithm is meant."),
+        (-np.log(_softmax(_softmax(Z))[np.arange(4), T]).mean(), "That takes the softmax twice."),
+        (-np.log(_softmax(Z)).mean(), "Only the probability of the right class counts: row n, column t_n."),
+    )
+    same(answer(Z.copy(), T.copy()), -np.log(p).mean(), "For four examples of three classes", wrong)
+    with np.errstate(all="ignore"):
+        far = as_array(answer(np.array([[1000.0, 0.0]]), np.array([1])), "For the logits (1000, 0) and class 1")
+    hint = "log softmax(z)_t is z_t minus the logarithm of the sum of all e^z. Take the largest z off first."
+    expect(bool(np.isfinite(far).all()), f"For the logits (1000, 0) and class 1 it gives {far}. {hint}")
+    same(far, 1000.0, "For the logits (1000, 0) and class 1")
+
+
+@exercise("output_delta(Z, t)", "The gradient of that mean loss in the logits, (N, K).")
+def output_delta(answer: Answer) -> None:
+    """Softmax minus one-hot, over N."""
+    right = (_softmax(Z) - np.eye(3)[T]) / 4
+    wrong = (
+        (right * 4, "That is the gradient of the sum: the loss is the mean over N examples."),
+        (-right, "The sign is the other: where p is too large, a larger z makes the loss larger."),
+        (_softmax(Z) / 4, "The right class is missing: take 1 off in row n at column t_n."),
+        (right.sum(0), "Every example has a δ of its own: do not add them up."),
+    )
+    same(answer(Z.copy(), T.copy()), right, "For four examples of three classes", wrong)
+
+
+@exercise("mse_delta(Y, T)", "The gradient in Y of the mean of (Y - T)² over all N·K numbers, (N, K).")
+def mse_delta(answer: Answer) -> None:
+    """The factor, the sign, the shape."""
+    Y, target = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]]), np.array([[0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
+    right = 2 * (Y - target) / 6
+    wrong = (
+        (-right, "The sign: Y - T. Where Y is too large, a larger Y makes the loss larger."),
+        (Y - target, "That is for half of the sum of the squares: the mean has a factor 2/(N·K)."),
+        (2 * (Y - target), "That is for the sum: the mean is over 6 numbers here."),
+        (2 * (Y - target) / 3, "The mean is over the K outputs as well, not the N examples alone."),
+        (right / 2, "The square brings a factor 2 down."),
+    )
+    same(answer(Y.copy(), target.copy()), right, "For Y and T of shape (3, 2)", wrong)
+
+
+@exercise(
+    "weight_gradient(delta, A)",
+    "(dW, db) of a layer z = W a + b, from δ (N, out) of its sums and the A (N, in) that it saw.",
+)
+def weight_gradient(answer: Answer) -> None:
+    """The shape of W, and sums over the examples."""
+    delta = np.array([[1.0, 0.0, -1.0], [0.5, 2.0, 0.0]])
+    A = np.array([[1.0, 2.0], [3.0, -1.0]])
+    dW, db = pair(answer(delta.copy(), A.copy()), ("dW", "db"), "For δ (2, 3) and A (2, 2)")
+    right = delta.T @ A
+    wrong = ((right.T, "A gradient has the shape of its weights, (out, in): δᵀ A."),)
+    same(dW, right, "Of dW, for δ (2, 3) and A (2, 2),", wrong)
+    wrong = ((delta.mean(0), "Add over the examples: the mean, if any, is in δ already."),)
+    same(db, delta.sum(0), "Of db, for δ (2, 3),", wrong)
+
+
+@exercise(
+    "back(delta, W, Z)",
+    "δ (N, in) of the layer before: from δ (N, out), the weights W (out, in) between, and the sums Z (N, in) of the "
+    "layer before, whose activation is tanh.",
+)
+def back(answer: Answer) -> None:
+    """Through the weights, then times the slope at z."""
+    delta, W = np.array([[1.0, -1.0], [0.5, 0.0]]), np.array([[2.0, 0.0, 1.0], [1.0, 1.0, -1.0]])
+    z = np.array([[0.0, 1.0, -0.5], [2.0, 0.3, 0.0]])
+    through = delta @ W
+    wrong = (
+        (through, "That is ∂L/∂a. It still has to pass tanh: times its slope at Z."),
+        (through * np.tanh(z), "The slope of tanh is 1 - tanh², not tanh."),
+        (through * (1 - z**2), "The slope is 1 - tanh²(z), and Z are the sums, before tanh."),
+        (through * (1 - np.tanh(np.tanh(z)) ** 2), "That takes tanh twice: Z are the sums, before tanh."),
+    )
+    same(answer(delta, W, z), through * (1 - np.tanh(z) ** 2), "For δ (2, 2), W (2, 3) and Z (2, 3)", wrong)
+
+
+@exercise(
+    "numeric_gradient(f, w, h)",
+    "The gradient of the function f at the array w, in w's shape, by (f(w + h) - f(w - h)) / 2h in each entry of it.",
+)
+def numeric_gradient(answer: Answer) -> None:
+    """Both sides, every entry, and w left as it was."""
+
+    def f(w: Any) -> float:
+        return float(np.sum(w**3) + w.flat[0] * w.flat[-1])
+
+    w, h = np.array([[1.0, -2.0], [0.5, 3.0]]), 0.1
+    kept = w.copy()
+
+    def moved(i: int, by: float) -> float:
+        other = kept.copy()
+        other.flat[i] += by
+        return f(other)
+
+    right = np.array([(moved(i, h) - moved(i, -h)) / (2 * h) for i in range(4)]).reshape(2, 2)
+    ahead = np.array([(moved(i, h) - f(kept)) / h for i in range(4)]).reshape(2, 2)
+    wrong = (
+        (ahead, "That looks ahead only: take the difference of both sides, whose error is of the order h² and not h."),
+        (right * 2, "The two places are 2h apart."),
+        (right.flatten(), "Give it in the shape of w."),
+    )
+    given = answer(f, w, h)
+    same(given, right, "For a cubic at w (2, 2) and h = 0.1", wrong)
+    expect(math.isclose(float(np.abs(w - kept).max()), 0.0), f"It leaves w changed, {said(w)}: put every entry back.")

@@ -1,0 +1,63 @@
+"""The process that runs a reader's file and checks its functions: python -m cutaway.course.running CHAPTER FILE NAME...
+
+One line of JSON says how the file ran, and one what was found of each name. What the file itself prints goes to
+standard error, where the reader sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .chapters import chapter
+from .exercises import READERS, NotYet, settle
+
+
+def main(number: str, path: str, names: list[str]) -> None:
+    """Run the file, then check each name."""
+    said = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(**words: Any) -> None:
+        said.write(json.dumps(words) + "\n")
+        said.flush()
+
+    asked = {one.name: one for one in chapter(number).exercises}
+    sys.path.append(str(Path(path).parent))  # at the end: a file of the reader's hides no module
+    module: dict[str, Any] = {"__name__": READERS, "__file__": path}
+    try:
+        exec(compile(Path(path).read_bytes(), path, "exec"), module)
+    except (Exception, SystemExit) as error:
+        say(error=_named(error, path))
+        return
+    say(ran=True)
+    for name in names:
+        if not callable(module.get(name)):
+            say(state="missing", words=f"define {asked[name].signature}")
+            continue
+        try:
+            settle(asked[name], module[name])
+        except NotYet as error:
+            say(state="not yet", words=str(error))
+        else:
+            say(state="right", words="")
+
+
+def _named(error: BaseException, path: str) -> str:
+    """What was raised, and at which line of the file."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    lines, at = [], error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == path:
+            lines.append(at.tb_lineno)
+        at = at.tb_next
+    where = f"line {lines[-1]}: " if lines else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

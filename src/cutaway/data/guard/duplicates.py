@@ -1,0 +1,86 @@
+"""Examples that stand in two splits: which, and what a person is told of them. Every kind of data says by a key for
+each example which are the same; what is only nearly so is found by `near` and `texts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ..findings import Finding
+
+Pairs = Sequence[tuple[str, str]]  # the names of an example and of what it equals in an earlier split
+NAMED = 3  # pairs that the sentence names
+
+
+def straddling(
+    keys: Sequence[Any] | npt.NDArray[Any], splits: Mapping[str, npt.NDArray[np.int64]]
+) -> list[tuple[Any, dict[str, list[int]]]]:
+    """The keys (one for each example: str, bytes or int) that occur in more than one split, with their rows by split.
+
+    An example that stands in several splits by itself (fixed splits that overlap) is no duplicate.
+    """
+    column = pl.Series("key", keys)
+    placed = pl.concat(
+        pl.DataFrame(
+            {"key": column.gather(rows), "row": rows.astype(np.int64), "split": pl.repeat(name, len(rows), eager=True)}
+        )
+        for name, rows in splits.items()
+    )
+    twice = placed.filter(
+        (pl.col("split").n_unique().over("key") > 1) & (pl.col("row").n_unique().over("key") > 1)
+    ).sort("row", maintain_order=True)
+    found: dict[Any, dict[str, list[int]]] = {}
+    for key, row, name in twice.iter_rows():
+        found.setdefault(key, {}).setdefault(name, []).append(row)
+    return list(found.items())
+
+
+def straddle_note(
+    keys: Sequence[Any] | npt.NDArray[Any],
+    splits: Mapping[str, npt.NDArray[np.int64]],
+    name: Callable[[int], str],
+    what: str = "rows",
+) -> Finding | None:
+    """A finding that counts the duplicates that stand in different splits and names a few; None where there are none.
+
+    `name` gives what a person calls an example, `what` the word for many of them: rows, images.
+    """
+    counts = dict.fromkeys(splits, 0)
+    pairs: list[tuple[str, str]] = []
+    for _, places in straddling(keys, splits):
+        (home, rows), *elsewhere = ((split, places[split]) for split in splits if split in places)
+        for split, copies in elsewhere:
+            counts[split] += len(copies)
+            pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
+    return _told(
+        "Duplicates", pairs, _counted(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
+        "equal one of an earlier split in every input", " = ",
+    )  # fmt: skip
+
+
+def near_note(
+    pairs: Pairs, counts: Mapping[str, int], looked: Mapping[str, int], what: str, how: str, grouped: bool = False
+) -> Finding | None:
+    """The same of examples that nearly equal one of an earlier split: `counts` of so many that were `looked` at in each
+    split. `grouped`: whether a column can keep them together."""
+    said = _counted(counts, looked, what, "of") + " that were looked at"
+    return _told("Near duplicates", pairs, said, f"{how} one of an earlier split", " ≈ ", grouped)
+
+
+def _counted(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
+    return " and ".join(f"{k:,} of {of[split]:,} {what} {where} {split}" for split, k in counts.items() if k)
+
+
+def _told(title: str, pairs: Pairs, counted: str, how: str, sign: str, grouped: bool = False) -> Finding | None:
+    if not pairs:
+        return None
+    some = "; ".join(sign.join(pair) for pair in pairs[:NAMED])
+    return Finding(
+        f"{title} straddle the split: {counted} {how}, for example {some}. On them a score measures memory: remove the "
+        f"copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
+        pairs,
+    )

@@ -1,0 +1,50 @@
+"""Copies of images that were made smaller or larger, blurred, sharpened, moved by a pixel, or changed in brightness or
+contrast: all of that is nearly a filter of 3 × 3 pixels and a constant, which are fitted by least squares.
+
+Of image q, the best filter w over image x leaves the part u = ‖q − w ∗ x − c‖² / ‖q − mean(q)‖² unexplained. A copy
+leaves little of its source, and much of all other images.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LEFT = 0.0012  # u² of the best image / u of the worst of those that are near, from which on it is no copy
+ALONE = 0.45  # of the unexplained part of the second best, from which on it is one of several that are alike
+TINY, FAR = 16, 0.35  # images of fewer pixels across lose much in a change of size; copies of others have less d₁ / d_k
+RIDGE, BLANK = 1e-5, 1e-6  # relative to the squares of the pixels
+CHUNK = 512
+
+
+def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of queries (n, 1, s, s) are copies of one of points (N, 1, s, s), (n,), and of which, (n,). `numbers`
+    (n, k) are the points that are near each, `ratio` (n,) is d₁ / d_k of these."""
+    which, copy = numbers[:, 0].clone(), torch.zeros(len(queries), dtype=torch.bool)
+    tried = torch.arange(len(queries)) if queries.shape[-1] < TINY else (ratio <= FAR).nonzero()[:, 0]
+    for rows in torch.split(tried, CHUNK):
+        left, best = unexplained(queries[rows], points, numbers[rows]).sort(1)
+        copy[rows] = (left[:, 0].square() <= LEFT * left[:, -1]) & (left[:, 0] <= ALONE * left[:, 1])
+        which[rows] = numbers[rows].gather(1, best[:, :1])[:, 0]
+    return copy, which
+
+
+def unexplained(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+    """u of each query (n, 1, s, s) by each of k points that are numbered, or of the point by the query where that is
+    less, (n, k): what is blurred explains its source badly."""
+    pairs = [(queries, points[own]) for own in numbers.T]
+    return torch.stack([torch.minimum(_unexplained(q, x), _unexplained(x, q)) for q, x in pairs], 1)
+
+
+def _unexplained(target: Tensor, source: Tensor) -> Tensor:
+    """u of n images by one each, both (n, 1, s, s); (n,)."""
+    n = len(source)
+    around = F.unfold(F.pad(source, (1, 1, 1, 1), mode="replicate"), 3).transpose(1, 2)  # (n, s², 9)
+    x = torch.cat([around, torch.ones(n, around.shape[1], 1)], 2).double()  # (n, s², 10)
+    y = target.flatten(1)[..., None].double()  # (n, s², 1)
+    gram = x.transpose(1, 2) @ x
+    gram += RIDGE * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(10)
+    w = torch.linalg.solve(gram, x.transpose(1, 2) @ y)  # (n, 10, 1)
+    spread, left = (y - y.mean(1, keepdim=True)).square().sum((1, 2)), (y - x @ w).square().sum((1, 2))
+    return torch.where(spread > BLANK * y.square().sum((1, 2)), left / spread, 1.0)  # of a blank one, all

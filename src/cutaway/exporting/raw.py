@@ -1,0 +1,121 @@
+"""Preprocessing that leaves to an exported graph what that does itself: its splits hold pixels, samples and cells."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ..data.audio.preprocessing import AudioPreprocessing, look_at_all
+from ..data.audio.reading import Recording, read_samples, unusable
+from ..data.audio.spelled import SpelledSplit
+from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.images.captions import CaptionPreprocessing
+from ..data.images.mask_preprocessing import MaskPreprocessing
+from ..data.images.preprocessing import ImagePreprocessing
+from ..data.series.preprocessing import ForecastPreprocessing
+from ..data.series.signals import SeriesPreprocessing
+from ..data.sets import Preprocessing, SequenceSplit
+from ..data.tables.columns import decode
+from ..data.tables.encoders import Category
+from ..data.tables.preprocessing import Cells, TablePreprocessing
+from ..data.threads import in_threads
+from ..data.video.preprocessing import VideoPreprocessing
+from ..errors import Problem
+from ..spec import Spelled, Transcript
+
+
+class _Pixels:
+    """Images as pixels uint8 (n, H, W, C), brought to size where they are read, so that a batch is one tensor; the
+    graph, which could, then leaves them at that size."""
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, H, W) to (n, H, W, C)."""
+        return pixels.permute(0, 2, 3, 1)
+
+
+class RawImages(_Pixels, ImagePreprocessing):
+    """Of images."""
+
+
+class RawMasks(_Pixels, MaskPreprocessing):
+    """Of images with masks."""
+
+
+class RawBoxes(_Pixels, BoxPreprocessing):
+    """Of images with boxes."""
+
+
+class RawTable(TablePreprocessing):
+    """Rows as float64 (n, columns): numbers, NaN where one is missing, and then the codes of categories."""
+
+    def encode(self, cells: Cells) -> Tensor:
+        """The numbers of all columns of numbers, and after them the codes of the categories."""
+        numbers = [decode(cells[e.name], e.type) for e in self.encoders if not isinstance(e, Category)]
+        codes = [_codes(e, cells[e.name]) for e in self.encoders if isinstance(e, Category)]
+        return torch.from_numpy(np.stack([*numbers, *codes], axis=1))  # (n, columns)
+
+
+class RawSeries(SeriesPreprocessing):
+    """Series as they stand in the file, in float64."""
+
+    def prepare(self, series: Any) -> Tensor:
+        """The same numbers."""
+        return torch.from_numpy(series)
+
+
+class RawForecast(ForecastPreprocessing):
+    """Windows of a series in its own units, in float64."""
+
+    def prepare(self, values: Any, scale: Any = None) -> Tensor:
+        """The same numbers."""
+        del scale
+        return torch.from_numpy(np.asarray(values, np.float64))
+
+
+class RawAudio(AudioPreprocessing):
+    """Recordings as samples at the rate of training."""
+
+    def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        look_at_all(files)
+        most = None if isinstance(self.spec.target, Transcript) else self.seconds
+        read = list(in_threads(lambda path: read_samples(path, self.rate, most), files))
+        problems = [one for one in read if isinstance(one, Problem)]
+        if problems:
+            raise unusable(problems, len(files))
+        found = [torch.from_numpy(one) for one in read if not isinstance(one, Problem)]
+        kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
+        return kind(torch.cat(found), torch.tensor([len(one) for one in found]), target, names)
+
+
+RAW: dict[type, type] = {
+    ImagePreprocessing: RawImages,
+    MaskPreprocessing: RawMasks,
+    BoxPreprocessing: RawBoxes,
+    TablePreprocessing: RawTable,
+    SeriesPreprocessing: RawSeries,
+    ForecastPreprocessing: RawForecast,
+    AudioPreprocessing: RawAudio,
+}
+
+
+def raw(preprocessing: Preprocessing) -> Preprocessing:
+    """The preprocessing less what the graph does: the same object where the graph does nothing of it."""
+    given: Any = preprocessing
+    if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
+        made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]
+        return made
+    if type(given) not in RAW or getattr(given, "scales", None):
+        return preprocessing
+    fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    return RAW[type(given)](**fields)  # type: ignore[no-any-return]
+
+
+def _codes(encoder: Category, cells: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    codes: np.ndarray[Any, np.dtype[np.float64]] = encoder.encode(cells).argmax(1).astype(np.float64)
+    return codes

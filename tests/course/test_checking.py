@@ -1,0 +1,131 @@
+"""A reader's file: run by itself, whatever it does, and told of in their own terms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cutaway.commands import main
+from cutaway.course import check
+from cutaway.course.checking import Result, check_file
+from cutaway.course.exercises import NotYet, as_array, pair, said, same
+from cutaway.errors import FileError, SettingError
+
+RIGHT = """
+import numpy as np
+print("what a file prints is no answer")
+
+def fires(w, b, x):
+    return int(w @ x + b > 0)
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """A file of answers."""
+    path = folder / "answers.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def by_name(found: list[Result]) -> dict[str, Result]:
+    """The results by the names of the exercises."""
+    return {one.name: one for one in found}
+
+
+def test_a_file_is_told_what_is_right_wrong_and_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, RIGHT + "\ndef distance(w, b, x):\n    return w @ x + b\n")
+    assert main(["course", "check", "1", str(path)]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["right", "fires"]
+    assert "divide by the length of w" in lines[1]
+    assert lines[2].split() == ["missing", "correct", "define", "correct(w,", "b,", "x,", "t)"]
+    assert lines[-1] == "1 of 6 are right."
+
+
+def test_what_never_ends_or_ends_too_soon_is_one_answer_of_several(tmp_path: Path) -> None:
+    text = RIGHT + "\ndef distance(w, b, x):\n    while True: pass\n\ndef correct(w, b, x, t):\n    exit()\n"
+    text += "\ndef novikoff(xs, ts):\n    return 1\n\ndef xor_network():\n    import os\n    os._exit(3)\n"
+    found = by_name(check_file(1, written(tmp_path, text), seconds=1.0))
+    assert found["fires"].right
+    assert "without an end" in found["distance"].words
+    assert "ended Python" in found["correct"].words
+    assert found["train"].state == "missing"
+    assert "novikoff(xs, ts, w, b)" in found["novikoff"].words
+    assert "ended Python" in found["xor_network"].words
+
+
+def test_an_error_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "def fires(w, b, x):\n    y = w @ x\n    return y / nothing\n"
+    words = by_name(check_file(1, written(tmp_path, text)))["fires"].words
+    assert words == "it raises NameError: name 'nothing' is not defined (line 3)."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("def f(:\n", "line 1: invalid syntax"), ("x = 1\ny = z\n", "line 2: NameError: name 'z' is not defined")],
+)
+def test_a_file_that_does_not_run_is_told_where(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(FileError, match="cannot be run") as raised:
+        check_file(1, written(tmp_path, text))
+    assert said in str(raised.value)
+
+
+def test_a_file_that_hangs_or_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"ran for 0\.5 seconds"):
+        check_file(1, written(tmp_path, "while True: pass\n"), opening=0.5)
+    with pytest.raises(FileError, match="cutaway course start 01"):
+        check_file(1, tmp_path / "absent.py")
+    with pytest.raises(FileError, match="not a Python file"):
+        check_file(1, tmp_path)
+
+
+def test_a_file_is_begun_and_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    assert main(["course", "start", "01", str(path)]) == 0
+    text = path.read_text(encoding="utf-8")
+    assert "def novikoff(xs, ts, w, b):" in text
+    compile(text, "mine.py", "exec")
+    assert main(["course", "start", "01", str(path)]) == 2
+    assert "is left as it is" in " ".join(capsys.readouterr().err.split())
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["course"]) == 0
+    assert capsys.readouterr().out.startswith("01  The neuron")
+    assert main(["course", "01", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exercises"][0]["signature"] == "fires(w, b, x)"
+    for words in (["17"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
+        assert main(["course", *words]) == 2
+    assert "Did you mean check" in capsys.readouterr().err
+
+
+def test_in_a_notebook_a_function_is_checked_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def fires(w, b, x):  # type: ignore[no-untyped-def]
+        return w @ x + b > 0
+
+    check(1, fires)
+    assert capsys.readouterr().out == "fires: right.\n"
+    with pytest.raises(SettingError, match="asks for no function main"):
+        check(1, main)
+
+
+def test_the_words_of_a_check() -> None:
+    assert said([1.0, 0.25]) == "(1, 0.25)"
+    assert said(np.arange(9.0)) == "(0, 1, 2, 3, 4, 5, …)"
+    same([1, 2], np.array([1.0, 2.0 + 1e-9]), "here")
+    for given, words in (
+        ("x", "str 'x'"),
+        ([1, 2, 3], "shape \\(3,\\)"),
+        (1, "one number, 1"),
+        ([1, 3], "was to come"),
+    ):
+        with pytest.raises(NotYet, match=words):
+            same(given, [1, 2], "here")
+    with pytest.raises(NotYet, match="a `return`"):
+        as_array(None, "here")
+    with pytest.raises(NotYet, match="2 things"):
+        pair((1, 2, 3), ("w", "b"), "here")

@@ -1,0 +1,117 @@
+"""The chapters' pages: they run, they are live, and each has what a chapter promises."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.course.chapters import CHAPTERS, Chapter
+from cutaway.course.exercises import Exercise
+from cutaway.course.showing import frame, source
+from cutaway.draw import make
+from cutaway.textbook.backprop import backward
+
+from .pages import COURSE, run
+
+HERE = ("01", "02", "03")  # those that run here; python docs/course/run.py and `make site` run all
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda one: f"{one.number:02}")
+def chapter(request: pytest.FixtureRequest) -> Chapter:
+    """Each chapter."""
+    found: Chapter = request.param
+    return found
+
+
+def text_of(chapter: Chapter) -> str:
+    """Its page."""
+    return Path(run.PAGES[f"{chapter.number:02}"]).read_text(encoding="utf-8")
+
+
+def test_every_page_has_its_chapter_and_every_chapter_its_page() -> None:
+    assert list(run.PAGES) == [f"{one.number:02}" for one in CHAPTERS]
+    index = (COURSE / "index.md").read_text(encoding="utf-8")
+    for one in CHAPTERS:
+        assert f"# {one.number} · {one.title}\n" in text_of(one)
+        assert run.PAGES[f"{one.number:02}"].stem in index
+
+
+def test_a_chapter_has_all_that_it_promises(chapter: Chapter) -> None:
+    text = text_of(chapter)
+    for head in ("What teaching gets wrong here", "Exercises", "Further reading"):
+        assert f"\n## {head}\n" in text
+    assert "source(" in text
+    assert "frame(" in text
+    exercises = [f"### {k} · `{one.signature}`" for k, one in enumerate(chapter.exercises, 1)]
+    assert re.findall(r"^### \d · `.*`$", text, re.MULTILINE) == exercises
+    cells = [cell.code for cell in run.cells(run.PAGES[f"{chapter.number:02}"]) if cell.solution]
+    assert len(cells) == len(exercises)
+    for one, cell in zip(chapter.exercises, cells):
+        assert f"def {one.signature}:" in cell
+        assert f"check({chapter.number}, {one.name})" in cell
+
+
+def test_every_figure_is_said_in_words(chapter: Chapter) -> None:
+    cells = run.cells(run.PAGES[f"{chapter.number:02}"])
+    for cell in cells:
+        if "plt.subplots" in cell.code or "plt.figure" in cell.code:
+            assert re.search(r"alt: .{40,}", cell.options), f"line {cell.line} draws and says nothing"
+
+
+def test_lines_are_as_wide_as_a_page(chapter: Chapter) -> None:
+    for cell in run.cells(run.PAGES[f"{chapter.number:02}"]):
+        for k, line in enumerate(cell.code.splitlines()):
+            assert len(line) <= 90, f"line {cell.line + k}"
+
+
+@pytest.mark.parametrize("number", HERE)
+def test_a_chapter_runs(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.run(run.PAGES[number], lambda cell: "slow" not in cell.options)
+
+
+def test_an_error_of_a_cell_names_its_line_of_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "01-wrong.md"
+    begin, end = "```{code-cell} ipython3\n", "```\n\n"
+    text = f"# A\n\n{begin}:tags: [hide-cell]\nx = 1\n{end}B\n\n{begin}---\ntags: [solution]\n---\n\nx = y\n{end}"
+    page.write_text(text, encoding="utf-8")
+    first, second = run.cells(page)
+    assert (first.code, first.solution, second.solution) == ("x = 1\n", False, True)
+    assert run.run(page, lambda cell: not cell.solution)["x"] == 1
+    with pytest.raises(NameError) as raised:
+        run.run(page)
+    assert raised.traceback[-1].lineno == 14  # pytest counts from 0
+
+
+def test_a_source_is_what_the_file_says_now() -> None:
+    shown = source(backward, Exercise.signature.fget)
+    text = shown._repr_markdown_()
+    assert "def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor)" in text
+    assert "\ndef signature(self)" not in repr(shown).replace("@property\n", "")[:3]
+    assert "`src/cutaway/textbook/backprop.py`, `src/cutaway/course/exercises.py`" in text
+
+
+@pytest.mark.browser
+def test_a_frame_draws_itself_and_grows(browser: Any, tmp_path: Path) -> None:
+    curve = make.lines("A curve", "x", [{"name": "y", "points": [[0, 0], [1, 2]]}])
+    shown = frame(make.choice("", "which", [{"name": "one", "drawings": [curve]}]), title="T", says="S", height=50)
+    assert "<script" not in shown._repr_html_().partition("srcdoc")[0]
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>x</title><body>{shown._repr_html_()}</body>", encoding="utf-8")
+    page = browser.new_page()
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(path.as_uri())
+    inner = page.frame_locator("iframe")
+    inner.locator("svg path").first.wait_for()
+    page.wait_for_function("parseInt(document.querySelector('iframe').style.height) > 200")
+    assert inner.locator("h2").inner_text() == "T"
+    assert inner.locator("details").is_hidden()  # there are no numbers to show
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:"))] == []
+    page.close()
