@@ -1,4 +1,4 @@
-"""How the site is made of docs/: `make site` runs Sphinx with this file. Pages are MyST Markdown, readable as they are."""
+"""How the site is made of docs/: `make site` runs Sphinx with this file. Pages are MyST Markdown that stands alone."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from ..files import read_json, reject_overwriting
 from ..interop.export.artefact import Traced, trace
 from ..interop.export.onnx import Column, need_onnx, write_onnx
 from ..interop.export.program import write_program
+from ..models.low_precision import reject_integers
 from ..spec import (
     Boxes,
     Classes,
@@ -91,6 +92,7 @@ def columns_of(preprocessing: Any) -> list[Column]:
 
 def _reject_kind(run: Run) -> None:
     """Raise ModelError for a run whose answer is more than its model's over a batch."""
+    reject_integers(run.model, run.folder)
     spec, target = run.spec, run.spec.target
     if type(target) not in LEARNED:
         why = OTHERS.get(type(target).__name__, "its answer is more than one pass of the model over a batch")

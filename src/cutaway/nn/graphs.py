@@ -358,5 +358,8 @@ def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     total = x.new_zeros(graphs, x.shape[1]).index_add(0, batch, x)
     if kind == "sum":
         return total
-    counts = x.new_zeros(graphs).index_add(0, batch, torch.ones_like(x[:, 0]))
+    if torch.compiler.is_exporting():  # ONNX counts nothing
+        counts = x.new_zeros(graphs).index_add(0, batch, torch.ones_like(x[:, 0]))
+    else:
+        counts = torch.bincount(batch, minlength=graphs).to(x.dtype)
     return total / counts.clamp(min=1)[:, None]
