@@ -15,7 +15,6 @@ help:
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
 	@echo "make site     make the site with its course, run, into site/"
-	@echo "make  open every page of it in Chromium (slow)"
 	@echo "make release  build the wheel and the source archive, and try them in a clean environment"
 
 # Stamps: installing again only where what is to be installed has changed.
