@@ -81,13 +81,14 @@ NAMES = {
 
 def _as_json_schema(schema: Any) -> dict[str, Any]:
     if isinstance(schema, types.UnionType):
-        found = [NAMES[one] for one in schema.__args__]
-        return {"type": [one for one in found if not (one == "integer" and "number" in found)]}
+        names = [NAMES[one] for one in schema.__args__]
+        return {"type": [one for one in names if not (one == "integer" and "number" in names)]}
     if isinstance(schema, type):
         return {"type": NAMES[schema]}
     if isinstance(schema, list):
         return {"type": "array", "items": _as_json_schema(schema[0])} | ({"minItems": 1} if len(schema) > 1 else {})
-    found, required = {}, []
+    found: dict[str, Any] = {}
+    required: list[str] = []
     for key, within in schema.items():
         inner = _as_json_schema(within)
         if key is not ... and key.endswith("?"):
