@@ -16,6 +16,8 @@ from torch import nn
 from cutaway.generation.decoding import PENALTIES
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
+from cutaway.models.resnet import Config as ResNetConfig
+from cutaway.models.resnet import ResNet
 from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import sinusoids
@@ -25,6 +27,7 @@ from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.textbook.pooling import k_max
 from cutaway.training.schedules import factor
 from cutaway.training.settings import TrainSettings
+from cutaway.views.plain_networks import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 
@@ -431,3 +434,28 @@ def test_a_softmax_before_the_cross_entropy_leaves_a_loss(classes: int) -> None:
     found = F.cross_entropy(perfect, torch.tensor([1])).item()
     assert found == pytest.approx(math.log(1 + (classes - 1) / math.e))
     assert (classes, round(found, 2)) in ((2, 0.31), (10, 1.46))
+
+
+def test_pooling_lets_shifts_through_by_its_stride_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 32, generator=generator, dtype=torch.float64)
+    kernel = torch.randn(1, 1, 3, generator=generator, dtype=torch.float64)
+
+    def strongest(signal: torch.Tensor, pool: int) -> float:
+        ring = F.conv1d(F.pad(signal, (1, 1), mode="circular"), kernel)
+        ring = F.max_pool1d(ring, pool)
+        return float(F.conv1d(F.pad(ring, (1, 1), mode="circular"), kernel).max())
+
+    def kept(pool: int) -> list[bool]:
+        return [strongest(x.roll(by, 2), pool) == pytest.approx(strongest(x, pool), rel=1e-12) for by in (1, 2, 3, 4)]
+
+    assert kept(pool=1) == [True] * 4
+    assert kept(pool=2) == [False, True, False, True]
+
+
+def test_gradients_of_plain_networks_grow_with_depth() -> None:
+    ratios = [
+        block_norms(ResNet(ResNetConfig(layers=(n, n, n), stem="cifar")), 1.0, shortcuts=False)[1] for n in (2, 6)
+    ]
+    shallow, deep = (norms[0] / norms[-1] for norms in ratios)
+    assert deep > 5 * shallow > 5

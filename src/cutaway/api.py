@@ -369,6 +369,7 @@ def look(
     """Look inside a model, trained or not.
 
         cutaway.look("runs/lenet5-digits-1", "seven.png")             # a run, and files as for predict
+        cutaway.look(run, X[:8])                                      # arrays and other objects, as train takes them
         cutaway.look("resnet18", view="network")                      # a preset, untrained, with random examples
         cutaway.look("gpt2", view="attention", head=3)                # a view's own options
         cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own

@@ -4,11 +4,11 @@
 
     Classifier("mlp", epochs=20, lr=1e-2, model__hidden_dims=(64, 64)).fit(X, y).score(X_test, y_test)
 
-Every setting of `cutaway train` is a parameter, None where the model's card decides; a model's own are written
-`model__KEY`, as scikit-learn writes what belongs to a part. `random_state` is the seed. All rows that `fit` is given
-are learned from: `val=0.15` keeps some of them to choose the best epoch by. What training writes goes to a temporary
-folder, which is gone when `fit` returns, unless `out` names a run's folder to keep; nothing is printed unless
-`verbose`.
+Every setting of `cutaway train` but RMSprop's `alpha` is a parameter, None where the model's card decides; a model's
+own are written `model__KEY`, as scikit-learn writes what belongs to a part. `random_state` is the seed. All rows that
+`fit` is given are learned from: `val=0.15` keeps some of them to choose the best epoch by. What training writes goes to
+a temporary folder, which is gone when `fit` returns, unless `out` names a run's folder to keep; nothing is printed
+unless `verbose`.
 
 X is what `cutaway.train` takes: an array (n, F), in which NaN is a missing value; a data frame, whose columns may be
 categories and dates; images, series or texts.
@@ -53,7 +53,8 @@ OF_DATA = (
     "val", "scale", "max_samples", "image_size", "resize", "color", "flip", "crop", "color_jitter", "cutout", "mixup",
     "tokenizer", "vocab_size", "min_count", "lower", "length",
 )  # fmt: skip
-SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name != "seed"), *OF_DATA)
+# `seed` is random_state here, and alpha, RMSprop's smoothing constant, a penalty to whoever knows other estimators.
+SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name not in ("seed", "alpha")), *OF_DATA)
 LARGEST_SEED = 2**31 - 1
 
 

@@ -20,7 +20,8 @@ from cutaway.comparing.contestants import contestants
 from cutaway.comparing.page import describe
 from cutaway.comparing.result import Comparison
 from cutaway.comparing.storage import PRINTED, read_about
-from cutaway.comparing.worker import finished
+from cutaway.comparing.training import train_all
+from cutaway.comparing.worker import Job, finished
 from cutaway.errors import FileError, ModelError, SettingError, UnknownName
 from cutaway.files import read_json, write_json
 from cutaway.schema import reject_unlike
@@ -187,6 +188,18 @@ def test_numbers_are_compared_by_their_error(tmp_path: Path) -> None:
     assert values == sorted(values)
 
 
+def test_a_training_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    how = {"epochs": 1, "threads": 1, "tensorboard": False}
+    sources = {"bad": str(tmp_path / "none.csv"), "good": "wine"}
+    jobs = [Job("softmax", source, how, tmp_path / name, alone=True) for name, source in sources.items()]
+    told: list[Path] = []
+    failed = train_all(jobs, 1, False, lambda job, why: told.append(job.folder))
+    assert list(failed) == jobs[:1]
+    assert "none.csv" in failed[jobs[0]]
+    assert told == [job.folder for job in jobs]
+    assert finished(tmp_path / "good")
+
+
 def test_macs_are_a_budget() -> None:
     found, _ = contestants(["softmax", "mlp"], "wine", {"batch_size": 32}, 1e7)
     macs = {one.model: one.given["max_steps"] * 32 * (one.macs or 0) for one in found}
@@ -211,6 +224,11 @@ def test_what_cannot_be_compared_is_said(
 ) -> None:
     with pytest.raises(error, match=said):
         cutaway.compare(models, data, out=tmp_path / "out", **given)
+
+
+def test_a_module_of_ones_own_is_told_where_it_belongs() -> None:
+    with pytest.raises(SettingError, match=r"Linear is a module of one's own: train it with cutaway\.train"):
+        cutaway.compare([torch.nn.Linear(4, 3)], "iris")  # type: ignore[list-item]
 
 
 def test_another_comparison_is_not_overwritten(found: Comparison) -> None:

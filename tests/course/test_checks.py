@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -35,7 +36,7 @@ def solutions(request: pytest.FixtureRequest) -> tuple[int, dict[str, Any]]:
     mpl.use("agg")
     page = run.PAGES[f"{request.param:02}"]
     found = [cell.code for cell in run.cells(page) if cell.solution]
-    names: dict[str, Any] = {"np": np, "check": lambda *_: None}
+    names: dict[str, Any] = {"math": math, "np": np, "check": lambda *_: None}
     for code in found:
         exec(code, names)
     return request.param, names
@@ -179,3 +180,110 @@ def numeric_gradient(f: Any, w: Any, h: Any) -> Any:
         up[at] += h
         found[at] = (f(up) - f(w)) / h
     return found
+
+
+# --- chapter 4 ----------------------------------------------------------------------------------------------------
+
+
+@wrong(4, "up to twice as much still comes nearer")
+def largest_rate(H: Any) -> Any:
+    return 1 / np.linalg.eigvalsh(H)[-1]
+
+
+@wrong(4, "times 1 - beta it would be an average")
+def momentum_step(w: Any, v: Any, g: Any, rate: Any, beta: Any) -> Any:
+    v = beta * v + (1 - beta) * g
+    return w - rate * v, v
+
+
+@wrong(4, "divide m by 1 - beta1^t")
+def adam_step(w: Any, m: Any, v: Any, g: Any, t: Any, rate: Any, beta1: Any, beta2: Any, eps: Any) -> Any:
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    return w - rate * m / (np.sqrt(v) + eps), m, v
+
+
+@wrong(4, "multiplied by the rate too")
+def decayed_step(w: Any, step: Any, rate: Any, decay: Any) -> Any:
+    return w - rate * step - decay * w
+
+
+@wrong(4, "one norm for all")
+def clip(gradients: Any, most: Any) -> Any:
+    return [g * min(1.0, most / np.linalg.norm(g)) for g in gradients]
+
+
+@wrong(4, "the step is lost")
+def warmup_cosine(step: Any, steps: Any, warmup: Any) -> Any:
+    return step / warmup if step < warmup else (1 + np.cos(np.pi * (step - warmup) / (steps - warmup))) / 2
+
+
+# --- chapter 5 ----------------------------------------------------------------------------------------------------
+
+
+@wrong(5, "laid on as it is")
+def correlate(x: Any, w: Any) -> Any:
+    return np.convolve(x, w, "valid")
+
+
+@wrong(5, "turn it round")
+def convolve(x: Any, w: Any) -> Any:
+    return np.correlate(x, w, "full")
+
+
+@wrong(5, "round down")
+def output_size(n: Any, k: Any, s: Any, p: Any, d: Any) -> Any:
+    return (n + 2 * p - d * (k - 1) - 1) / s + 1
+
+
+@wrong(5, "rows are outputs")
+def toeplitz(w: Any, n: Any) -> Any:
+    return np.array([np.roll([*w, *[0.0] * (n - len(w))], i) for i in range(n - len(w) + 1)]).T
+
+
+@wrong(5, "share the same weights")
+def layer_cost(c_in: Any, c_out: Any, k: Any, height: Any, width: Any) -> Any:
+    weights = c_in * c_out * k * k
+    return (weights + c_out) * height * width, weights * height * width
+
+
+@wrong(5, "k - 1 times the strides before")
+def receptive_field(layers: Any) -> Any:
+    return 1 + sum(k - 1 for k, _ in layers)
+
+
+@wrong(5, "the first of each block")
+def max_pool(x: Any) -> Any:
+    return x[::2, ::2]
+
+
+# --- chapter 6 ----------------------------------------------------------------------------------------------------
+
+
+@wrong(6, "lets every map see all")
+def table_parameters(table: Any, k: Any) -> Any:
+    return len(table) * (max(map(len, table)) * k * k + 1)
+
+
+@wrong(6, "Fields overlap")
+def stack(k: Any, layers: Any, channels: Any) -> Any:
+    return k * layers, layers * k * k * channels**2
+
+
+@wrong(6, "for one pixel")
+def bottleneck(channels: Any, width: Any, side: Any) -> Any:
+    return 2 * channels * width + 9 * width**2
+
+
+@wrong(6, "the shortcut brings g itself")
+def through_block(J: Any, g: Any) -> Any:
+    return J.T @ g
+
+
+@wrong(6, "say how many have each length")
+def paths(blocks: Any) -> Any:
+    return 2**blocks
+
+
+@wrong(6, "the first sees what came in")
+def seen(channels: Any, growth: Any, layers: Any) -> Any:
+    return [channels + growth * (i + 1) for i in range(layers)]

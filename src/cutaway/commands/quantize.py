@@ -34,7 +34,7 @@ not.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     from ..compression.settings import QuantizeSettings
-    from .train import described
+    from .model_and_data import described
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
     parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from .. import __version__
 from ..data.settings import DataSettings
@@ -106,6 +107,13 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     for key, why in NOT_GIVEN.items():
         if key in given:
             raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
+    module = next((model for model in models if not isinstance(model, str)), None)
+    if isinstance(module, nn.Module | type):
+        name = module.__name__ if isinstance(module, type) else type(module).__name__
+        raise SettingError(
+            f"A comparison makes each model anew for every seed, by its name, and {name} is a module of one's own: "
+            "train it with cutaway.train, and name models that `cutaway list` shows."
+        )
     names = [preset(model).name for model in dict.fromkeys(models)]
     own = {key: value for key, value in given.items() if key in keys(CompareSettings)}
     rest = {key: value for key, value in given.items() if key not in own}

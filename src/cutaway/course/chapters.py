@@ -27,6 +27,9 @@ CHAPTERS = (
     Chapter(1, "The neuron, and what one of them cannot do"),
     Chapter(2, "Layers, activations, and what they can be made into"),
     Chapter(3, "Losses, and back-propagation by hand"),
+    Chapter(4, "Optimizers and schedules"),
+    Chapter(5, "Convolution, from signals to networks"),
+    Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
 )
 
 

@@ -18,8 +18,9 @@ from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .objects.given import Given
-from .objects.held import Numbers
+from .objects.held import Numbers, Texts
 from .objects.opening import open_given
+from .objects.tokens import could_be_ids
 from .sets import DataSet
 from .settings import DataSettings
 from .shards.manifest import is_prepared
@@ -145,9 +146,13 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
 def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
     """A sentence on the settings by which a source that stands for `kind` is read as something that a model takes and
     learns from; nothing where there is none."""
+    if isinstance(source, Given) and isinstance(source.train, Texts) and source.train.ids:
+        return "Examples of whole numbers, of several lengths, are token ids: rows and series are of one length."
+    if isinstance(source, Given) and could_be_ids(source.train) and "text" in takes:
+        return "If these are token ids, say how many there are, as in vocab_size=20000."
     if isinstance(source, Given) and isinstance(source.train, Numbers):
-        ids = source.train.values.dtype.kind in "iu" and "text" in takes
-        return "Token ids are given as texts; tokenizer=FILE cuts them by a vocabulary of your own." if ids else ""
+        whole = source.train.values.ndim == 2 and "text" in takes and "table" not in takes
+        return "Token ids are whole numbers: X.astype(int) makes an array of them some." if whole else ""
     ways = [
         way
         for other, way in OTHERWISE.get(kind, {}).items()

@@ -41,7 +41,9 @@ from ..spec import (
     Masked,
     NextToken,
     PairSpec,
+    SeriesSpec,
     Spec,
+    TableSpec,
     Tags,
     Target,
     TextSpec,
@@ -57,10 +59,11 @@ from .registry import Preset, preset
 
 # What a batch holds, by the names that a forward may have for it.
 MASK = ("mask", "attention_mask")
+TOKENS = ("tokens", "input_ids")
 HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "table": (("x",),),
     "image": (("x", "images"), ("target_so_far",)),
-    "text": (("tokens", "input_ids"), MASK),
+    "text": (TOKENS, MASK),
     "seq2seq": (("source", "src"), ("source_mask", "src_mask"), ("target_so_far", "target", "tgt")),
     "series": (("x",), ("known_future",)),
     "audio": (("x",), MASK, ("target_so_far",)),
@@ -146,10 +149,14 @@ class Own(Preset):
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Every kind of data, unless its class says which; of pairs of sequences, where it writes token by token."""
+        """Every kind of data, unless its class says which: pairs of sequences where it writes token by token, rows and
+        series where its forward does not say that it takes tokens."""
         if hasattr(self.network, "takes"):
             return super().takes
-        return tuple(kind for kind in KINDS if kind != PairSpec.kind or isinstance(self.given, Decodes))
+        other = () if isinstance(self.given, Decodes) else (PairSpec.kind,)
+        if set(TOKENS) & set(inspect.signature(self.given.forward).parameters):
+            other = (*other, TableSpec.kind, SeriesSpec.kind)  # so that arrays of whole numbers are token ids
+        return tuple(kind for kind in KINDS if kind not in other)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:

@@ -21,8 +21,10 @@ from ..spec import (
     Mask,
     OfTokens,
     PairSpec,
+    SeriesSpec,
     Solution,
     Spec,
+    TableSpec,
     Tags,
     TextSpec,
     Tokens,
@@ -65,7 +67,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
         parameters = list(inspect.signature(module.forward).parameters)
         raise ModelError(
             f"{found.name} cannot take what this {data.spec.kind} data holds, {held}; its forward takes "
-            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}"
+            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_said_of_ids(module, data.spec)}"
         ) from error
     if not isinstance(given, Tensor):
         raise ModelError(
@@ -110,6 +112,14 @@ def shape_needed(
         frames = network.output_frames(torch.tensor([first.shape[1]]))  # type: ignore[attr-defined]  # a Network
         return (n, int(frames), outputs), f"a logit for the blank and each of {outputs - 1} characters at each frame"
     return None, ""
+
+
+def _said_of_ids(module: nn.Module, spec: Spec) -> str:
+    """How token ids are told from numbers, where a module that may take them was given a table or series."""
+    embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
+    if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
+        return ""
+    return ". If these are token ids, say how many there are, as in vocab_size=20000"
 
 
 def _like(x: Tensor, module: nn.Module) -> Tensor:

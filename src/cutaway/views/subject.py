@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from PIL.Image import Image
 from torch import Tensor, nn
 
+from ..data.objects.asking import holds_examples, new_examples
 from ..data.sets import DataSet, Preprocessing, Split
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
@@ -203,13 +204,18 @@ def with_first(subject: Subject, count: int) -> Subject:
 
 
 def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
-    """A run, with new examples through its own preprocessing, or with the first of its test split where none are named.
+    """A run, with new examples through its own preprocessing, files or an object that holds some as `train` takes them,
+    of which the first are looked at; or with the first of its test split where none are named.
 
     Where its data is not at hand any more, random examples stand in, and a note says so. Raises what reading raises.
     """
     bare = Subject(
         run.model, run.preset, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
     )
+    if len(sources) == 1 and holds_examples(sources[0], run.preprocessing):
+        split = run.preprocessing.examples(new_examples(sources[0], run.preprocessing))
+        first = (f"These are the first {FEW} of {len(split):,} examples.",) if len(split) > FEW else ()
+        return dataclasses.replace(with_examples(bare, split, range(min(len(split), FEW))), notes=first)
     if sources:
         split = run.preprocessing.examples(sources)
         return with_examples(bare, split, range(len(split)))

@@ -114,7 +114,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "empty list": ([], r"is empty"),
     "mixed shapes": (([np.zeros(3), np.zeros(4)], [0, 1]), r"example 1 has \(3,\) where example 2 has \(4,\)"),
     "a list of X and y": ([X, y], r"as a tuple, \(X, y\)"),
-    "ragged": (([[1, 2], [3]], [0, 1]), r"example 1 has \(2,\) where example 2 has \(1,\)"),
+    "ragged": (([[1.5, 2], [3]], [0, 1]), r"example 1 has \(2,\) where example 2 has \(1,\)"),
+    "ragged ids": (([[1, 2], [3]], [0, 1]), r"mlp takes table.*several lengths, are token ids: rows .* of one length"),
+    "negative ids": (([[1, -2], [3]], [0, 1]), r"Example 1 holds the token -2"),
     "mixed kinds": ((["a", 3], [0, 1]), r"mixes str \(example 1\), int \(example 2\)"),
     "numbers": ((X[:, 0], y), r"shape \(20,\).*X\[:, None\]"),
     "five dimensions": ((np.zeros((2, 3, 4, 5, 6)), [0, 1]), r"shape \(2, 3, 4, 5, 6\)"),
@@ -220,8 +222,3 @@ def test_one_object_is_read_once_and_two_are_two() -> None:
     assert first.fingerprint == same.fingerprint != other.fingerprint
     assert first != same
     assert first.splits is first.splits
-
-
-def test_token_ids_are_told_how_they_are_given() -> None:
-    with pytest.raises(CutawayError, match=r"textcnn takes text data.*Token ids are given as texts"):
-        cutaway.train("textcnn", (np.arange(60).reshape(20, 3), y))

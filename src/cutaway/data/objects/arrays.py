@@ -15,6 +15,7 @@ import torch
 from ...errors import DataError, brief
 from .frames import as_frame, column_of, is_series
 from .held import Array, Columns, Held, Numbers, Texts
+from .tokens import read_ids
 
 TARGET = "target"  # what targets are called that come without a name
 HOW_TYPED = "Give it numbers, as by X.astype(float); columns of several types are a data frame."
@@ -30,7 +31,9 @@ def read_array(thing: Any) -> Held | None:
         return Texts(name="texts", texts=tuple(map(str, thing.tolist())))
     if thing.dtype.kind == "O" and thing.ndim == 1 and all(isinstance(text, str) for text in thing):
         return Texts(name="texts", texts=tuple(thing.tolist()))
-    return Numbers(name="arrays", values=checked(thing))
+    of_lists = thing.dtype.kind == "O" and thing.ndim == 1  # as Keras's data sets have token ids
+    ids = read_ids(thing.tolist()) if of_lists else None
+    return ids or Numbers(name="arrays", values=checked(thing))
 
 
 def checked(values: Array, what: str = "X") -> Array:

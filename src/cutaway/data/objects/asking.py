@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from ...errors import DataError
 from ...spec import Classes, Value
@@ -21,14 +22,17 @@ from ..sets import Preprocessing, Split
 from ..tables.preprocessing import TablePreprocessing
 from ..tables.reading import frame_table
 from ..tables.targets import read_targets
+from ..text.ids import IDS
 from ..text.preprocessing import TextPreprocessing
 from ..text.running_files import Read
 from .arrays import TARGET, as_columns
+from .frames import as_frame
 from .given import held_of, said_of
 from .graphs import is_graph
 from .held import Columns, Graphs, Held, Images, Numbers, Texts
 from .images import sources_of
 from .opening import table_of
+from .tokens import as_ids
 
 
 def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
@@ -43,10 +47,20 @@ def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
     return isinstance(first, Tensor | list | tuple)
 
 
+def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
+    """Whether one thing that is looked at holds examples, as `train` takes them, and is not an example itself: a path,
+    a text, a row, an image or, of series, one array (T, F)."""
+    if isinstance(thing, np.ndarray):
+        if isinstance(preprocessing, ImagePreprocessing):
+            return not (thing.ndim == 2 or (thing.ndim == 3 and thing.shape[2] in (3, 4)))
+        return not (isinstance(preprocessing, SeriesPreprocessing) and thing.shape == preprocessing.spec.shape)
+    return isinstance(thing, Tensor | Dataset | list | tuple) or is_graph(thing) or as_frame(thing) is not None
+
+
 def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
     """What `examples` of a run's preprocessing takes of an object: its inputs alone, a target beside them is not looked
     at. Raises DataError where it is of another kind than the run's data."""
-    held = replace(held_of(thing), target=None)
+    held = replace(_as_learned(held_of(thing), preprocessing), target=None)
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
     if isinstance(held, Columns) and _takes_rows(preprocessing):
@@ -65,7 +79,7 @@ def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
 def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
     """An object's examples with their targets, as a split. Raises DataError where it has none, or those of classes that
     training did not know."""
-    held = held_of(thing)
+    held = _as_learned(held_of(thing), preprocessing)
     target = preprocessing.spec.target
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
@@ -93,6 +107,17 @@ def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
         prepared.target = _targets(_required(held), target)
         return prepared
     raise _other_kind(thing, preprocessing)
+
+
+def _as_learned(held: Held, preprocessing: Preprocessing) -> Held:
+    """Arrays of token ids as such, where the run learned from ids. Raises DataError for ids where it learned from
+    texts, and for texts where it learned from ids."""
+    of_ids = isinstance(preprocessing, TextPreprocessing) and preprocessing.tokenizer.kind == IDS
+    held = as_ids(held) if of_ids else held
+    if isinstance(held, Texts) and held.ids != of_ids:
+        learned, given = ("token ids", "texts") if of_ids else (f"{preprocessing.spec.kind} data", "token ids")
+        raise DataError(f"The run learned from {learned}, and these are {given}: give what it was trained on.")
+    return held
 
 
 def _takes_rows(preprocessing: Preprocessing) -> bool:

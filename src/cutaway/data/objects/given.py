@@ -20,6 +20,7 @@ from .graphs import read_graphs
 from .held import Columns, Graphs, Held, Images, Numbers, Texts
 from .lists import read_list
 from .pictures import decoded
+from .tokens import as_ids, could_be_ids
 
 NAMED_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 TAKEN = (
@@ -56,8 +57,12 @@ class Given:
                 if len(self._objects) == 1:
                     raise
                 raise DataError(f"In {name}: {error}") from error
+        if any(isinstance(held, Texts) and held.ids for held in found.values()):
+            found = {name: as_ids(held) for name, held in found.items()}
         first = found["train"]
         for name, other in found.items():
+            if isinstance(first, Texts) and isinstance(other, Texts) and first.ids != other.ids:
+                raise DataError(f"Of train and {name}, one holds token ids and one texts: give both in one form.")
             if type(other) is not type(first):
                 raise DataError(
                     f"train is {said_of(self._objects['train'])} and {name} {said_of(self._objects[name])}: give both "
@@ -90,16 +95,21 @@ class Given:
         """
         held = self.train
         if isinstance(held, Columns):
-            said = {"text": settings.text, "series": settings.forecast, "graph": settings.smiles}
-            return next((kind for kind, column in said.items() if column), "table")
+            columns = {"text": settings.text, "series": settings.forecast, "graph": settings.smiles}
+            return next((kind for kind, column in columns.items() if column), "table")
         if isinstance(held, Numbers):
+            if could_be_ids(held) and "text" in takes:
+                said = settings.vocab_size != DataSettings().vocab_size
+                if said or not {"table", "series"} & set(takes):  # whose numbers may be whole too
+                    return "text"
             return kind_of_array(held, takes)
         return "text" if isinstance(held, Texts) else "image" if isinstance(held, Images) else "graph"
 
 
 def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
-    """What an array is of, for a model that takes those kinds. (n, F) are rows of a table, or series of one variable;
-    (n, T, F) series, or grey images where they are bytes; (n, C, H, W) and (n, H, W, C) images."""
+    """What an array is of, for a model that takes those kinds, where it is none of token ids. (n, F) are rows of a
+    table, or series of one variable; (n, T, F) series, or grey images where they are bytes; (n, C, H, W) and
+    (n, H, W, C) images."""
     shape = held.values.shape
     both = {2: ("table", "series"), 3: ("series", "image"), 4: ("image",)}.get(len(shape))
     if both is None:

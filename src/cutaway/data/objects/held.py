@@ -62,13 +62,15 @@ class Texts(Held):
     """Texts, each an example or, without targets, a document."""
 
     texts: tuple[str, ...]
+    ids: bool = False  # whether they are token ids, written with blanks between them
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def content(self) -> Sequence[Any]:
         """Each text by its own hash."""
-        return [b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in self.texts)]
+        kind = b"ids" if self.ids else b""
+        return [kind + b"".join(hashlib.sha256(t.encode(errors="surrogatepass")).digest() for t in self.texts)]
 
 
 @dataclass(frozen=True, kw_only=True)

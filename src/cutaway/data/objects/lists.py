@@ -1,4 +1,4 @@
-"""Lists of what is one example each: dictionaries, texts, images of Pillow, arrays, rows of numbers."""
+"""Lists of what is one example each: dictionaries, texts, images of Pillow, arrays, rows of numbers, token ids."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..tables.reading import rows_table
 from .arrays import checked, read_array
 from .graphs import is_graph, read_graphs
 from .held import Columns, Held, Images, Numbers, Texts
+from .tokens import read_ids
 
 
 def read_list(thing: Any) -> Held | None:
@@ -29,6 +30,8 @@ def read_list(thing: Any) -> Held | None:
         return Images(name="images", images=tuple(thing))
     if all(map(is_graph, thing)):
         return read_graphs(thing)
+    if (ids := _ragged(thing)) is not None:
+        return ids
     if all(isinstance(one, torch.Tensor | np.ndarray) for one in thing):
         return _stacked(thing)
     if all(isinstance(one, int | float | np.number) for one in thing):
@@ -57,6 +60,12 @@ def rows_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
                 )
     plain = [{key: value.item() if hasattr(value, "item") else value for key, value in row.items()} for row in rows]
     return rows_table(plain).frame
+
+
+def _ragged(examples: Sequence[Any]) -> Held | None:
+    """Examples of several lengths, where they are whole numbers: token ids."""
+    sized = all(hasattr(one, "__len__") and getattr(one, "ndim", 1) == 1 for one in examples)
+    return read_ids(examples) if sized and len({len(one) for one in examples}) > 1 else None
 
 
 def _stacked(arrays: Sequence[Any]) -> Held:

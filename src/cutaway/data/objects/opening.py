@@ -33,6 +33,7 @@ from .arrays import TARGET, as_columns
 from .given import Given
 from .held import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_in, digests
 from .images import open_images
+from .tokens import as_ids
 
 IN_FILES = ("separator", "decimal", "encoding", "header", "memory", "workers")
 OF_FORECASTS = (
@@ -50,7 +51,7 @@ def open_given(
     origin = Origin(first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes])
     if isinstance(first, Graphs):
         return _graphs(given, origin, settings)
-    if isinstance(first, Texts):
+    if kind == "text" and not isinstance(first, Columns):
         return _texts(given, origin, settings, targets)
     if kind in ("series", "image") and isinstance(first, Numbers | Images):
         return _arrays(given, kind, origin, settings, sizes, targets)
@@ -123,21 +124,29 @@ def _typed(target: pl.Series, name: str, settings: DataSettings) -> list[str]:
 
 
 def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[type[Target], ...]) -> DataSet:
-    """Texts with a target each; or, without, documents to learn the language of."""
-    first = given.train
+    """Texts, or token ids, with a target each; or texts without, documents to learn the language of."""
+    splits = {split: as_ids(held) for split, held in given.splits.items()}
+    first = splits["train"]
+    assert isinstance(first, Texts)
     if first.target is not None:
         from ..text.classes import of_table
+        from ..text.ids import IDS
         from ..text.reading import TEXT
 
         reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and this is (texts, y)")
         name = first.target.name or TARGET
         tables = {
             split: frame_table(pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)))
-            for split, held in given.splits.items()
+            for split, held in splits.items()
             if held.target is not None
         }
         table, rows = one_below_another(tables)
-        return of_table(table, TEXT, name, None, origin, settings, rows if len(rows) > 1 else None)
+        own, cut = rows if len(rows) > 1 else None, IDS if first.ids else "words"
+        return of_table(table, TEXT, name, None, origin, settings, own, cut)
+    if first.ids:
+        raise DataError(
+            "These are token ids without targets, and a language is learned from texts: give (ids, y), or the texts."
+        )
     from ..text.context import context_dataset
     from ..text.running import learns_context, texts_dataset
     from ..text.running_files import Read, joined
@@ -145,7 +154,7 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
     reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and these are texts alone")
     read = {
         split: [Read(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
-        for split, held in given.splits.items()
+        for split, held in splits.items()
     }
     for split, found in read.items():
         if not found:

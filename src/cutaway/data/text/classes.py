@@ -147,8 +147,10 @@ def of_table(
     origin: Origin,
     settings: DataSettings,
     given: Mapping[str, Rows] | None = None,
+    tokenizer: str = "words",
 ) -> DataSet:
-    """The texts in one column of a table with the targets in another; splits as in `table_dataset`."""
+    """The texts in one column of a table with the targets in another; splits as in `table_dataset`. `tokenizer` is what
+    tokenizer=auto takes, or says that they are ids already."""
     labels = read_labels(table, target, None)
     rows, without_target = complete_rows(table, labels, group, settings.missing)
     texts = table.frame[text].fill_null("").to_list()
@@ -172,6 +174,7 @@ def of_table(
         {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
         dataclasses.replace(origin, notes=[*origin.notes, *without_target, *without_text]),
         settings,
+        tokenizer=tokenizer,
         text_column=text,
     )
 

@@ -16,6 +16,7 @@ from ...files import exists, reject_address
 from ...spec import Simple, Tags, TextSpec
 from ..kinds import reject_changed
 from ..settings import DataSettings
+from .ids import IDS, fit_ids
 from .tokenizer_files import open_tokenizer
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
 
@@ -57,10 +58,13 @@ def fit_tokenizer(
     settings: DataSettings, usual: str, texts: Iterable[str], *, blanks: bool = False
 ) -> tuple[Tokenizer, bool]:
     """The tokenizer that the settings ask for, fitted on `texts` unless they name one that is fitted already; and
-    whether that is so. `usual` is the kind for auto; `blanks` cuts at blanks, where it is words.
+    whether that is so. `usual` is the kind for auto, or says that texts are ids already; `blanks` cuts at blanks, where
+    it is words.
 
     Raises as `given_tokenizer` and `train_tokenizer`.
     """
+    if usual == IDS:
+        return fit_ids(settings, texts), False
     given = given_tokenizer(settings)
     if given is not None:
         return given, True
@@ -136,6 +140,9 @@ def special_of(tokenizer: Tokenizer) -> set[int]:
 
 def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
     """How text becomes tokens, in a sentence."""
+    if tokenizer.kind == IDS:
+        padded = "; zeros at the ends are padding" if tokenizer.padding == 0 else ""
+        return f"Token ids are learned from as they are given: {len(tokenizer):,} are told apart, from 0{padded}."
     how = {
         "characters": "characters",
         "words": "words at blanks" if getattr(tokenizer, "blanks", False) else "words and signs",

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import FileError
 from ...files import exists, read_bytes, reject_address
 from ...spec import kind_now
+from .ids import IDS, Ids
 from .pretrained import Pretrained, specials
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
@@ -54,6 +55,8 @@ def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
     kind, lower = data["kind"], bool(data["lower"])
     if kind == PRETRAINED:
         return Pretrained.from_json(data)
+    if kind == IDS:
+        return Ids(int(data["vocab_size"]), data["padding"])
     if kind == "characters":
         return Characters(list(data["tokens"]), lower)
     if kind == "words":
