@@ -196,7 +196,7 @@ def planned(case: str) -> dict[str, float]:
 
 def shared(case: str, folder: str) -> None:
     """Print the bytes that PyTorch's allocator has handed out at most in a second step of the last of several
-    processes, while a checkpoint is written: this is what each of them does."""
+    processes, while a checkpoint of parts is written: this is what each of them does."""
     torch.set_num_threads(1)
     made, write = threading.Event(), storage.write_tensors
     storage.write_tensors = lambda *given: write(*given) if made.wait() else ""
@@ -208,7 +208,8 @@ def shared(case: str, folder: str) -> None:
             own = ready.place.share(steps.index)
             steps.batch = next(iter(ready.data.splits["train"].batches([own], seed=0)))
             steps.make()
-            steps.trainer.checkpoint_now()
+            if ready.deferred:  # in parts, of which a copy is written meanwhile
+                steps.trainer.checkpoint_now()
             with torch.profiler.record_function(SECOND):
                 steps.make()
         made.set()

@@ -21,6 +21,8 @@ from cutaway.errors import SettingError
 from cutaway.models.memory import shaped
 from cutaway.models.registry import preset
 from cutaway.training.layers import blocks
+from cutaway.training.optimizers import build_optimizers
+from cutaway.training.settings import TrainSettings
 
 PROCESSES, LAYERS, DIM, WORDS, TOKENS = 256, 2, 64, 500, 16
 BATCH = 2
@@ -60,6 +62,16 @@ def test_parts_come_to_the_whole() -> None:
     assert run.shares[0].weights > run.shares[-1].weights  # which has none of 64 rows
     assert of_kind(run, "all-gather", PROCESSES).count == 2 * LAYERS + 1  # what is outside of blocks stays in between
     assert of_kind(run, "reduce-scatter", PROCESSES).count == LAYERS + 1
+
+
+def test_muon_has_matrices_come_together_once_more() -> None:
+    count = 32  # another number: PyTorch remembers shapes by the grid, and above the last process was played
+    plain = found(processes=count)
+    muon = found(processes=count, optimizers=partial(build_optimizers, settings=TrainSettings(optimizer="muon")))
+    less, more = (of_kind(run, "all-gather", count) for run in (plain, muon))
+    assert more.count - less.count == 4 * LAYERS  # two of attention and two of the MLP
+    assert more.bytes - less.bytes == 12 * LAYERS * DIM**2 * 4
+    assert of_kind(plain, "reduce-scatter", count) == of_kind(muon, "reduce-scatter", count)
 
 
 def test_heads_and_hidden_units_are_shared_by_four_all_reduces_a_layer() -> None:

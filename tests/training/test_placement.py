@@ -115,3 +115,13 @@ def test_without_a_compiler_a_model_is_not_compiled(
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith("cutaway: compile=true needs a C++ compiler, and none works here")
     assert "Traceback" not in said
+
+
+def test_what_no_device_holds_whole_answers_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(100, 10)
+    sharing = Placement(torch.device("cuda"), torch.float32, None, False, processes=4, tensor=2)
+    for free, device in ((4 * 1010 * 2, "cuda"), (4 * 1010, "cpu")):
+        monkeypatch.setattr(place_module, "free_memory", lambda device, free=free: free)
+        found = place_module.alone(sharing, model, 0.9)
+        assert (found.device.type, found.processes, found.tensor) == (device, 1, 1)
+    assert place_module.alone(sharing, model, 0).device.type == "cuda"

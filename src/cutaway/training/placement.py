@@ -183,6 +183,17 @@ def for_parts(settings: TrainSettings, place: Placement) -> Placement:
     return replace(place, channels_last=False) if in_parts else place
 
 
+def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
+    """The place of one process that has the whole model, to answer: that of `place`, or the CPU where the weights come
+    to more than a `fraction` of what that has free (0 asks nothing)."""
+    found = replace(place, rank=0, processes=1, tensor=1, tensor_rank=0)
+    free = free_memory(place.device)
+    weights = place.dtype.itemsize * sum(x.numel() for x in model.parameters())
+    if place.device.type != "cpu" and fraction and free is not None and weights > fraction * free:
+        return replace(found, device=torch.device("cpu"))
+    return found
+
+
 def free_memory(device: torch.device) -> int | None:
     """Bytes that the device has free; None where it does not say. An Apple GPU shares the machine's memory."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()

@@ -40,6 +40,7 @@ from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import SAVE_EVERY, Mean, Trainer
 from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
+from .placement import alone
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
 from .progress import Progress
@@ -252,7 +253,7 @@ def _train(
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
     if writes:  # and tests, by itself
-        ready.place = replace(ready.place, processes=1, tensor=1)
+        ready.place = alone(ready.place, ready.model, ready.settings.memory_fraction)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
