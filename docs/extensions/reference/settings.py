@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cutaway.comparing.settings import CompareSettings
+from cutaway.compression.settings import QuantizeSettings
 from cutaway.data.settings import DataSettings
 from cutaway.data.shards.settings import ShardSettings
 from cutaway.planning.settings import PlanSettings
@@ -16,6 +17,7 @@ GROUPS = {
     "Shards": (ShardSettings, "`cutaway prepare`"),
     "Search": (SearchSettings, "`cutaway search`"),
     "Comparison": (CompareSettings, "`cutaway compare`"),
+    "Quantization": (QuantizeSettings, "`cutaway quantize`"),
     "Plans": (PlanSettings, "`cutaway plan`"),
 }
 HEAD = """# Settings
