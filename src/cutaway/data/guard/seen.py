@@ -95,18 +95,15 @@ def _look(split: Split, rows: Tensor, kind: str) -> Looks:
         return _of_images(x)
     if kind == "audio":
         each = [one[real] for one, real in zip(x, batch.inputs[1])]  # (T, n_mels)
-        return Looks(torch.stack([loudest(one) for one in each]), torch.stack([_level(one) for one in each]), nothing)
+        level = torch.stack([torch.stack([one.mean(), one.std(correction=0)]) for one in each])
+        return Looks(torch.stack([loudest(one) for one in each]), level, nothing)
     return Looks(x.flatten(1).float(), nothing, nothing)
 
 
 def _of_images(images: Tensor) -> Looks:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
-    level = torch.stack([_level(one) for one in grey])
+    level = torch.stack([grey.mean((1, 2, 3)), grey.std((1, 2, 3), correction=0)], 1)
     return Looks(low_frequencies(grey), level, F.adaptive_avg_pool2d(grey, min(SMALL, *grey.shape[2:])))
-
-
-def _level(values: Tensor) -> Tensor:
-    return torch.stack([values.mean(), values.std(correction=0)])
 
 
 def loudest(spectrogram: Tensor) -> Tensor:
