@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test model check bench recipes docs site release clean
+.PHONY: help demo test model check bench recipes docs site site-check release clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
 	@echo "make site     make the site with its course, run, into site/"
+	@echo "make site-check  open every page of it in Chromium (slow)"
 	@echo "make release  build the wheel and the source archive, and try them in a clean environment"
 
 # Stamps: installing again only where what is to be installed has changed.
@@ -77,6 +78,10 @@ site: .venv/.installed-site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/site docs \
 		site/$$($(BIN)/python -c 'import cutaway; print(cutaway.__version__)')
 	@echo "site/index.html is its first page."
+
+# Pages without errors, outside requests, broken links or barriers; sizes.
+site-check: .venv/.installed-site
+	$(BIN)/python -m tests.site
 
 # The environment that the wheel is tried in sees the libraries that are here, PyTorch among them, and not this clone.
 release: .venv/.installed

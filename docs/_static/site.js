@@ -1,10 +1,20 @@
 // Filters of the gallery and of the list of models: words that are typed, and buttons for kinds and families.
 "use strict";
 
+// An item says what it is by its classes, a row of a table by the columns that the bar names.
+function tagsOf(item, columns) {
+  const own = [...item.classList].filter((name) => /^(kind|family)-/.test(name));
+  const told = (group) => {
+    const cell = columns[group] && item.children[columns[group] - 1];
+    return cell ? cell.textContent.split(",").map((word) => `${group}-${word.trim()}`) : [];
+  };
+  return [...own, ...told("kind"), ...told("family")];
+}
+
 function begin(bar) {
   const items = [...document.querySelectorAll(bar.dataset.filter)];
   if (!items.length) return;
-  const tags = new Map(items.map((item) => [item, [...item.classList].filter((name) => /^(kind|family)-/.test(name))]));
+  const tags = new Map(items.map((item) => [item, tagsOf(item, bar.dataset)]));
   const search = document.createElement("input");
   search.type = "search";
   search.placeholder = "Filter by words";
@@ -39,7 +49,16 @@ function begin(bar) {
     found.textContent = `${count} of ${items.length}`;
   }
   search.addEventListener("input", show);
-  bar.append(search, found, ...buttons);
+  const group = (name, said) => {
+    const box = document.createElement("div");
+    const label = document.createElement("span");
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", said);
+    label.textContent = said;
+    box.append(label, ...buttons.filter((one) => one.dataset.tag.startsWith(name)));
+    return box;
+  };
+  bar.append(search, found, group("kind-", "data"), group("family-", "family"));
   bar.hidden = false;
   show();
 }

@@ -98,7 +98,8 @@ def run_page(docname: str, text: str) -> None:
 def run(commands: list[str]) -> tuple[dict[str, str], str]:
     """What each command prints, and the first that fails."""
     printed: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=KEPT) as folder:
         where, bin_ = Path(folder, "here"), Path(folder, "bin")
         where.mkdir()
         bin_.mkdir()

@@ -20,7 +20,7 @@ counts and to an independent implementation, outputs and gradients. A name leads
 counts, settings, and where the paper, this file and common implementations differ.
 
 ```{{raw}} html
-<div class="filter" data-filter="table.models tbody tr" hidden></div>
+<div class="filter" data-filter="article tbody tr" data-kind="2" data-family="3" hidden></div>
 ```
 
 | preset | takes | family | parameters | paper |

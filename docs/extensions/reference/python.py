@@ -119,14 +119,14 @@ def members_of(one: type) -> Iterator[tuple[str, Any]]:
 
 def prose(one: Any) -> str:
     """A docstring as Markdown: what stands further in is code, Python where it can be read as such."""
-    lines = []
-    for paragraph in re.split(r"\n{2,}|(?<=\S)\n(?=    \S)", inspect.cleandoc(one.__doc__ or "")):
-        indented = paragraph.startswith("    ")
-        if indented and lines and lines[-1].startswith("    "):
-            lines[-1] += "\n\n" + paragraph
-        else:
-            lines.append(paragraph)
-    return "\n\n".join(map(_code, lines)) + "\n"
+    parts: list[list[str]] = [[]]
+    for line in inspect.cleandoc(one.__doc__ or "").splitlines():
+        further = line.startswith("    ")
+        if line.strip() and parts[-1] and further != parts[-1][0].startswith("    "):
+            parts.append([])
+        if line.strip() or parts[-1]:
+            parts[-1].append(line)
+    return "\n\n".join(_code("\n".join(part).rstrip()) for part in parts) + "\n"
 
 
 def _code(paragraph: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cutaway.comparing.settings import CompareSettings
+from cutaway.compression.settings import QuantizeSettings
 from cutaway.data.settings import DataSettings
 from cutaway.data.shards.settings import ShardSettings
 from cutaway.planning.settings import PlanSettings
@@ -16,6 +17,7 @@ GROUPS = {
     "Shards": (ShardSettings, "`cutaway prepare`"),
     "Search": (SearchSettings, "`cutaway search`"),
     "Comparison": (CompareSettings, "`cutaway compare`"),
+    "Quantization": (QuantizeSettings, "`cutaway quantize`"),
     "Plans": (PlanSettings, "`cutaway plan`"),
 }
 HEAD = """# Settings
@@ -37,7 +39,7 @@ def pages() -> dict[str, str]:
             known = all(word in s.help for word in allowed.split(", "))
             key = f"[`{s.key}`]{{#{title.lower()}-{s.key}}}"
             meaning = f"{s.help}." if known else f"{s.help} ({allowed})."
-            cells = (f"{key} {s.type}, `{s.default}`", meaning[:1].upper() + meaning[1:])
+            cells = (f"{key}<br>{s.type}, `{s.default}`", meaning[:1].upper() + meaning[1:])
             parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("$", "\\$") for cell in cells) + " |")
         parts.append("")
     parts.append("## What they were called\n\n| before 0.7 | now |\n| --- | --- |")

@@ -88,7 +88,7 @@ def choose(
 
 
 def uniform(count: int, generator: torch.Generator | None, device: torch.device | str) -> Tensor:
-    """`count` numbers from 0 on and below 1, float64, by the generator and on its device, then on `device`."""
+    """`count` numbers, (count,), from 0 on and below 1, float64, by the generator on its device, then on `device`."""
     home = generator.device if generator is not None else device
     return torch.rand(count, dtype=torch.float64, device=home, generator=generator).to(device)
 

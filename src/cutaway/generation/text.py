@@ -86,7 +86,7 @@ def stream(
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Iterator[Tensor]:
-    """The same, one token of each row at a time, (N,), as soon as it is drawn."""
+    """The same, one token of each row at a time, (N,), as soon as it is drawn. Raises as `generate` does."""
     sampling, origin = Sampling(**settings), origin_of(model)
     if never is None:
         never = () if origin else NEVER

@@ -40,12 +40,12 @@ class Edit:
     place: Site
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """What stands in the place of x, which is all that the module computes there in its run-th run of a call; of
-        graph attention that computes its heads in turns, from head `first` on."""
+        """What stands in the place of x, in its shape: x is all that the module computes there in its run-th run of a
+        call; of graph attention that computes its heads in turns, from head `first` on."""
         raise NotImplementedError
 
     def change(self, x: Tensor, where: Tensor | None, run: int, first: int) -> Tensor:
-        """x with what is to be changed in it; x itself where that is nothing."""
+        """x with what is to be changed in it, in the same shape; x itself where nothing is."""
         if where is not None and not bool(where.any()):
             return x
         new = self.value(x, run, first)
@@ -59,7 +59,7 @@ class Zero(Edit):
         self.place = _place(module, place)
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """Zeros."""
+        """Zeros, in the shape of x."""
         return torch.zeros_like(x)
 
 
@@ -70,7 +70,7 @@ class Replace(Edit):
         self.place, self.given = _place(module, place), value
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """The value, as large as x. Raises ModelError for a tensor that does not fit."""
+        """The value, in the shape of x. Raises ModelError for a tensor that does not fit."""
         given = torch.as_tensor(self.given).to(x)
         return _fitted(given, x, self.place.module, "the value given")
 
@@ -83,7 +83,7 @@ class Noise(Edit):
         self.place, self.std, self.seed = _place(module, place), std, seed
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """x and noise, drawn from a generator of its own: the same in every call of the model."""
+        """x and noise of its shape, drawn from a generator of its own: the same in every call of the model."""
         generator = torch.Generator().manual_seed(self.seed + 7919 * run + first)  # each run of a call has its own
         return x + self.std * torch.randn(x.shape, generator=generator).to(x)
 
@@ -101,7 +101,7 @@ class Transplant(Edit):
         self.in_turns = False  # whether heads are computed some at a time, and come one after the other
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """What was there. Raises ModelError where it does not fit, or the module ran less often."""
+        """What was there, in the shape of x. Raises ModelError where it does not fit, or the module ran less often."""
         if run > len(self.found):
             raise ModelError(
                 f"{self.place.name} runs more often than with the inputs to be transplanted, {len(self.found)} times: "

@@ -108,13 +108,13 @@ class Network(nn.Module):
         return {name: module.weight for name, module in embeddings if name.endswith("positions")}
 
     def initialize_from(self, images: Tensor) -> None:
-        """Take what is initialized from data from these training images, before the first step."""
+        """Take what is initialized from data from these training images, (N, C, H, W), before the first step."""
 
     def constrain(self) -> None:
         """Bring the weights back to where they may be, after each step of the optimizer."""
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The tensors of a file as this network can take them: positions of another size, for one."""
+        """The tensors of a file, by name, in the shapes that this network has: positions of another size, for one."""
         return tensors
 
 

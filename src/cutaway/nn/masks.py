@@ -72,7 +72,8 @@ def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> 
 
 def combined(*masks: Tensor | None) -> Tensor | None:
     """One mask of several: a query may look where each of them lets it, and biases add up. None hides nothing; the
-    result is None where all are, boolean where all are, and a bias otherwise."""
+    result is None where all are, boolean where all are, and a bias otherwise. Shapes broadcast to (N, heads, T, S).
+    Raises ModelError for a mask of whole numbers."""
     may: Tensor | None = None
     bias: Tensor | None = None
     for mask in masks:

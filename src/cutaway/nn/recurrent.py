@@ -43,7 +43,7 @@ class Steps(Protocol):
     gates can be seen by that (`cutaway.inspect`). Those of PyTorch need not say it."""
 
     def step(self, x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
-        """A `Step`."""
+        """What it computes of x, (N, F), and the state, each (N, H), by name."""
 
 
 # --- sequences of many lengths ----------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State |
 
 
 def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs and the last h, by the fused layer on the steps between one cut and the next, of those sequences that
-    reach so far. Raises ModelError for an LSTM with projections."""
+    """Outputs, (N, T, H), and the last h, (N, H), of x, (N, T, F), by the fused layer on the steps between one cut and
+    the next, of those sequences that reach so far. Raises ModelError for an LSTM with projections."""
     reject_projections(layer)
     order = lengths.argsort(descending=True, stable=True)
     lengths, on_device = lengths[order], order.to(x.device)
@@ -142,7 +142,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
 def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
     """The steps at which sequences that have ended are left out, the last of them the last step of all.
 
-    `lengths` are in falling order. Between two cuts about one eighth of the sequences end.
+    `lengths`, (N,), are in falling order. Between two cuts about one eighth of the sequences end.
     """
     enough = len(lengths) * hidden >= LEAST_WORK
     if not enough or int(lengths.sum()) > (1 - LEAST_SHARE) * steps * len(lengths):
@@ -207,8 +207,8 @@ def over_steps(
 
 
 def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
-    """What `packed` gives, by one step that is scanned over time: in a graph that is exported it leaves the length
-    free, where torch.export unrolls the fused layers at the length of its example. Raises ModelError as
+    """What `packed` gives of x, (N, T, F), by one step that is scanned over time: in a graph that is exported it leaves
+    the length free, where torch.export unrolls the fused layers at the length of its example. Raises ModelError as
     `in_rectangles` does."""
     reject_projections(layer)
     real = torch.ones_like(x[..., 0], dtype=torch.bool)  # (N, T)
@@ -284,12 +284,12 @@ def begin(layer: nn.RNNBase, x: Tensor) -> State:
 
 
 def as_given(state: State | None) -> Tensor | State | None:
-    """The state as PyTorch's layers take it: a tensor, or two for an LSTM."""
+    """The state as PyTorch's layers take it: a tensor, (layers, N, H), or two for an LSTM."""
     return state[0] if state is not None and len(state) == 1 else state
 
 
 def as_state(given: Tensor | State) -> State:
-    """The state that PyTorch's layers gave, as a tuple."""
+    """The state that PyTorch's layers gave, (layers, N, H) each, as a tuple."""
     return given if isinstance(given, tuple) else (given,)
 
 

@@ -85,7 +85,7 @@ class Run:
 
     @functools.cached_property
     def model(self) -> nn.Module:
-        """The trained model, in evaluation mode, on the CPU."""
+        """The trained model, in evaluation mode, on the CPU. Raises FileError where training has left none yet."""
         if not (self.folder / "model").is_dir():
             raise FileError(
                 f"{self.folder} has no model yet: training stopped before its first epoch ended. "
@@ -153,7 +153,7 @@ class Run:
 
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
         """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
-        they hold what they held is seen when they are asked for."""
+        they hold what they held is seen when they are asked for. Raises SettingError for a path and for fractions."""
         given, fractions = as_source(data, val, test)
         if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
@@ -202,6 +202,7 @@ class Run:
         (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
         Of problems, `method` is how solutions are looked for (`generation.thoughts`), by one greedy chain unless it is
         given. Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps.
+        Raises DataError where there is no test split, or the data is unlike the run's.
         """
         reject_beams(self.spec, num_beams, length_penalty)
         reject_method(self.preprocessing, method)
@@ -243,6 +244,7 @@ class Run:
         What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
         are as in `evaluate`. Of few-shot learning, `support` is a folder of class folders that tells the classes.
+        Raises DataError, by file or row, for what cannot be read, and SettingError for what the run has no use for.
         """
         reject_beams(self.spec, num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
@@ -342,7 +344,8 @@ class Run:
         eta: float | None = None,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor | None, images.Asked]:
-        """What `sample` draws, as levels uint8 (count, C, H, W), the class of each, and how they were drawn."""
+        """What `sample` draws, as levels uint8 (count, C, H, W), the class of each, and how they were drawn. Raises
+        DataError of a run that draws no images, SettingError for a value that cannot be."""
         spec = self.spec
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.Drawn):
             raise DataError(
@@ -403,7 +406,8 @@ class Run:
         method: Method | None = None,
     ) -> Results:
         """The model's answers for a split, with its targets; `decodes` and `method` as in `results_of`, `num_beams` and
-        `length_penalty` too, which are those of the run's settings unless they are given."""
+        `length_penalty` too, which are those of the run's settings unless they are given. Raises DataError where the
+        run learned nothing that answers could be held to."""
         settings, task = self.about["settings"], self.task
         model = self.place.model(self.model, learns=False)
         if isinstance(task, Contrastive) and not task.remembers:

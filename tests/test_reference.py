@@ -1,0 +1,91 @@
+"""What the site's reference promises of the Python interface: every public name says what it is, in full."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import cutaway
+from cutaway.data.settings import DataSettings
+from cutaway.settings import describe
+from cutaway.training.settings import TrainSettings
+
+ROOT = Path(__file__).parents[1]
+SHAPE = re.compile(r"\(([A-Za-z…]\w*,[^()]*)\)|shape")  # (N, heads, T, d)
+RAISED = re.compile(r"\w+Error|UnknownName")
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Any]:
+    """docs/extensions/reference, which is no part of the package."""
+    paths = [str(ROOT), str(ROOT / "docs")]
+    sys.path[:0] = paths
+    yield importlib.import_module("extensions.reference.python"), importlib.import_module("extensions.reference.errors")
+    for path in paths:
+        sys.path.remove(path)
+
+
+def documented(python: ModuleType) -> Iterator[tuple[str, Any, str]]:
+    """Every public name with its object, and what is said around it: of its class, else of its module."""
+    for names in python.MODULES.values():
+        for module in map(importlib.import_module, names):
+            for key, one in python.names_of(module):
+                yield f"{module.__name__}.{key}", one, module.__doc__ or ""
+                for member, value in python.members_of(one) if inspect.isclass(one) else ():
+                    plain = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
+                    yield f"{module.__name__}.{key}.{member}", plain, f"{one.__doc__} {module.__doc__}"
+
+
+def test_every_public_name_says_what_it_is_with_shapes_and_errors(reference: Any) -> None:
+    silent, shapeless, raising, count = [], [], [], 0
+    for name, one, around in documented(reference[0]):
+        count += 1
+        said = one.__doc__ or ""
+        if not said.strip():
+            silent.append(name)
+        if not inspect.isfunction(one):
+            continue
+        signature = inspect.signature(one)
+        hints = [str(p.annotation) for p in signature.parameters.values()] + [str(signature.return_annotation)]
+        if any("Tensor" in hint for hint in hints) and not SHAPE.search(said + around):
+            shapeless.append(name)
+        raised = {
+            node.exc.func.id
+            for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one))))
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
+        }
+        if any(RAISED.fullmatch(kind) for kind in raised) and "Raise" not in said + around:
+            raising.append(name)
+    assert (silent, shapeless, raising) == ([], [], [])
+    assert count > 300
+
+
+def test_what_cutaway_offers_is_in_the_reference(reference: Any) -> None:
+    python = reference[0]
+    names = {key for key, _ in python.names_of(cutaway)} | python.ELSEWHERE
+    assert set(cutaway.__all__) <= names
+    page = python.page("cutaway")
+    assert all(f"{{py:function}} {key}(" in page for key in ("train", "load", "search", "create_model"))
+
+
+def test_errors_are_found_by_their_words(reference: Any) -> None:
+    pages = reference[1].pages()
+    said = pages["reference/errors/FileError.md"] + pages["reference/errors/DataError.md"]
+    assert "has no model yet: training stopped before its first epoch ended" in said
+    assert "There is no setting ‹" in pages["reference/errors/UnknownName.md"]
+    assert all(f"reference/errors/{kind.__name__}.md" in pages for kind in reference[1].kinds())
+
+
+def test_every_setting_has_a_sentence() -> None:
+    for group in (TrainSettings, DataSettings):
+        assert all(len(one.help.split()) > 1 for one in describe(group))
