@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LEFT = 0.0012  # u² of the best image / u of the worst of those that are near, from which on it is no copy
+LEFT = 0.0007  # u² of the best image / u of the worst of those that are near, from which on it is no copy
+BY_CHANCE = 0.0003  # of the images, that others are turned into though they are no copies: a stroke is like a stroke
 ALONE = 0.45  # of the unexplained part of the second best, from which on it is one of several that are alike
-TINY, FAR = 16, 0.35  # images of fewer pixels across lose much in a change of size; copies of others have less d₁ / d_k
+FAR = 0.5  # d₁ / d_k of copies is less
+TINY = 16  # images of fewer pixels across lose much in a change of size, and have less to be told apart by:
+LEFT_OF_TINY, TINY_BY_CHANCE = 0.001, 0.005
 RIDGE, BLANK = 1e-5, 1e-6  # relative to the squares of the pixels
 CHUNK = 512
 
@@ -22,11 +25,15 @@ def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> t
     """Which of queries (n, 1, s, s) are copies of one of points (N, 1, s, s), (n,), and of which, (n,). `numbers`
     (n, k) are the points that are near each, `ratio` (n,) is d₁ / d_k of these."""
     which, copy = numbers[:, 0].clone(), torch.zeros(len(queries), dtype=torch.bool)
-    tried = torch.arange(len(queries)) if queries.shape[-1] < TINY else (ratio <= FAR).nonzero()[:, 0]
+    tiny = queries.shape[-1] < TINY
+    tried = torch.arange(len(queries)) if tiny else (ratio <= FAR).nonzero()[:, 0]
     for rows in torch.split(tried, CHUNK):
         left, best = unexplained(queries[rows], points, numbers[rows]).sort(1)
-        copy[rows] = (left[:, 0].square() <= LEFT * left[:, -1]) & (left[:, 0] <= ALONE * left[:, 1])
+        few = left[:, 0].square() <= (LEFT_OF_TINY if tiny else LEFT) * left[:, -1]
+        copy[rows] = few & (left[:, 0] <= ALONE * left[:, 1])
         which[rows] = numbers[rows].gather(1, best[:, :1])[:, 0]
+    if copy.float().mean() <= (TINY_BY_CHANCE if tiny else BY_CHANCE):
+        copy[:] = False
     return copy, which
 
 

@@ -32,7 +32,6 @@ OTHER_RATIO = 0.1
 QUERIES = 20_000  # examples of later splits that are held against all earlier ones
 EXACT = 20_000_000  # distances that are all computed; of more pairs a tree finds the neighbours
 COMPONENTS, SLACK = 8, 1.0  # principal components that the tree stands in; by how much it may err, relatively
-BY_CHANCE = 0.005  # of images, that a filter turns into others though they are no copies: a stroke is like a stroke
 SAME = 1e-6
 CONTINUOUS, DISTINCT = 4, 20  # columns that a table needs, with more values than that, for near to mean something
 WHAT = {"table": "rows", "image": "images", "audio": "recordings", "series": "series"}
@@ -88,9 +87,8 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
     place = numbers[:, 0]
     if kind == "image":
         filtered, which = images.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
-        if filtered.float().mean() > BY_CHANCE:
-            place = torch.where(hit, place, which)
-            hit |= apart & filtered
+        place = torch.where(hit, place, which)
+        hit |= apart & filtered
     return hit.nonzero()[:, 0], place[hit]
 
 

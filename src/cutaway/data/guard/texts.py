@@ -11,7 +11,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,15 @@ from . import labels as wrong_labels
 from .duplicates import near_note
 from .seen import Seen, sample
 
-MOST = 6_000  # texts of a split that are looked at
+MOST = 15_000  # texts of a split that are looked at
 WORDS = 400  # of a text that are looked at
-LEAST = 5  # words of a text, without which it equals others by chance
+LEAST = 8  # words of a text, without which it equals others by chance
 BANDS, ROWS = 24, 3
 SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
+SHORT, WORDS_ALIKE = (
+    0.55,
+    0.8,
+)  # or so much, where so much of the words is alike: one that is gone takes two pairs along
 BUCKET = 10  # texts with one band in common that are compared
 WORD = re.compile(r"\w+")
 CLASSES = 10  # a linear model of more takes too long
@@ -38,12 +42,18 @@ class Sketch(NamedTuple):
 
     name: str  # with its split
     text: str
+    words: frozenset[str]
     pairs: frozenset[int]  # hashes of its pairs of words
     bands: tuple[bytes, ...]
 
     def alike(self, other: Sketch) -> float:
         """The Jaccard similarity of the pairs of words."""
-        return len(self.pairs & other.pairs) / (len(self.pairs | other.pairs) or 1)
+        return _similarity(self.pairs, other.pairs)
+
+    def nearly(self, other: Sketch) -> bool:
+        """Whether the texts nearly equal one another."""
+        pairs = self.alike(other)
+        return pairs >= SIMILAR or (pairs >= SHORT and _similarity(self.words, other.words) >= WORDS_ALIKE)
 
 
 def sketched(name: str, text: str) -> Sketch | None:
@@ -54,7 +64,7 @@ def sketched(name: str, text: str) -> Sketch | None:
     hashes = np.fromiter({zlib.crc32(f"{a} {b}".encode()) for a, b in pairwise(words)}, np.uint64)
     mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap round, so that each has its own order
     minima = mixed.min(0).astype(np.uint32).reshape(BANDS, ROWS)
-    return Sketch(name, text, frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
+    return Sketch(name, text, frozenset(words), frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
 
 
 def near(seen: Mapping[str, Seen]) -> Finding | None:
@@ -75,7 +85,7 @@ def near(seen: Mapping[str, Seen]) -> Finding | None:
             best = max(others.values(), key=sketch.alike, default=None)
             if best is None or any(one.text == sketch.text for one in others.values()):
                 continue
-            if sketch.alike(best) >= SIMILAR:
+            if sketch.nearly(best):
                 counts[split] += 1
                 pairs.append((sketch.name, best.name))
         looked[split] = len(own)
@@ -101,6 +111,10 @@ def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
         linear = OneVsRestClassifier(linear)
     model = make_pipeline(HashingVectorizer(n_features=2**14, alternate_sign=False), linear)
     return wrong_labels.told(np.array(words, object), picked, seen, target, model)
+
+
+def _similarity(a: frozenset[Any], b: frozenset[Any]) -> float:
+    return len(a & b) / (len(a | b) or 1)
 
 
 def text_of(seen: Seen, i: int) -> str:
