@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
 TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
+NAMED = 3  # examples that a finding names itself
 SHARED = ("processes", "parallel")  # what processes do together
 
 
@@ -108,12 +109,34 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
     if flops:
         out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
-    if not data["findings"]:
+    if data["findings"]:
+        _print_findings(data["findings"], sum(len(found["examples"]) for found in data["evidence"]))
+    else:
         out.print("Nothing is wrong with the data.")
-        return
-    out.print(f"\n{plural(len(data['findings']), 'finding')} in the data:")
-    for sentence in data["findings"]:
-        out.print(f"  {sentence}", markup=False)
+
+
+def _print_findings(findings: list[str], examples: int) -> None:
+    """What is wrong with the data, each with what it is about first; a terminal shows that in bold, and sets it in."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..draw.words import plural
+    from ..errors import visible
+    from .output import console
+
+    out = console()
+    out.print(f"\n{plural(len(findings), 'finding')} in the data:")
+    for number, sentence in enumerate(findings, 1):
+        if not out.is_terminal:
+            out.print(f"  {sentence}", markup=False)
+            continue
+        title, colon, rest = visible(sentence).partition(": ")
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_row(Text(f"{number}", "yellow"), Text.assemble((title + colon, "bold"), rest))
+        out.print()
+        out.print(row)
+    if examples > NAMED:
+        out.print(f"\n--json has all {examples:,} examples by name.")
 
 
 def _duration(seconds: float) -> str:

@@ -82,9 +82,10 @@ def _event(name: str, filled: Array, y: Array, target: Target) -> Finding | None
         wrong, when = min((int(high.min()), "is high"), (int((len(y) - high).min()), "is low"))
     if wrong > (1 - ALONE) * fewer:
         return None
+    hardly, so_in = ("hardly", f"all but {wrong:,} of") if wrong else ("not", "all")
     return Finding(
-        f"Column {name} is filled in where {said} {when}, and hardly elsewhere: so it is in all but {wrong:,} of "
-        f"{len(y):,} training rows. If it is set after the event, that gives the target away: ignore={name}."
+        f"Column {name} is filled in where {said} {when}, and {hardly} elsewhere: so it is in {so_in} {len(y):,} "
+        f"training rows. If it is set after the event, that gives the target away: ignore={name}."
     )
 
 

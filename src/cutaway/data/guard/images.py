@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LEFT = 0.0007  # u² of the best image / u of the worst of those that are near, from which on it is no copy
+BY_CHANCE = 0.0003  # of the images, that others are turned into though they are no copies: a stroke is like a stroke
 ALONE = 0.45  # of the unexplained part of the second best, from which on it is one of several that are alike
 FAR = 0.5  # d₁ / d_k of copies is less
-TINY, LEFT_OF_TINY = 16, 0.001  # images of fewer pixels across lose much in a change of size: they may be farther
-BY_CHANCE = 0.005  # of tiny images, that a filter turns into others though they are no copies: strokes are alike
+TINY = 16  # images of fewer pixels across lose much in a change of size, and have less to be told apart by:
+LEFT_OF_TINY, TINY_BY_CHANCE = 0.001, 0.005
 RIDGE, BLANK = 1e-5, 1e-6  # relative to the squares of the pixels
 CHUNK = 512
 
@@ -31,7 +32,7 @@ def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> t
         few = left[:, 0].square() <= (LEFT_OF_TINY if tiny else LEFT) * left[:, -1]
         copy[rows] = few & (left[:, 0] <= ALONE * left[:, 1])
         which[rows] = numbers[rows].gather(1, best[:, :1])[:, 0]
-    if tiny and copy.float().mean() <= BY_CHANCE:
+    if copy.float().mean() <= (TINY_BY_CHANCE if tiny else BY_CHANCE):
         copy[:] = False
     return copy, which
 

@@ -59,7 +59,7 @@ class Seen:
         found = [_look(self.split, some, self.kind) for some in torch.split(self.rows, CHUNK)]
         return Looks(*map(torch.cat, zip(*found)))
 
-    @property
+    @cached_property
     def target(self) -> Tensor:
         """The target of each, (n,)."""
         assert self.split.target is not None
@@ -102,8 +102,15 @@ def _look(split: Split, rows: Tensor, kind: str) -> Looks:
 
 def _of_images(images: Tensor) -> Looks:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
-    level = torch.stack([grey.mean((1, 2, 3)), grey.std((1, 2, 3), correction=0)], 1)
-    return Looks(low_frequencies(grey), level, F.adaptive_avg_pool2d(grey, min(SMALL, *grey.shape[2:])))
+    small = pooled(grey, SMALL)
+    level = torch.stack([small.flatten(1).mean(1), small.flatten(1).std(1, correction=0)], 1)
+    return Looks(low_frequencies(grey), level, small)
+
+
+def pooled(images: Tensor, side: int) -> Tensor:
+    """Images (N, C, H, W) made smaller, (N, C, side, side); those that are smaller anyway only square."""
+    side = min(side, *images.shape[2:])
+    return images if images.shape[2:] == (side, side) else F.adaptive_avg_pool2d(images, side)
 
 
 def loudest(spectrogram: Tensor) -> Tensor:
@@ -116,8 +123,8 @@ def loudest(spectrogram: Tensor) -> Tensor:
 def low_frequencies(grey: Tensor) -> Tensor:
     """What a perceptual hash is made of, (N, waves² − 1): the lowest cosines of grey images (N, 1, H, W), without their
     mean and at length 1, so that brightness, contrast, size and compression change little (C. Zauner, 2010)."""
-    side = min(SIDE, *grey.shape[2:])
-    small = F.adaptive_avg_pool2d(grey, side)[:, 0]  # (N, side, side)
+    small = pooled(grey, SIDE)[:, 0]  # (N, side, side)
+    side = small.shape[-1]
     waves = max(2, min(WAVES, 3 * side // 4))  # the highest that a tiny image has change with its size
     place = (torch.arange(side) + 0.5) * np.pi / side
     cosines = torch.cos(torch.arange(waves)[:, None] * place)  # (waves, side)

@@ -21,9 +21,9 @@ from . import labels as wrong_labels
 from .duplicates import near_note
 from .seen import Seen, sample
 
-MOST = 6_000  # texts of a split that are looked at
+MOST = 15_000  # texts of a split that are looked at
 WORDS = 400  # of a text that are looked at
-LEAST = 5  # words of a text, without which it equals others by chance
+LEAST = 8  # words of a text, without which it equals others by chance
 BANDS, ROWS = 24, 3
 SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
 SHORT, WORDS_ALIKE = (

@@ -1,0 +1,30 @@
+"""What `cutaway check` says of data that make scores lie, on a terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from cutaway.commands import check
+
+FINDINGS = [
+    "Duplicates straddle the split: 5 of 55 rows in val and 2 of 54 rows in test equal one of an earlier split in every "
+    "input, for example line 3 of t.csv (val) = line 338 of t.csv (train). On them a score measures memory.",
+    "Column [red]tag[/] alone gives the target away: leave it out.",
+]
+
+
+def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = StringIO()
+    out = Console(file=said, force_terminal=True, width=80, color_system=None, highlight=False)
+    monkeypatch.setattr("cutaway.commands.output.console", lambda: out)
+    check._print_findings(FINDINGS, 7)
+    lines = [line.rstrip() for line in said.getvalue().splitlines()]
+    assert lines[1:3] == ["2 findings in the data:", ""]
+    assert lines[3].startswith("1  Duplicates straddle the split: 5 of 55 rows")
+    assert all(line.startswith("   ") for line in lines[4:6])
+    assert "2  Column [red]tag[/] alone gives the target away: leave it out." in lines
+    assert lines[-1] == "--json has all 7 examples by name."
+    assert max(map(len, lines)) <= 80

@@ -1,0 +1,61 @@
+"""Columns that are filled in after the event, and splits that are not like training, in real tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.datasets import load_diabetes, load_wine
+
+from cutaway.data.objects.given import Given
+from cutaway.data.opening import open_guarded
+from cutaway.data.settings import DataSettings
+
+WINE, DIABETES = load_wine(), load_diabetes()
+KINDS = pl.DataFrame(WINE.data[:, :6], schema=[f"x{k}" for k in range(6)]).with_columns(
+    y=pl.Series(WINE.target_names[WINE.target])
+)
+NUMBERS = pl.DataFrame(DIABETES.data, schema=[f"x{k}" for k in range(10)]).with_columns(y=pl.Series(DIABETES.target))
+
+
+def findings(train: pl.DataFrame, test: pl.DataFrame | None = None) -> list[str]:
+    return open_guarded(Given(train, test=test), DataSettings(target="y")).findings
+
+
+@pytest.mark.parametrize(
+    ("table", "event", "said"),
+    [
+        (KINDS, KINDS["y"] == "class_1", "is filled in where y is 'class_1', and not elsewhere"),
+        (NUMBERS, NUMBERS["y"] > 200, "is filled in where y is high, and not elsewhere"),
+        (NUMBERS, NUMBERS["y"] < 100, "is filled in where y is low, and not elsewhere"),
+    ],
+)
+def test_a_column_that_the_event_fills_in(table: pl.DataFrame, event: pl.Series, said: str) -> None:
+    told = np.random.default_rng(0).integers(0, 50, len(table))
+    (finding,) = findings(table.with_columns(after=pl.when(event).then(pl.Series(told))))
+    assert finding.startswith(f"Column after {said}")
+    assert finding.endswith("ignore=after.")
+
+
+def test_gaps_by_chance_are_none() -> None:
+    there = np.random.default_rng(0).random(len(KINDS)) < 0.5
+    assert findings(KINDS.with_columns(x0=pl.when(pl.Series(there)).then(pl.col("x0")))) == []
+
+
+def test_inputs_that_drift() -> None:
+    order = np.random.default_rng(0).permutation(len(NUMBERS))
+    train, test = NUMBERS[order[:300].tolist()], NUMBERS[order[300:].tolist()]
+    assert findings(train, test) == []
+    (finding,) = findings(train, test.with_columns(x3=pl.col("x3") + float(NUMBERS["x3"].std())))  # type: ignore[arg-type]
+    assert finding.startswith("The test split is not like training: x3 (distance 0.")
+
+
+def test_targets_that_drift() -> None:
+    order = np.random.default_rng(0).permutation(len(NUMBERS))
+    train, test = NUMBERS[order[:300].tolist()], NUMBERS[order[300:].tolist()]
+    (finding,) = [f for f in findings(train, test.filter(pl.col("y") > 150)) if "its targets" in f]
+    assert finding.startswith("The test split is not like training")
+    order = np.random.default_rng(0).permutation(len(KINDS))
+    train, test = KINDS[order[:90].tolist()], KINDS[order[90:].tolist()]
+    (finding,) = [f for f in findings(train, test.filter(pl.col("y") != "class_1")) if "χ²" in f]
+    assert "'class_1' is 0% of it" in finding

@@ -1,0 +1,92 @@
+"""Near duplicates: images that were changed, neighbours in a tree, and what is kept of texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from torch.nn import functional as F
+
+from cutaway.data.guard import near, texts
+from cutaway.data.guard.images import copies, unexplained
+from cutaway.data.guard.seen import loudest, low_frequencies
+
+DIGITS = torch.from_numpy(load_digits().images).float()[:, None]  # (1797, 1, 8, 8)
+
+
+def smaller(x: torch.Tensor) -> torch.Tensor:
+    return F.interpolate(F.interpolate(x, size=7, mode="bilinear", antialias=True), size=8, mode="bilinear")
+
+
+@pytest.mark.parametrize("change", [smaller, lambda x: 0.5 * x + 3, lambda x: torch.roll(x, 1, 3)])
+def test_a_filter_explains_what_was_made_of_an_image_and_no_other(change: object) -> None:
+    some, others = DIGITS[:50], DIGITS[50:100]
+    own = unexplained(change(some), some, torch.arange(50)[:, None])  # type: ignore[operator]
+    other = unexplained(change(some), others, torch.arange(50)[:, None])  # type: ignore[operator]
+    assert float(own.quantile(0.9)) < 0.2 * float(other.median())
+
+
+def test_copies_are_told_from_their_likes() -> None:
+    sources, queries = DIGITS[:1200], torch.cat([DIGITS[1200:], smaller(DIGITS[:60])])
+    vectors = [low_frequencies(x) for x in (queries, sources)]
+    distances, numbers = near.neighbors(*vectors, near.NEIGHBORS)
+    copy, which = copies(queries, sources, numbers, distances[:, 0] / distances[:, -1])
+    assert copy[-60:].float().mean() > 0.9
+    assert (which[-60:] == torch.arange(60))[copy[-60:]].all()
+    assert copy[:-60].float().mean() < 0.01
+
+
+def test_a_blank_image_is_no_copy() -> None:
+    blank = torch.ones(3, 1, 8, 8)
+    assert (unexplained(blank, DIGITS[:3], torch.arange(3)[:, None]) == 1).all()
+
+
+def test_a_tree_finds_what_is_much_nearer_than_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = DIGITS.flatten(1)
+    queries = points[::30] + 0.1
+    exact = near.neighbors(queries, points, 5)
+    monkeypatch.setattr(near, "EXACT", 0)
+    in_tree = near.neighbors(queries, points, 5)
+    assert (in_tree[1][:, 0] == exact[1][:, 0]).all()
+    assert torch.allclose(in_tree[0][:, 0], exact[0][:, 0])
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_equal_minima_are_the_jaccard_similarity(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = [f"w{k}" for k in rng.integers(0, 500, 120)]
+    changed = [word if rng.random() < 0.9 else "other" for word in words]
+    a, b = (texts.sketched("", " ".join(one)) for one in (words, changed))
+    assert a
+    assert b
+    minima = [np.frombuffer(b"".join(one.bands), np.uint32) for one in (a, b)]
+    spread = np.sqrt(0.25 / (texts.BANDS * texts.ROWS))
+    assert abs((minima[0] == minima[1]).mean() - a.alike(b)) < 5 * spread
+    assert len(np.unique(minima[0])) > 30  # each hash has a minimum of its own
+
+
+def test_a_word_less_is_nearly_the_same_and_other_words_are_not() -> None:
+    said = "the acting alone is worth the price of admission"
+    a, b, c = (
+        texts.sketched("", text)
+        for text in (said, said.replace(" worth", ""), "the plot alone is not worth what you pay for it")
+    )
+    assert a
+    assert b
+    assert c
+    assert a.nearly(b)
+    assert not a.nearly(c)
+    assert texts.sketched("", "see you there then") is None
+
+
+def test_soft_noise_and_loudness_leave_the_loudest_where_it_is() -> None:
+    rng = torch.Generator().manual_seed(0)
+    sound = torch.rand(50, 40, generator=rng) ** 4
+    noisy = 0.3 * (sound + 0.001 * torch.rand(50, 40, generator=rng))
+    a, b = (loudest(torch.log(one + 1e-6)) for one in (sound, noisy))
+    other = loudest(torch.log(torch.rand(50, 40, generator=rng) ** 4 + 1e-6))
+    assert float((a - b).norm()) < 0.05 < float((a - other).norm())
