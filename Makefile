@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test model check bench recipes docs site clean
+.PHONY: help demo test model check bench recipes docs site release clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
 	@echo "make site     make the site with its course, run, into site/"
+	@echo "make release  build the wheel and the source archive, and try them in a clean environment"
 
 # Stamps: installing again only where what is to be installed has changed.
 .venv/.made:
@@ -76,6 +77,14 @@ site: .venv/.installed-site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/site docs \
 		site/$$($(BIN)/python -c 'import cutaway; print(cutaway.__version__)')
 	@echo "site/index.html is its first page."
+
+# The environment that the wheel is tried in sees the libraries that are here, PyTorch among them, and not this clone.
+release: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling twine
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m tests.release dist/*.whl
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,6 +12,8 @@ import json
 import platform
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.data.sets import Batch
+from cutaway.distributed import storage
 from cutaway.distributed.environment import rank
 from cutaway.distributed.group import joined
 from cutaway.models.memory import in_bytes
@@ -90,7 +93,14 @@ class Steps:
         self.batch: Batch = next(iter(ready.data.splits["train"].batches([self.index], seed=0)))
         self.passes = min(2, ready.settings.accumulate)
         self.trainer = Trainer(
-            ready.model, ready.data, ready.task, ready.settings, ready.place, Path("unused"), Progress(shown=False)
+            ready.model,
+            ready.data,
+            ready.task,
+            ready.settings,
+            ready.place,
+            Path("unused"),
+            Progress(shown=False),
+            deferred=ready.deferred,
         )
         self.trainer.plan = [self.index] * self.passes
 
@@ -184,18 +194,25 @@ def planned(case: str) -> dict[str, float]:
     return {"planned": step.total, "flops": step.flops, "imagined": step.imagined}
 
 
-def shared(case: str) -> None:
+def shared(case: str, folder: str) -> None:
     """Print the bytes that PyTorch's allocator has handed out at most in a second step of the last of several
-    processes: this is what each of them does. (The first keeps the model that it was given beside its part.)"""
+    processes, while a checkpoint is written: this is what each of them does."""
     torch.set_num_threads(1)
-    with joined(), _watched() as seen:
-        ready = prepare(*given_by(case))
-        steps = Steps(ready)
-        own = ready.place.share(steps.index)
-        steps.batch = next(iter(ready.data.splits["train"].batches([own], seed=0)))
-        steps.make()
-        with torch.profiler.record_function(SECOND):
+    made, write = threading.Event(), storage.write_tensors
+    storage.write_tensors = lambda *given: write(*given) if made.wait() else ""
+    with joined():
+        with _watched() as seen:
+            ready = prepare(*given_by(case))
+            steps = Steps(ready)
+            steps.trainer.checkpoints = Path(folder)
+            own = ready.place.share(steps.index)
+            steps.batch = next(iter(ready.data.splits["train"].batches([own], seed=0)))
             steps.make()
+            steps.trainer.checkpoint_now()
+            with torch.profiler.record_function(SECOND):
+                steps.make()
+        made.set()
+        steps.trainer.strategy.saved()
     if rank() == ready.place.processes - 1:
         print(json.dumps(_peak(seen)))
 
@@ -208,8 +225,9 @@ def shared_rows() -> list[str]:
         model, data, given = given_by(case)
         ours = plan(model, data, given)[strategy].memory.total
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={given['processes']}"]
-        words = [sys.executable, *launch, "-m", "benchmarks.plan", "shared", case]
-        truth = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, *launch, "-m", "benchmarks.plan", "shared", case, folder]
+            truth = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         rows.append(f"| `{case}` | {in_bytes(ours)} | {in_bytes(truth)} | {ours / truth:.3f} |")
         print(rows[-1], flush=True)
     return rows
@@ -290,9 +308,9 @@ def write(tables: dict[str, list[str]], about: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        what, case = sys.argv[1:]
+        what, case, *more = sys.argv[1:]
         if what == "shared":
-            shared(case)
+            shared(case, *more)
         else:
             print(json.dumps({"planned": planned, "measured": measured}[what](case)))
     else:

@@ -18,6 +18,7 @@ import torch
 
 from cutaway.distributed.group import joined, place
 from cutaway.training.loop import Trainer
+from cutaway.training.memory.choice import settle_parallel
 from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
 
@@ -55,6 +56,7 @@ def rows(runs: int = 11) -> list[tuple[Pair, float]]:
 def gpt2() -> Callable[[], object]:
     """So many updates of a small GPT-2, with the checkpoint at their end, each time it is called."""
     ready = prepare("gpt2", "tinyshakespeare", {**GPT2, "processes": place()[1]})
+    settle_parallel(ready)
     folder = Path(tempfile.mkdtemp())
     ready.data.splits = {"train": ready.data.splits["train"]}
     trainer = Trainer(ready.model, ready.data, ready.task, ready.settings, ready.place, folder, Progress(shown=False))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT / "src")]
+sys.path[:0] = [str(HERE), str(ROOT / "src"), str(ROOT)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 # What notebooks and commands of the site run with: one thread each, and no weights or data fetched.
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
@@ -18,7 +18,7 @@ import cutaway  # noqa: E402
 project, author, copyright = "Cutaway", "the Cutaway authors", "the Cutaway authors. Apache-2.0"
 version = release = cutaway.__version__
 root_doc, language = "index", "en"
-exclude_patterns = ["extensions", "cluster", "_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["extensions", "cluster", "gallery/notebooks"]
 
 extensions = [
     "myst_nb",
@@ -26,9 +26,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinxcontrib.katex",
     "extensions.sources",
+    "extensions.console",
     "extensions.drawings",
     "extensions.notebooks",
     "extensions.index",
+    "extensions.reference",
 ]
 highlight_language = "text"
 
@@ -41,7 +43,8 @@ myst_url_schemes = ["http", "https", "mailto", "source"]
 myst_links_external_new_tab = False
 
 # Notebooks run once: what they gave is kept until their code changes. An error ends the making of the site.
-nb_execution_mode = "cache"
+# CUTAWAY_DRAFT=1 runs nothing: for who writes a page and wants to see it.
+nb_execution_mode = "off" if os.environ.get("CUTAWAY_DRAFT") else "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
@@ -56,6 +59,7 @@ katex_options = "throwOnError: true, strict: 'error'"
 html_theme = "furo"
 html_title = f"Cutaway {release}"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_copy_source = True
@@ -88,4 +92,5 @@ html_theme_options = {
     "navigation_with_keys": True,
 }
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
-copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .go"

@@ -161,6 +161,16 @@ edges, and by attribution which nodes and edges made one pair probable.
 
 PAGES = (
     Page(
+        "dense",
+        "# Dense networks\n\n"
+        + ABOUT.format(more="Here each unit\nsees all that it is given: a row of a table, or an image as one long row.")
+        + "\nIn the drawings a block is as deep as it has numbers, on a logarithmic scale, and as coloured as it is "
+        "made: "
+        "{legend}.\n",
+        lambda preset: preset.card.card.family == "dense",
+        ("matrix product", "other"),
+    ),
+    Page(
         "vision",
         "# Networks that see\n\n"
         + ABOUT.format(more="What a convolution\nand a normalization are stands in [convolution.md](convolution.md).")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cutaway.errors import FileError
-from cutaway.schema import NUMBER, reject_unlike
+from cutaway.schema import NUMBER, json_schema, reject_unlike
 
 SCHEMA = {
     "name": str,
@@ -57,3 +57,21 @@ def test_what_does_not_is_rejected_by_its_key(change: dict[str, Any], said: str)
 def test_a_document_of_another_kind_is_rejected() -> None:
     with pytest.raises(FileError, match="the document is a list, and must be an object"):
         reject_unlike([], SCHEMA, Path("a.json"), "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"rate": 1}, {"best": None}, {"best": {}}, {"name": None}, {"rate": True}, {"best": {"era": 1}},
+     {"splits": {"train": 2, "val": {}}}, {"splits": [2]}, {"notes": ["a", 3]}, {"splits": {}}, {"notes": "a"}],
+)  # fmt: skip
+def test_json_schema_says_the_same(change: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    document = {**GOOD, **change}
+    try:
+        reject_unlike(document, SCHEMA, Path("a.json"), "")
+        holds = True
+    except FileError:
+        holds = False
+    schema = json_schema(SCHEMA, "a.json")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert jsonschema.Draft202012Validator(schema).is_valid(document) is holds

@@ -65,3 +65,45 @@ def _fault(value: Any, schema: Any, at: str) -> str:
 def _is(value: object, kind: Any) -> bool:
     """Whether it is of that kind; true and false are no numbers, as they are in Python."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def json_schema(schema: Any, title: str = "") -> dict[str, Any]:
+    """The same as a JSON Schema (draft 2020-12), for programs that read such documents. It says no less than
+    `reject_unlike` holds a document to, but that a whole number may be written 3.0 there."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} if title else {}
+    return head | _as_json_schema(schema)
+
+
+NAMES = {
+    str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array", type(None): "null",
+}  # fmt: skip
+
+
+def _as_json_schema(schema: Any) -> dict[str, Any]:
+    if isinstance(schema, types.UnionType):
+        found = [NAMES[one] for one in schema.__args__]
+        return {"type": [one for one in found if not (one == "integer" and "number" in found)]}
+    if isinstance(schema, type):
+        return {"type": NAMES[schema]}
+    if isinstance(schema, list):
+        return {"type": "array", "items": _as_json_schema(schema[0])} | ({"minItems": 1} if len(schema) > 1 else {})
+    found, required = {}, []
+    for key, within in schema.items():
+        inner = _as_json_schema(within)
+        if key is not ... and key.endswith("?"):
+            nothing = [
+                {"type": "null"},
+                *([{"type": "object", "maxProperties": 0}] if isinstance(within, dict) else []),
+            ]
+            inner = {"anyOf": [inner, *nothing]}
+        elif key is not ...:
+            required.append(key)
+        if key is not ...:
+            found[key.removesuffix("?")] = inner
+    more = {"additionalProperties": _as_json_schema(schema[...]), "minProperties": 1} if ... in schema else {}
+    return (
+        {"type": "object"}
+        | ({"properties": found} if found else {})
+        | ({"required": required} if required else {})
+        | more
+    )

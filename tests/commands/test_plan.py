@@ -116,17 +116,17 @@ def test_a_dry_run_lists_what_each_device_holds_and_what_is_sent(cli: Cli, text:
 
 
 def test_what_needs_whole_weights_is_not_planned_in_parts(cli: Cli, text: None) -> None:
-    answer = cli(*f"plan {SMALL} gpu=h100 gpus=16 optimizer=muon dry_run=true".split())
+    answer = cli(*f"plan {SMALL} gpu=h100 gpus=16 compile=true dry_run=true".split())
     assert answer.status == 0, answer.err
     assert re.search(r"16 × H100 SXM +one +ddp\n", answer.out)
-    assert "optimizer=muon needs whole weights, so they are not planned in parts." in answer.out
+    assert "compile=true needs whole weights, so they are not planned in parts." in answer.out
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
         ("mlp iris dry_run=true", "there is one: give gpus=8"),
-        ("mlp iris gpu=h100 gpus=8 parallel=fsdp optimizer=muon", "parallel=fsdp holds weights in parts"),
+        ("mlp iris gpu=h100 gpus=8 parallel=fsdp compile=true", "parallel=fsdp holds weights in parts"),
         ("mlp", "A model and data are needed"),
         ("mlp iris gpu=h10", "There is no GPU 'h10'. Similar: h100"),
         ("mlp iris gpus=8", "gpus=8 is said of GPUs: say which they are too, as in gpu=h100."),

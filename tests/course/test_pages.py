@@ -61,6 +61,15 @@ def test_every_figure_is_said_in_words(chapter: Chapter) -> None:
             assert re.search(r"alt: .{40,}", cell.options), f"line {cell.line} draws and says nothing"
 
 
+def test_what_cells_are_marked_with_can_be_read(chapter: Chapter) -> None:
+    yaml = pytest.importorskip("yaml")
+    for cell in run.cells(run.PAGES[f"{chapter.number:02}"]):
+        options = cell.options.strip("-\n") if cell.options.startswith("---") else cell.options.replace("\n:", "\n")[1:]
+        found = yaml.safe_load(options) or {}
+        assert set(found) <= {"tags", "mystnb"}, f"line {cell.line}"
+        assert set(found.get("tags", [])) <= {"hide-input", "hide-cell", "remove-stderr", "solution", "slow"}
+
+
 def test_lines_are_as_wide_as_a_page(chapter: Chapter) -> None:
     for cell in run.cells(run.PAGES[f"{chapter.number:02}"]):
         for k, line in enumerate(cell.code.splitlines()):

@@ -22,6 +22,7 @@ ROWS = (  # of what a device holds
     ("outputs", "logits and loss"),
     ("working", "backward pass"),
     ("communication", "communication"),
+    ("checkpoint", "checkpoint (copy)"),
 )
 
 EXAMPLES = """\

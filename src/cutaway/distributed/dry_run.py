@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import _resolve_process_group
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.optim import AdamW, Optimizer
@@ -148,15 +149,16 @@ def dry_run(
             reject_for_tensor_parallel(model, type(model).__name__, tensor_parallel)
             parallelize(model, mesh[TENSOR])
         loss = shard(model, mesh, blocks(model), dtype)
-        sent = _Sent(tensor_parallel, carry_out)
+        sent = _Sent(carry_out)
         with FakeTensorMode(allow_non_fake_inputs=True):
             loss.to_empty(device="cpu")  # without numbers: a fake one
             learning = optimizers(model)
             loss.loss = lambda: step(model)
             with within(), sent:
                 loss().backward()
-            for optimizer in learning:
-                optimizer.step()
+            with sent:
+                for optimizer in learning:
+                    optimizer.step()
         kept = {p: values for optimizer in learning for p, values in optimizer.state.items()}
         parts = [_part_of(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
@@ -203,10 +205,9 @@ def _share(parts: Sequence[HeldWeight], index: int) -> Share:
 class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Within this context what is sent is counted, and what follows from a batch alone keeps its numbers."""
 
-    def __init__(self, tensor: int, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
-        """`tensor` are the processes that share heads and hidden units."""
+    def __init__(self, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._tensor, self._carry_out = tensor, carry_out
+        self._carry_out = carry_out
         self._sizes: dict[tuple[str, int], list[int]] = defaultdict(list)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -219,10 +220,14 @@ class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = KINDS.get(func.overloadpacket.__name__) if "c10d" in func.namespace else None
         if kind is not None:
             sizes = [x.nbytes for x in tree_leaves(args) if isinstance(x, Tensor)]
-            # What gradients and rows travel by is given its group; activations are sent by PyTorch's functions.
+            # What gradients and rows travel by is given its group; what DTensors send, such as activations, its name.
             named = dict(zip((argument.name for argument in func._schema.arguments), args))
-            group = named.get("process_group")
-            count = self._tensor if group is None else dist.ProcessGroup.unbox(group).size()
+            if (group := named.get("process_group")) is not None:
+                count = dist.ProcessGroup.unbox(group).size()
+            else:
+                count = _resolve_process_group(named["group_name"]).size()
+                if kind == "all-gather":  # which is given a part
+                    sizes = [count * max(sizes)]
             self._sizes[kind, count].append(max(sizes))
         return self._carry_out(func, args, kwargs)
 

@@ -21,8 +21,10 @@ ONE = 1 << 22  # Pillow's weights are whole numbers of this part of 1
 class Fitted(nn.Module):
     """Pixels uint8 (N, h, w, C) of any one size, of videos (N, T, h, w, C), as the network takes them: (N, C, H, W).
 
-    Resizing is Pillow's, bilinear and antialiased, to the last bit: one line of weights for each row and column, in
-    whole numbers, and each of the two passes rounded to whole levels (Pillow's src/libImaging/Resample.c).
+    Resizing is Pillow's, bilinear and antialiased: one line of weights for each row and column, in whole numbers, and
+    each of the two passes rounded to whole levels (Pillow's src/libImaging/Resample.c). Rows are drawn together last,
+    as in Pillow up to 12 always; Pillow 13 begins with them where it holds that cheaper, which moves a pixel by one
+    level of 255 here and there. Of an image that has the network's size already nothing is moved.
     """
 
     mean: Tensor
@@ -240,11 +242,12 @@ class AsGiven(nn.Module):
 
 
 class Whole(nn.Module):
-    """A model behind its front; with `mirrored` the mean of its answers for an image and its mirror image."""
+    """A model behind its front; with `mirrored` the mean of its answers for an image and its mirror image. Answers at
+    each token (N, T, …) are 0 where the mask (N, T), the second input, says that there is none."""
 
-    def __init__(self, model: nn.Module, front: nn.Module, mirrored: bool = False) -> None:
+    def __init__(self, model: nn.Module, front: nn.Module, mirrored: bool = False, by_token: bool = False) -> None:
         super().__init__()
-        self.model, self.front, self.mirrored = model, front, mirrored
+        self.model, self.front, self.mirrored, self.by_token = model, front, mirrored, by_token
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """What the model answers."""
@@ -253,4 +256,6 @@ class Whole(nn.Module):
         if self.mirrored:
             other = self.model(x.flip(3), *rest)
             outputs = (outputs + (other.flip(3) if other.ndim == 4 else other)) / 2
+        if self.by_token:
+            outputs = outputs.masked_fill(~rest[0][:, :, None], 0)
         return outputs

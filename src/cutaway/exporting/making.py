@@ -15,6 +15,7 @@ from ..files import read_json, reject_overwriting
 from ..interop.export.artefact import Traced, trace
 from ..interop.export.onnx import Column, need_onnx, write_onnx
 from ..interop.export.program import write_program
+from ..models.contract import Advances
 from ..models.low_precision import reject_integers
 from ..spec import (
     Boxes,
@@ -26,6 +27,7 @@ from ..spec import (
     Spelled,
     Tags,
     Target,
+    TextSpec,
     Tokens,
     Transcript,
     Value,
@@ -68,7 +70,8 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
     for file in beside:
         reject_overwriting(file, overwrite=overwrite)
     form = form_of(run.preprocessing)
-    whole = Whole(run.model, form.front, bool(run.about["settings"].get("tta", False))).eval()
+    by_token = isinstance(run.spec, TextSpec) and isinstance(run.spec.target, Tags | NextToken | Masked)
+    whole = Whole(run.model, form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
     traced = trace(whole, form.names, form.dynamic(), form.inputs())
     document = _document(run, traced)
     if path.suffix == ".onnx":
@@ -100,13 +103,14 @@ def _reject_kind(run: Run) -> None:
             f"{run.folder} cannot be exported: it learned the {target.column} of {spec.kind} data, and {why}. "
             "docs/export.md has what can."
         )
-    if run.about["settings"].get("stateful"):
-        raise ModelError(
-            f"{run.folder} cannot be exported: it carries its state from one window of a text to the next "
-            "(stateful=true), and a file has no memory between calls. Train with stateful=false to export."
-        )
     if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
         raise ModelError(f"{run.folder} has weights that are not float32: train with dtype=float32 to export.")
+
+
+def _carries(run: Run) -> bool:
+    """Whether windows of a text go on from one another: a file has no memory, and is given all that came before."""
+    asked = run.about["settings"].get("stateful") is not False
+    return asked and isinstance(run.spec.target, NextToken) and isinstance(run.model, Advances)
 
 
 def _document(run: Run, traced: Traced) -> dict[str, Any]:
@@ -121,6 +125,7 @@ def _document(run: Run, traced: Traced) -> dict[str, Any]:
         "model": run.about["model"],
         "loss": run.about["loss"],
         "settings": {name: run.about["settings"].get(name) for name in ("num_beams", "length_penalty", "batch_tokens")},
+        "carries": _carries(run),
         "context_length": getattr(getattr(run.model, "config", None), "context_length", None),
         "inputs": list(traced.names),
         "answer": answer,

@@ -41,8 +41,8 @@ class Exported(Run):
             context = document["context_length"]
         except (KeyError, TypeError) as error:
             raise FileError(f"{path} does not say how it is used ({error!r}). Export the run again.") from error
-        writes = "target_so_far" in session.names
-        self.model = (Writing if writes else Answering)(session, context)
+        kind = Writing if "target_so_far" in session.names else Carrying if document.get("carries") else Answering
+        self.model = kind(session, context)
 
     @property
     def place(self) -> Placement:
@@ -82,6 +82,18 @@ class Writing(Answering):
         *source, so_far = state
         so_far = torch.cat([so_far, token[:, None]], 1)  # (N, S)
         return self(*source, so_far)[:, -1], (*source, so_far)
+
+
+class Carrying(Answering):
+    """One whose windows of a text go on from one another. The file has no state: it is given all tokens so far."""
+
+    def advance(self, x: Tensor, mask: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
+        """Answers at each token of x (N, T), and the tokens up to its end, (1, N, S), which stand for the state."""
+        so_far = x if state is None else torch.cat([state[0][0], x], 1)  # (N, S)
+        real = torch.ones_like(so_far, dtype=torch.bool)
+        if mask is not None:
+            real[:, -x.shape[1] :] = mask
+        return self(so_far, real)[:, -x.shape[1] :], (so_far[None],)
 
 
 def is_exported(path: str | Path) -> bool:

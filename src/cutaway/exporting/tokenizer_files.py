@@ -47,6 +47,6 @@ def as_library(ours: Tokenizer) -> Library:
     library = Library(models.WordLevel(ids, unk_token=special))
     if ours.lower:
         library.normalizer = normalizers.Lowercase()
-    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?s:.)"), behavior="isolated")
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     assert ids[ours.tokens[PAD]] == PAD
     return library

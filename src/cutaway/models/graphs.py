@@ -70,7 +70,7 @@ def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
     all nodes without them."""
     if rows is None:
         return h
-    rows = rows if len(rows) else rows.long()  # torch.tensor([]) has no whole numbers
+    rows = rows if rows.dtype == torch.int32 else rows.long()  # torch.tensor([]) has no whole numbers
     return h.index_select(0, rows.flatten()).view(*rows.shape, *h.shape[1:])
 
 

@@ -70,7 +70,7 @@ class Unembedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, dim) to (…, vocabulary)."""
         x, weight, bias = self.last(x)
-        few = 1 < x.numel() // x.shape[-1] <= FEW
+        few = not torch.compiler.is_exporting() and 1 < x.numel() // x.shape[-1] <= FEW  # a graph has no size yet
         if few and len(weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
             # W_U xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
             y = torch.mm(weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)

@@ -212,7 +212,9 @@ class Costs:
         ranks = {"fsdp": self.copies, "hsdp": self.node // self.shared.tensor_parallel}.get(strategy, 1)
         shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
-        return memory_of(strategy, self.step(strategy), self.weights, ranks, shared_by, recompute, reserved=elsewhere)
+        here = not elsewhere and self.ready.place.device.type == "cpu"
+        step = self.step(strategy)
+        return memory_of(strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here)
 
     def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
         """Every strategy with its memory, its time and its price."""

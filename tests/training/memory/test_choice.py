@@ -61,5 +61,5 @@ def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch
     asked.settings = replace(asked.settings, parallel="ddp")
     settle_parallel(asked)
     assert asked.settings.parallel == "ddp"
-    with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which freeze_epochs=1 does not know"):
-        settle_parallel(ready(freeze_epochs=1))
+    with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which compile=true does not know"):
+        settle_parallel(ready(compile=True))

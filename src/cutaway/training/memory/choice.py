@@ -104,7 +104,8 @@ def _held(ready: Prepared, strategy: str) -> Memory:
     on_gpu = place.device.type == "cuda"
     ranks = {"fsdp": place.processes, "hsdp": environment.local_world_size() // place.tensor}.get(strategy, 1)
     step = step_of(alone, place.processes, gpu=on_gpu)
-    return memory_of(strategy, step, weights, ranks, place.tensor, settings.recompute, reserved=on_gpu)
+    here = place.device.type == "cpu"
+    return memory_of(strategy, step, weights, ranks, place.tensor, settings.recompute, reserved=on_gpu, copied=here)
 
 
 def fill(ready: Prepared) -> None:

@@ -84,6 +84,7 @@ class Memory:
     outputs: float
     working: float  # what comes and goes in the backward pass
     communication: float  # buckets, and weights and gradients that are whole for as long as they are at work
+    checkpoint: float = 0.0  # the copy of parts that is written while steps go on
 
     @property
     def total(self) -> float:
@@ -104,15 +105,18 @@ def memory_of(
     tensor_parallel: int = 1,
     recompute: str = "none",
     reserved: bool = False,
+    copied: bool = False,
 ) -> Memory:
     """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
     them hold the weights together (1 where each has them whole). With room for all gradients `reserved`, as a GPU's
-    allocator keeps it from step to step, those of several processes count in full."""
+    allocator keeps it from step to step, those of several processes count in full. A checkpoint of parts is `copied` to
+    the memory that they are in, as on a CPU, or to another."""
     matrices = weights.matrices / max(1, weights.total)
     own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
     kept = 1.0 if tensor_parallel == 1 else NOT_SHARED + (1 - NOT_SHARED) / tensor_parallel
     saved = _saved(step.blocks, recompute)
+    copies = copied and (strategy in ("fsdp", "hsdp") or tensor_parallel > 1)
 
     def at(peak: Mapping[str, int]) -> Memory:
         in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
@@ -126,6 +130,7 @@ def memory_of(
             outputs=peak["outputs"],
             working=peak["working"],
             communication=own * _communication(strategy, weights, 1.0 if in_full else alive),
+            checkpoint=part * (peak["weights"] - buffers + peak["optimizer"]) + buffers if copies else 0.0,
         )
 
     return max(at(step.peak), at(step.of_batch), key=lambda memory: memory.total)

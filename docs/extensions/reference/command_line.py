@@ -1,0 +1,54 @@
+"""The command line, from what `--help` prints at 80 columns."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+
+from cutaway.commands import COMMANDS, MEANT, WITH_SETTINGS, main
+
+CUT = "\nsettings"  # from here on: the list that has a page of its own
+HEAD = """# Command line
+
+`cutaway COMMAND --help` prints what stands here. `--json` prints one JSON document and nothing else to standard output;
+notes and progress go to standard error.
+
+| exit status | means |
+| --- | --- |
+| 0 | done |
+| 1 | a fault of Cutaway, with a traceback to report |
+| 2 | something that you can fix, said in one paragraph: [the errors](errors.md) |
+| 130 | interrupted; what was learned is kept |
+
+```text
+{usage}
+```
+"""
+
+
+def pages() -> dict[str, str]:
+    """One page."""
+    parts = [HEAD.format(usage=said(["--help"]))]
+    for name in COMMANDS:
+        text = said([name, "--help"])
+        begin = text.find(CUT)
+        more = "\n[Settings](settings.md) follow as `key=value`.\n" if name in WITH_SETTINGS else ""
+        others = sorted(word for word, meant in MEANT.items() if meant.split()[0] == name)
+        known = f"\nElsewhere it is called {', '.join(others)}.\n" if others else ""
+        parts.append(
+            f"## {name}\n\n```text\n{text[:begin].rstrip() if begin > 0 and more else text}\n```\n{more}{known}"
+        )
+    return {"reference/command-line.md": "\n".join(parts)}
+
+
+def said(words: list[str]) -> str:
+    """What a command prints."""
+    before, out = os.environ.get("COLUMNS"), io.StringIO()
+    os.environ["COLUMNS"] = "80"
+    try:
+        with contextlib.redirect_stdout(out):
+            main(words)
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
+    return out.getvalue().rstrip()

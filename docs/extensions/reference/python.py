@@ -1,0 +1,206 @@
+"""The Python interface: a page for each module whose names are meant to be used, from signatures and docstrings.
+
+`MODULES` says which those are; what is not listed may change without notice. Of a module, its public names are those
+without an underscore that are defined in it, or `__all__` where there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+MODULES = {
+    "The door": ("cutaway", "cutaway.estimators", "cutaway.errors", "cutaway.spec"),
+    "Models": (
+        "cutaway.models.card",
+        "cutaway.models.contract",
+        "cutaway.models.registry",
+    ),
+    "Looking inside": ("cutaway.inspect",),
+    "The mathematics": (
+        "cutaway.nn.activations",
+        "cutaway.nn.attention",
+        "cutaway.nn.graphs",
+        "cutaway.nn.losses",
+        "cutaway.nn.masks",
+        "cutaway.nn.normalization",
+        "cutaway.nn.position",
+        "cutaway.nn.recurrent",
+        "cutaway.nn.transformer",
+        "cutaway.textbook.backprop",
+        "cutaway.textbook.convolution",
+        "cutaway.textbook.folding",
+        "cutaway.textbook.pooling",
+    ),
+    "Measuring and comparing": (
+        "cutaway.tasks.metrics",
+        "cutaway.comparing.statistics",
+        "cutaway.comparing.baselines",
+    ),
+    "Writing and thinking": (
+        "cutaway.generation.sampling",
+        "cutaway.generation.text",
+        "cutaway.generation.thoughts",
+    ),
+}
+ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
+
+HEAD = """# Python
+
+These names are kept: [what may change, and how](../policy.md). Shapes stand in parentheses, N examples first.
+"""
+
+
+def pages() -> dict[str, str]:
+    """The pages, by path, with the one that lists them."""
+    made, lines = {}, [HEAD]
+    for title, names in MODULES.items():
+        lines += [f"## {title}\n", "| module | what it is for |", "| --- | --- |"]
+        for name in names:
+            lines.append(f"| [`{name}`](python/{name}.md) | {_first(importlib.import_module(name))} |")
+            made[f"reference/python/{name}.md"] = page(name)
+        lines.append("")
+    toctree = "\n".join(f"python/{name}" for names in MODULES.values() for name in names)
+    made["reference/python.md"] = "\n".join(lines) + f"\n```{{toctree}}\n:hidden:\n\n{toctree}\n```\n"
+    return made
+
+
+def page(name: str) -> str:
+    """One module: its docstring, then its names."""
+    module = importlib.import_module(name)
+    parts = [f"# {name}\n", f"```{{py:module}} {name}\n```\n", prose(module)]
+    for key, one in names_of(module):
+        if documented().get(id(one)) != name:
+            continue  # where it stands first, with all its names
+        canonical = f":canonical: {one.__module__}.{one.__qualname__}\n" if one.__module__ != name else ""
+        parts.append(_function(key, one, canonical) if inspect.isroutine(one) else _class(key, one, canonical))
+    return "\n".join(parts)
+
+
+@functools.cache
+def documented() -> dict[int, str]:
+    """Where each object stands: in the first of the modules that offer it."""
+    found: dict[int, str] = {}
+    for name in (name for names in MODULES.values() for name in names):
+        for _, one in names_of(importlib.import_module(name)):
+            found.setdefault(id(one), name)
+    return found
+
+
+def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The functions and classes that a module offers, in the order of its source."""
+    listed = getattr(module, "__all__", None)
+    for key in listed or vars(module):
+        one = getattr(module, key)
+        if key.startswith("_") or key in ELSEWHERE or not (inspect.isroutine(one) or inspect.isclass(one)):
+            continue
+        if listed or getattr(one, "__module__", None) == module.__name__:
+            yield key, one
+
+
+def members_of(one: type) -> Iterator[tuple[str, Any]]:
+    """The methods and properties that a class itself defines or has from this package, without underscores."""
+    inherited = [base for base in one.__mro__ if base.__module__.startswith("cutaway")]
+    found = {key: value for base in reversed(inherited) for key, value in vars(base).items()}
+    for key, value in found.items():
+        plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
+        if not key.startswith("_") and (inspect.isfunction(plain) or attribute):
+            yield key, value
+
+
+def prose(one: Any) -> str:
+    """A docstring as Markdown: what stands further in is code, Python where it can be read as such."""
+    lines = []
+    for paragraph in re.split(r"\n{2,}|(?<=\S)\n(?=    \S)", inspect.cleandoc(one.__doc__ or "")):
+        indented = paragraph.startswith("    ")
+        if indented and lines and lines[-1].startswith("    "):
+            lines[-1] += "\n\n" + paragraph
+        else:
+            lines.append(paragraph)
+    return "\n\n".join(map(_code, lines)) + "\n"
+
+
+def _code(paragraph: str) -> str:
+    """A paragraph, fenced where it is code."""
+    if not paragraph.startswith("    "):
+        return paragraph
+    text = inspect.cleandoc("\n" + paragraph)
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return f"```text\n{text}\n```"
+    return f"```python\n{text}\n```"
+
+
+def _function(name: str, one: Any, canonical: str) -> str:
+    return f":::{{py:function}} {name}{_signature(one)}\n{canonical}\n{prose(one)}\n:::\n"
+
+
+def _class(name: str, one: type, canonical: str) -> str:
+    fields = list(_fields(one))
+    kind = "exception" if issubclass(one, BaseException) else "class"
+    bases = [base.__name__ for base in one.__bases__ if base is not object]
+    words = [f"Of {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
+    if fields:
+        words += ["", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields), ""]
+    signature = "" if issubclass(one, enum.Enum) else _signature(one)
+    inside = [_member(key, value) for key, value in members_of(one)]
+    return (
+        f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{prose(one)}\n" + "\n".join([*words, *inside]) + "\n::::\n"
+    )
+
+
+def _member(key: str, value: Any) -> str:
+    plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    if not inspect.isfunction(plain):
+        return f":::{{py:property}} {key}\n\n{prose(plain)}\n:::\n"
+    marks = "".join(f":{kind.__name__}:\n" for kind in (classmethod, staticmethod) if isinstance(value, kind))
+    signature = _signature(plain, bound=not isinstance(value, staticmethod))
+    return f":::{{py:method}} {key}{signature}\n{marks}\n{prose(plain)}\n:::\n"
+
+
+def _fields(one: type) -> Iterator[tuple[str, str, str]]:
+    """The fields of a dataclass or named tuple, with their types and the comments beside them."""
+    if not (dataclasses.is_dataclass(one) or hasattr(one, "_fields")):
+        return
+    bases = [base for base in one.__mro__ if "__annotations__" in vars(base) and base.__module__.startswith("cutaway")]
+    for base in reversed(bases):
+        said = dict(re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE))
+        for key, hint in vars(base)["__annotations__"].items():
+            if not key.startswith("_"):
+                yield key, str(hint), said.get(key, "")
+
+
+def _signature(one: Any, bound: bool = False) -> str:
+    """How it is called, on one line."""
+    try:
+        found = inspect.signature(one)
+    except (TypeError, ValueError):
+        return "()"
+    kept = list(found.parameters.values())[1 if bound else 0 :]
+    shown = [p.replace(default=_Shown(p.default)) if p.default is not p.empty else p for p in kept]
+    return " ".join(str(found.replace(parameters=shown)).replace("'", "").split())
+
+
+class _Shown:
+    """A default as it is typed; one that is an object by its name, without its address."""
+
+    def __init__(self, value: Any) -> None:
+        self.text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+
+    def __repr__(self) -> str:
+        return self.text if re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", self.text) else "..."
+
+
+def _first(module: ModuleType) -> str:
+    """The first sentence of its docstring."""
+    return " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split()).replace("|", "\\|")

@@ -1,0 +1,45 @@
+"""All settings with type, default and meaning, from the dataclasses that define them."""
+
+from __future__ import annotations
+
+from cutaway.comparing.settings import CompareSettings
+from cutaway.data.settings import DataSettings
+from cutaway.data.shards.settings import ShardSettings
+from cutaway.planning.settings import PlanSettings
+from cutaway.searching.settings import SearchSettings
+from cutaway.settings import RENAMED, describe
+from cutaway.training.settings import TrainSettings
+
+GROUPS = {
+    "Training": (TrainSettings, "`cutaway train` and all that trains"),
+    "Data": (DataSettings, "every command that reads data"),
+    "Shards": (ShardSettings, "`cutaway prepare`"),
+    "Search": (SearchSettings, "`cutaway search`"),
+    "Comparison": (CompareSettings, "`cutaway compare`"),
+    "Plans": (PlanSettings, "`cutaway plan`"),
+}
+HEAD = """# Settings
+
+A setting (hyperparameter) is `key=value` on the command line, a line of a TOML file given as `@file.toml`, and a
+keyword in Python. A model's own are `model.KEY=value`; they stand with [each model](models.md). A card may hold other
+defaults than these: `cutaway show MODEL` prints them. What is typed wins, and an unknown key is rejected with the
+nearest names.
+"""
+
+
+def pages() -> dict[str, str]:
+    """One page, a table for each group."""
+    parts = [HEAD]
+    for title, (group, where) in GROUPS.items():
+        parts.append(f"## {title}\n\nFor {where}.\n\n| setting | meaning |\n| --- | --- |")
+        for s in describe(group):
+            allowed = s.allowed or s.type
+            known = all(word in s.help for word in allowed.split(", "))
+            key = f"[`{s.key}`]{{#{title.lower()}-{s.key}}}"
+            meaning = f"{s.help}." if known else f"{s.help} ({allowed})."
+            cells = (f"{key} {s.type}, `{s.default}`", meaning[:1].upper() + meaning[1:])
+            parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("$", "\\$") for cell in cells) + " |")
+        parts.append("")
+    parts.append("## What they were called\n\n| before 0.7 | now |\n| --- | --- |")
+    parts += [f"| `{old}` | `{new}` |" for old, new in RENAMED.items()]
+    return {"reference/settings.md": "\n".join(parts) + "\n"}

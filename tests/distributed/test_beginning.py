@@ -1,0 +1,103 @@
+"""What each of two processes takes when training begins, and what is said of a model that fits in parts alone."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.commands import main
+from cutaway.distributed.group import joined, place
+from cutaway.errors import CutawayError
+from cutaway.training import checks
+from cutaway.training.memory import choice
+from cutaway.training.prepared import prepare
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+from cutaway.training.strategies import strategy
+
+from .ranks import together
+
+TEXT = "Return the sum of all that is given, or zero where nothing is.\n" * 300
+GIVEN = {"length": 16, "batch_size": 4, "threads": 1, "tensorboard": False, "device": "cpu", "processes": 2}
+SMALL = {"model.layers": 2, "model.dim": 32, "model.heads": 2}
+LARGE = {"model.layers": 6, "model.dim": 384, "model.heads": 6}  # 42 MiB, no tensor of more than 2
+MIB = 2**20
+FREE = 440 * MIB  # for two: whole it takes some 210 MiB of each, in parts 120
+
+
+def status(key: str) -> float:
+    """MiB of resident memory, now (VmRSS) or at most so far (VmHWM)."""
+    (line,) = (s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(key))
+    return int(line.split()[1]) / 1024
+
+
+def begin(base: Path) -> None:
+    """Begin a training in parts, and leave what the model took."""
+    for sizes in (SMALL, LARGE):  # the first has everything imported
+        gc.collect()
+        before = status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is of what follows
+        ready = prepare("gpt2", str(base / "book.txt"), {**GIVEN, **sizes, "parallel": "fsdp"})
+        kept: Any = strategy(ready.model, ready.place, ready.settings, ready.deferred)
+    weights = [p.numel() * 4 / MIB for p in ready.model.parameters()]
+    assert all(p.is_meta for p in ready.model.parameters())
+    found = {"whole": sum(weights), "largest": max(weights), "most": status("VmHWM") - before}
+    (base / f"{place()[0]}.json").write_text(json.dumps(found))
+    del kept
+
+
+def train(base: Path) -> None:
+    """Train in each way where little memory is free, and leave what a person would be told."""
+    for module in (choice, checks):
+        module.free_memory = lambda device: FREE
+    for parallel in ("ddp", "fsdp"):
+        try:
+            given = {**GIVEN, **LARGE, "max_steps": 1, "parallel": parallel}
+            fit("gpt2", str(base / "book.txt"), given, base / parallel, progress=Progress(shown=False), judged=False)
+        except CutawayError as error:
+            (base / f"{parallel}-{place()[0]}.said").write_text(str(error))
+
+
+def begin_and_train(base: Path) -> None:
+    """Both, in one group."""
+    with joined():
+        if sys.platform.startswith("linux"):
+            begin(base)
+        train(base)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes leave."""
+    base = tmp_path_factory.mktemp("two")
+    (base / "book.txt").write_text(TEXT)
+    assert together(begin_and_train, base, count=2) == [0, 0]
+    return base
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_process_has_more_than_its_part_and_a_little(left: Path) -> None:
+    for rank in range(2):
+        found = json.loads((left / f"{rank}.json").read_text())
+        assert found["whole"] > 40
+        assert found["most"] < found["whole"] / 2 + found["largest"] + 8, found  # whole it would be twice that
+
+
+def test_what_fits_in_parts_alone_is_accepted_in_parts_and_else_told_of_them(
+    left: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {path.stem: path.read_text() for path in left.glob("*.said")}
+    assert told.keys() == {"ddp-0", "ddp-1"}, told
+    assert "Held in parts it takes" in told["ddp-0"]
+    assert told["ddp-0"].endswith("on each, and fits: parallel=fsdp.")
+    assert json.loads((left / "fsdp" / "run.json").read_text())["status"] == "finished"
+    assert not (left / "ddp").exists()
+    monkeypatch.setattr(checks, "free_memory", lambda device: 100 * MIB)
+    words = [f"{key}={value}" for key, value in {**GIVEN, **LARGE, "processes": 1}.items()]
+    assert main(["train", "gpt2", str(left / "book.txt"), *words, "--out", str(left / "one")]) == 2
+    assert "several devices hold it in parts with parallel=fsdp" in " ".join(capsys.readouterr().err.split())
