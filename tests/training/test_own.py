@@ -195,6 +195,11 @@ def test_what_a_task_asks_of_a_model_beyond_its_answers_is_told_first() -> None:
         prepare(Words(21, 21, each=True), "addition", {})
 
 
+def test_a_module_without_a_parameter_that_learns_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"Dense has no parameter that learns"):
+        cutaway.train(Dense().requires_grad_(False), "iris", out=tmp_path / "r", **QUICK)
+
+
 def test_too_few_embeddings_are_told_beside_how_many_tokens_there_are(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"mask \(2, \d+\) bool \(token ids are below \d+\).*IndexError"):
         prepare(Words(3, 2), texts(tmp_path), {"text": "text", "target": "label"})

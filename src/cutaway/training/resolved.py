@@ -21,7 +21,7 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
-from ..errors import SettingError
+from ..errors import ModelError, SettingError
 from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.own import Own
@@ -195,6 +195,8 @@ def settle(
         raise SettingError(
             f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
         )
+    if not any(p.requires_grad for p in network.parameters()):
+        raise ModelError(f"{type(network).__name__} has no parameter that learns: none has requires_grad.")
     still = frozen(network, settings.freeze)
     learning = {name for name, p in network.named_parameters() if p.requires_grad} - still
     if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(network) for name in learning)):

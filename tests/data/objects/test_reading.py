@@ -129,6 +129,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "y and column": ((pl.DataFrame({"target": [1.0] * 20, "x": X[:, 0]}), y), r"has a column 'target'"),
     "graphs and y": (([type("G", (), {"edge_index": np.zeros((2, 0), int), "num_nodes": 2})()], [1]), r"give it alone"),
     "split names": ({"validation": (X, y)}, r"has train among them"),
+    "iterator": (iter(X), r"cannot be .*iterator.*once alone.*list\(DATA\)"),
+    "three": ((X, y, X), r"a tuple of 3, and \(X, y\) has two.*test=\(X_test, y_test\)"),
     "anything": (object(), r"cannot be an object of type object\. It is the name of a data set, a path, \(X, y\)"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,8 +25,8 @@ from .tokens import as_ids, could_be_ids
 NAMED_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 TAKEN = (
     "(X, y) of NumPy or PyTorch; a table of pandas, polars or Arrow with target=COLUMN; a list of dictionaries or of "
-    "texts; images of Pillow, as (images, y); a Dataset of PyTorch or Hugging Face; a graph of PyTorch Geometric or a "
-    "list of them; or a dictionary of such splits, train, val and test"
+    "texts; lists of token ids, as (ids, y); images of Pillow, as (images, y); a Dataset of PyTorch or Hugging Face; a "
+    "graph of PyTorch Geometric or a list of them; or a dictionary of such splits, train, val and test"
 )
 READERS: tuple[Callable[[Any], Held | None], ...] = (read_graphs, read_dataset, read_array, read_list)
 
@@ -138,6 +138,11 @@ def _read(thing: Any) -> Held | None:
         return thing
     if isinstance(thing, list | tuple) and not thing:
         raise DataError(f"The data is empty: {said_of(thing)} without an example.")
+    if isinstance(thing, tuple) and len(thing) > 2 and _several_lengths(thing):
+        raise DataError(
+            f"Data is a tuple of {len(thing)}, and (X, y) has two.",
+            fix="Splits of your own go beside it, as in train(model, (X, y), test=(X_test, y_test)).",
+        )
     if isinstance(thing, tuple) and len(thing) == 2 and not isinstance(thing[0], str):
         x, y = thing
         held = _read(x)
@@ -156,8 +161,15 @@ def _read(thing: Any) -> Held | None:
     return next((held for read in READERS if (held := read(thing)) is not None), None)
 
 
+def _several_lengths(things: tuple[Any, ...]) -> bool:
+    """Whether these are arrays that cannot be examples of one shape."""
+    return len({shape for thing in things if (shape := getattr(thing, "shape", None)) is not None}) > 1
+
+
 def not_understood(thing: Any, what: str = "Data") -> DataError:
     """The error for what is not understood, with the list of what is."""
+    if isinstance(thing, Iterator):
+        return DataError(f"{what} cannot be {said_of(thing)}, which can be read once alone.", fix="Give list(DATA).")
     return DataError(f"{what} cannot be {said_of(thing)}. It is the name of a data set, a path, {TAKEN}.")
 
 
