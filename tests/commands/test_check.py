@@ -10,8 +10,8 @@ from rich.console import Console
 from cutaway.commands import check
 
 FINDINGS = [
-    "Duplicates straddle the split: 5 of 55 rows in val and 2 of 54 rows in test equal one of an earlier split in every "
-    "input, for example line 3 of t.csv (val) = line 338 of t.csv (train). On them a score measures memory.",
+    "Duplicates straddle the split: 5 of 55 rows in val and 2 of 54 rows in test equal one of an earlier split in "
+    "every input, for example line 3 of t.csv (val) = line 338 of t.csv (train). On them a score measures memory.",
     "Column [red]tag[/] alone gives the target away: leave it out.",
 ]
 

@@ -26,8 +26,8 @@ MOST = 2000  # examples that are looked at
 LEAST, OF_CLASS = 100, 10  # examples, without which nothing can be told
 SURE = 0.2  # of the examples: those of the surest answers
 SURE_WRONG = 0.03  # of these, surely, from which on labels are wrong
-SHARE, HARD = 0.3, 2.2  # of the errors among all, or so many times these: fewer, and examples are merely hard
-WRONG = 0.2  # of all: a model that is wrong more often cannot tell
+SHARE = 0.3  # of the errors among all: fewer among the surest, and examples are merely hard
+WRONG = 0.25  # of all: a model that is wrong more often cannot tell
 Z = 1.28  # standard errors: of what is measured a tenth lies outside, on one side
 GAP = 0.2  # of probability, by which another class is likelier than the label
 FOLDS = 3
@@ -99,8 +99,7 @@ def mistaken(p: Array, y: Array) -> bool:
     n, share = len(surest), errors[surest].mean()
     # the lower end of Wilson's interval for the share
     least = (share + Z**2 / (2 * n) - Z * np.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)) / (1 + Z**2 / n)
-    wrong = errors.mean()
-    return bool(wrong <= WRONG and least >= max(SURE_WRONG, SHARE * wrong, HARD * wrong**2))
+    return bool(errors.mean() <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
 
 
 def confident(p: Array, y: Array) -> Array:
