@@ -45,7 +45,7 @@ def test_the_paper_counts_so_many_words(steps: int, tokens: int) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    steps=st.integers(7, 50),
+    steps=st.integers(8, 50),  # longer than a patch: a window that is one has no form there
     patch_size=st.integers(1, 7),
     stride=st.integers(1, 9),
     columns=st.integers(1, 3),

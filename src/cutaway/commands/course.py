@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..course.chapters import Chapter
     from ..course.checking import Result
 
-SUMMARY = "the course: its chapters and exercises, and the check of your answers"
+SUMMARY = "the course: chapters, exercises, and a check of your answers"
 DETAILS = """\
   cutaway course                       the chapters
   cutaway course 05                    the exercises of chapter 5
