@@ -5,7 +5,6 @@ python -m benchmarks.adaptation          the rows alone
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cutaway.comparing.peak import let_go
 from cutaway.interop.oracles.operators import make_torchvision_importable
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
@@ -94,8 +94,7 @@ def _print_peak(name: str) -> None:
     gc.collect()
     before = status("VmRSS")
     step = side(name)
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what building gave back is nobody's
+    let_go()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()

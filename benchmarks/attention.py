@@ -8,8 +8,6 @@ the losses, the tokens written and the vectors are the same is asserted before a
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import importlib
 import importlib.util
 import os
@@ -24,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cutaway.comparing.peak import let_go
 from cutaway.data.lengths import bucketed
 from cutaway.data.opening import open_data
 from cutaway.data.sets import IGNORED, SequenceSplit
@@ -267,12 +266,10 @@ def _print_peak(title: str, side: str) -> None:
     transformers_library()  # a part of both sides' memory, as are the modules of its network
     case = next(c for c in CASES if c.title == title)
     theirs(case.preset, case.model())
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    let_go()
     before = status("VmRSS")
     step = our_step(case) if side == "ours" else their_step(case)
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what building gave back is nobody's
+    let_go()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()

@@ -32,10 +32,9 @@ from cutaway.models.memory import in_bytes
 from cutaway.planning.hardware import GPUS
 from cutaway.planning.making import plan
 from cutaway.training.batches import largest_of
-from cutaway.training.loop import Trainer
+from cutaway.training.estimate import unseen
 from cutaway.training.memory.step import step_of
 from cutaway.training.prepared import Prepared, prepare
-from cutaway.training.progress import Progress
 
 from .formulas import flops_per_token, utilization
 
@@ -92,16 +91,7 @@ class Steps:
         self.index = largest_of(ready.data.splits["train"], ready.settings)
         self.batch: Batch = next(iter(ready.data.splits["train"].batches([self.index], seed=0)))
         self.passes = min(2, ready.settings.accumulate)
-        self.trainer = Trainer(
-            ready.model,
-            ready.data,
-            ready.task,
-            ready.settings,
-            ready.place,
-            Path("unused"),
-            Progress(shown=False),
-            deferred=ready.deferred,
-        )
+        self.trainer = unseen(ready)
         self.trainer.plan = [self.index] * self.passes
 
     def make(self) -> None:

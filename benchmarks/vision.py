@@ -8,9 +8,7 @@ cores.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import gc
 import statistics
 import subprocess
 import sys
@@ -24,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cutaway.comparing.peak import let_go
 from cutaway.data.sets import Batch
 from cutaway.inspect.layers import layer_table
 from cutaway.interop.names import torchvision_key, torchvision_names
@@ -246,8 +245,7 @@ def _print_peak(name: str, side: str) -> None:
     torchvision()  # a part of both sides' memory
     case = next(c for c in CASES if c.preset == name)
     step = our_step(case) if side == "ours" else their_step(case)
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what building gave back is nobody's
+    let_go()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()

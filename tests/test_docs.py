@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,19 +13,13 @@ from cutaway.commands import main
 from cutaway.models.registry import presets
 from cutaway.views import VIEWS, module_of
 
-DOCS = Path(__file__).parents[1] / "docs"
+from .scripts import DOCS, load
 
 
 @pytest.fixture(scope="module")
 def make() -> ModuleType:
     """docs/make.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("docs_make", DOCS / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["docs_make"] = module  # where its dataclasses look for their types
-    spec.loader.exec_module(module)
-    return module
+    return load("docs_make", DOCS / "make.py")
 
 
 PAGES = ("dense", "vision", "sequences", "attention", "graphs")

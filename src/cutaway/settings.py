@@ -75,6 +75,13 @@ class Described:
     allowed: str
     help: str
 
+    @property
+    def meaning(self) -> str:
+        """What it is, with what it takes, unless the words name all of that already."""
+        takes = self.allowed or self.type
+        named = all(word in self.help for word in takes.split(", "))
+        return self.help if named else f"{self.help} ({takes})"
+
 
 def describe(group: type) -> list[Described]:
     """Every setting of a group, in order, for `--help`."""

@@ -35,11 +35,8 @@ def pages() -> dict[str, str]:
     for title, (group, where) in GROUPS.items():
         parts.append(f"## {title}\n\nFor {where}.\n\n| setting | meaning |\n| --- | --- |")
         for s in describe(group):
-            allowed = s.allowed or s.type
-            known = all(word in s.help for word in allowed.split(", "))
             key = f"[`{s.key}`]{{#{title.lower()}-{s.key}}}"
-            meaning = f"{s.help}." if known else f"{s.help} ({allowed})."
-            cells = (f"{key}<br>{s.type}, `{s.default}`", meaning[:1].upper() + meaning[1:])
+            cells = (f"{key}<br>{s.type}, `{s.default}`", f"{s.meaning[:1].upper()}{s.meaning[1:]}.")
             parts.append("| " + " | ".join(cell.replace("|", "\\|").replace("$", "\\$") for cell in cells) + " |")
         parts.append("")
     parts.append("## What they were called\n\n| before 0.7 | now |\n| --- | --- |")

@@ -37,9 +37,7 @@ def described(*groups: tuple[type, str]) -> list[str]:
     for group, title in groups:
         lines.append(f"\n  {title}")
         for s in describe(group):
-            allowed = s.allowed or s.type
-            known = all(word in s.help for word in allowed.split(", "))
-            lines += _wrapped(f"{s.key}={s.default}", s.help if known else f"{s.help} ({allowed})")
+            lines += _wrapped(f"{s.key}={s.default}", s.meaning)
     return lines
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from .words import sort_words
-
-if TYPE_CHECKING:
-    from ..compression.measured import Measured
+from .run_and_out import add_run_and_out, print_beside, typed_run
 
 SUMMARY = "take weights or channels out of a run's model while it learns on"
 
@@ -37,8 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "cutaway prune RUN OUT sparsity=0.8 [key=value ...] [--json]\n"
         "       cutaway prune RUN OUT prune_channels=0.5 [key=value ...] [--json]"
     )
-    parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_run_and_out(parser)
     parser.epilog = NOTES
 
 
@@ -46,16 +41,13 @@ def run(args: argparse.Namespace) -> int:
     """Prune, then print the two models beside one another."""
     from ..compression.measured import beside
     from ..compression.pruned import prune
-    from ..errors import SettingError
     from ..report.writing import report_on
     from ..training.run import Run
     from .output import emit_json, note
 
-    names, given = sort_words(args.words, names=2)
-    if len(names) < 2:
-        raise SettingError("A run and a new folder are needed: cutaway prune RUN OUT sparsity=0.8.")
-    before = Run(names[0])
-    after = prune(before, names[1], given)
+    run_folder, out, given = typed_run("cutaway prune RUN OUT sparsity=0.8", args.words)
+    before = Run(run_folder)
+    after = prune(before, out, given)
     report_on(after)
     both = beside([before, after])
     if args.json:
@@ -64,29 +56,5 @@ def run(args: argparse.Namespace) -> int:
     for sentence in after.about["data"]["notes"]:
         if sentence.startswith("Channels pruned"):
             note(f"note: {sentence}")
-    print_beside(both)
+    print_beside(both, {"parameters": lambda m: f"{m.parameters:,}", "zeros": lambda m: f"{100 * m.sparsity:.0f} %"})
     return 0
-
-
-def print_beside(models: list[Measured]) -> None:
-    """Print what models score and cost, a row each."""
-    from ..models.memory import in_bytes
-    from ..terms import metric
-    from .tables import print_table
-    from .train import figure
-
-    watch = models[0].metric
-    sizes = [f"batch {size}" for size in models[0].milliseconds]
-    titles = ("", metric(watch)[0], "parameters", "zeros", "file", *sizes)
-    rows = [
-        (
-            m.run,
-            figure(watch, m.score.value),
-            f"{m.parameters:,}",
-            f"{100 * m.sparsity:.0f} %",
-            in_bytes(m.bytes),
-            *(f"{ms:.2f} ms" for ms in m.milliseconds.values()),
-        )
-        for m in models
-    ]
-    print_table(titles, rows, right=titles[1:])

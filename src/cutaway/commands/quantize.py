@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from .words import sort_words
+from .run_and_out import add_run_and_out, print_beside, typed_run
 
 if TYPE_CHECKING:
     from ..compression.measured import Measured
@@ -37,8 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from .model_and_data import described
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
-    parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_run_and_out(parser)
     parser.epilog = NOTES + "\n".join(described((QuantizeSettings, "settings")))
 
 
@@ -46,16 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Quantize, then print the two models beside one another."""
     from ..compression.measured import beside
     from ..compression.quantized import quantize
-    from ..errors import DataError, SettingError
+    from ..errors import DataError
     from ..report.writing import report_on
     from ..training.run import Run
     from .output import emit_json, note
 
-    names, given = sort_words(args.words, names=2)
-    if len(names) < 2:
-        raise SettingError("A run and a new folder are needed: cutaway quantize RUN OUT.")
-    before = Run(names[0])
-    after = quantize(before, names[1], given)
+    run_folder, out, given = typed_run("cutaway quantize RUN OUT", args.words)
+    before = Run(run_folder)
+    after = quantize(before, out, given)
     report_on(after)
     note(f"note: {after.about['notes'][-1]}")
     try:
@@ -72,22 +69,6 @@ def run(args: argparse.Namespace) -> int:
         for sentence in sentences(both, after):
             note(sentence)
     return 0
-
-
-def print_beside(models: list[Measured]) -> None:
-    """Print what models score and cost, a row each."""
-    from ..models.memory import in_bytes
-    from ..terms import metric
-    from .tables import print_table
-    from .train import figure
-
-    watch = models[0].metric
-    titles = ("", metric(watch)[0], "file", *(f"batch {size}" for size in models[0].milliseconds))
-    rows = [
-        (m.run, figure(watch, m.score.value), in_bytes(m.bytes), *(f"{ms:.2f} ms" for ms in m.milliseconds.values()))
-        for m in models
-    ]
-    print_table(titles, rows, right=titles[1:])
 
 
 def sentences(models: list[Measured], after: Run) -> list[str]:

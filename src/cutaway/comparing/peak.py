@@ -21,7 +21,7 @@ def held() -> int | None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    _let_go()
+    let_go()
     with contextlib.suppress(OSError):
         (SELF / "clear_refs").write_text("5")  # the peak begins anew
         return _status("VmRSS")
@@ -36,7 +36,7 @@ def most_since(before: int | None) -> int | None:
     return None if most is None else max(0, most - before)
 
 
-def _let_go() -> None:
+def let_go() -> None:
     """Give back what is held and not used: memory that a training before freed would else be this one's for nothing."""
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # of GNU's C library

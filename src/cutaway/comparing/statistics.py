@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..tasks.metrics import proportion
 from .resampling import DRAWS, MOST, Resamples, Values
 
 Finish = Callable[[Values], Values]
@@ -215,9 +216,7 @@ class _Model:
     value: float
     added: Values  # (n,) what each example adds to it, to first order: Σ_s f'(ȳ_s) y_s / S
     seeds: int
-    of_seeds: float = (
-        0.0  # variance of the value: what other seeds would bring, what of examples is theirs alone included
-    )
+    of_seeds: float = 0.0  # variance that other seeds would bring, what of examples is theirs alone included
     shared: float = 0.0  # and the latter by itself, which is a part of the variance of `added` too
 
 
@@ -292,17 +291,15 @@ def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
     this standard error, no more than there are."""
     examples = len(model.added)
     if model.seeds == 1:
-        return _wilson(model.value, _student(math.inf, LEVEL), examples)
+        return _wilson(model.value, examples, _student(math.inf, LEVEL))
     most = examples * model.seeds
     alike = model.value * (1 - model.value) / error.scale**2 if error.scale else most
-    return _wilson(model.value, error.quantile((1 + LEVEL) / 2), min(alike, most))
+    return _wilson(model.value, min(alike, most), error.quantile((1 + LEVEL) / 2))
 
 
-def _wilson(value: float, z: float, count: float) -> tuple[float, float]:
-    """The interval of a fraction of so many right answers: E. B. Wilson, 1927."""
-    centre, reach = value + z**2 / (2 * count), z * math.sqrt(value * (1 - value) / count + z**2 / (4 * count**2))
-    whole = 1 + z**2 / count
-    return max(0.0, (centre - reach) / whole), min(1.0, (centre + reach) / whole)
+def _wilson(value: float, count: float, z: float) -> tuple[float, float]:
+    found = proportion(value * count, count, z)
+    return found.low, found.high
 
 
 def _studentised(added: Values, resamples: Resamples) -> Values:

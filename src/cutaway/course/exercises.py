@@ -7,8 +7,10 @@ that is another, in words for the one who wrote it. Answers may be numbers, list
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -64,17 +66,15 @@ def settle(exercise: Exercise, answer: Answer) -> None:
     except NotYet:
         raise
     except Exception as error:
-        raise NotYet(f"it raises {type(error).__name__}: {error}{_line(error)}.") from error
+        line = innermost_line(error, lambda frame: frame.f_globals.get("__name__") in (READERS, "__main__"))
+        where = f" (line {line})" if line else ""
+        raise NotYet(f"it raises {type(error).__name__}: {error}{where}.") from error
 
 
-def _line(error: BaseException) -> str:
-    """Where in the reader's own file an error was raised, the innermost place."""
-    lines, at = [], error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_globals.get("__name__") in (READERS, "__main__"):
-            lines.append(at.tb_lineno)
-        at = at.tb_next
-    return f" (line {lines[-1]})" if lines else ""
+def innermost_line(error: BaseException, of_reader: Callable[[FrameType], bool]) -> int | None:
+    """Where in the reader's own code an error was raised, the innermost place; None where it was elsewhere."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return next((line for frame, line in reversed([*frames]) if of_reader(frame)), None)
 
 
 READERS = "answers"  # the name under which the reader's file runs

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .chapters import chapter
-from .exercises import READERS, NotYet, settle
+from .exercises import READERS, NotYet, innermost_line, settle
 
 
 def main(number: str, path: str, names: list[str]) -> None:
@@ -50,12 +50,8 @@ def _named(error: BaseException, path: str) -> str:
     """What was raised, and at which line of the file."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}"
-    lines, at = [], error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_code.co_filename == path:
-            lines.append(at.tb_lineno)
-        at = at.tb_next
-    where = f"line {lines[-1]}: " if lines else ""
+    line = innermost_line(error, lambda frame: frame.f_code.co_filename == path)
+    where = f"line {line}: " if line else ""
     return f"{where}{type(error).__name__}: {error}"
 
 

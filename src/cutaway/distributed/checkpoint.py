@@ -28,7 +28,7 @@ import torch
 
 from ..errors import FileError
 from ..files import read_json, write_text
-from ..models.saving import opened_weights
+from ..models.saving import head_of, opened_weights
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")
@@ -80,14 +80,12 @@ class OneFile(Checkpoint):
         self.folder = file.parent
         with opened_weights(file) as opened:
             self.meta = json.loads((opened.metadata() or {}).get("cutaway", '{"meta": {}}'))["meta"]
-            shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118  # no mapping
-            dtypes = {
-                name: (opened.get_slice(name)[:0] if shape else opened.get_tensor(name)).dtype
-                for name, shape in shapes.items()
-            }
+            heads = {name: head_of(opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         self.sums = {file.name: None}
-        self.tensors = {k: torch.empty(shape, dtype=dtypes[k], device="meta") for k, shape in shapes.items()}
-        self.slices = {k: [{"file": file.name, "offset": [0] * len(x), "shape": x}] for k, x in shapes.items()}
+        self.tensors = {k: torch.empty(shape, dtype=dtype, device="meta") for k, (shape, dtype) in heads.items()}
+        self.slices = {
+            k: [{"file": file.name, "offset": [0] * len(shape), "shape": [*shape]}] for k, (shape, _) in heads.items()
+        }
 
 
 def write_index(folder: Path, meta: Mapping[str, Any], files: Mapping[str, str], tensors: Mapping[str, Any]) -> None:

@@ -13,7 +13,8 @@ from ..data.tables.preprocessing import TablePreprocessing
 from ..errors import ModelError, SettingError
 from ..files import read_json, reject_overwriting
 from ..interop.export.artefact import Traced, trace
-from ..interop.export.onnx import Column, need_onnx, write_onnx
+from ..interop.export.columns import Column
+from ..interop.export.onnx import need_onnx, write_onnx
 from ..interop.export.program import write_program
 from ..models.contract import Advances
 from ..models.low_precision import reject_integers

@@ -100,7 +100,7 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
         if name in ranges:
             made.observe(*ranges[name])  # type: ignore[operator]  # a convolution
     model.quantized = dict(scheme)  # type: ignore[assignment]  # no module or tensor
-    model.load_state_dict(opened(stored(model), model))
+    model.load_state_dict(restored(stored(model), model))
 
 
 def stored(model: nn.Module) -> dict[str, Tensor]:
@@ -115,7 +115,7 @@ def stored(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def opened(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """The tensors of a file as the state of the model, which knows its scheme by now."""
     state, scheme = dict(tensors), scheme_of(model)
     shapes = {key: parameter.shape for key, parameter in model.state_dict().items()}

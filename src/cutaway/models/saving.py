@@ -29,7 +29,7 @@ from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from ..nn.resizing import resize, resized_of
 from .deferred import Deferred, with_numbers
-from .low_precision import make_room, opened, scheme_of, stored
+from .low_precision import make_room, restored, scheme_of, stored
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
@@ -103,7 +103,7 @@ def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[
     if "quantized" not in description:
         return tensors
     make_room(model, description["quantized"])
-    return opened(tensors, model)
+    return restored(tensors, model)
 
 
 def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
@@ -297,9 +297,7 @@ def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
         if deferred is None:
             found: Tensor = opened.get_tensor(name)
             return found
-        part = opened.get_slice(name)
-        shape = tuple(part.get_shape())
-        dtype = (part[:0] if shape else opened.get_tensor(name)).dtype
+        shape, dtype = head_of(opened, name)
 
     def read() -> Tensor:
         with safe_open(path, framework="pt") as again:
@@ -308,6 +306,13 @@ def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
         return tensor
 
     return deferred.from_file(read, shape, dtype)
+
+
+def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and type of a tensor in a safetensors file, which is open; its numbers are not read."""
+    part = opened.get_slice(name)
+    shape = tuple(part.get_shape())
+    return shape, (part[:0] if shape else opened.get_tensor(name)).dtype
 
 
 @contextlib.contextmanager

@@ -45,16 +45,17 @@ class Metric:
         return {k: (v if math.isfinite(v) else None) for k, v in asdict(self).items()}
 
 
-def proportion(right: float, count: float) -> Metric:
-    """right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples.
+def proportion(right: float, count: float, z: float = Z95) -> Metric:
+    """right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples; of z
+    standard errors on either side.
 
     NaN where nothing was counted.
     """
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
     p = right / count
-    centre = (p + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
-    half = Z95 / (1 + Z95**2 / count) * math.sqrt(p * (1 - p) / count + Z95**2 / (4 * count**2))
+    centre = (p + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * math.sqrt(p * (1 - p) / count + z**2 / (4 * count**2))
     # At p = 0 and 1 the interval ends there exactly; rounding would leave the value a hair outside.
     return Metric(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
 

@@ -100,6 +100,7 @@ def unseen(ready: Prepared) -> Trainer:
         Path("unused"),
         Progress(shown=False),
         teacher=ready.teacher,
+        deferred=ready.deferred,
     )
 
 

@@ -26,10 +26,7 @@ WORDS = 400  # of a text that are looked at
 LEAST = 8  # words of a text, without which it equals others by chance
 BANDS, ROWS = 24, 3
 SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
-SHORT, WORDS_ALIKE = (
-    0.55,
-    0.8,
-)  # or so much, where so much of the words is alike: one that is gone takes two pairs along
+SHORT, WORDS_ALIKE = 0.55, 0.8  # or so much, where so much of the words is alike: a word that is gone takes two pairs
 BUCKET = 10  # texts with one band in common that are compared
 WORD = re.compile(r"\w+")
 CLASSES = 10  # a linear model of more takes too long

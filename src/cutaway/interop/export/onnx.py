@@ -19,8 +19,6 @@ from ...files import read_bytes, replacing
 from .artefact import KEY, TOLERANCE, Traced, difference, first_line, from_json, golden, quiet, reject_different
 from .columns import Column, by_column, cells_of
 
-__all__ = ["Column", "Session", "need_onnx", "read_onnx", "write_onnx"]
-
 SUM = f"{KEY}.sha256"  # of the file without this entry
 LARGEST = 2_000_000_000  # bytes that one protobuf message can hold
 

@@ -1,0 +1,51 @@
+"""What commands that make a run smaller have in common: RUN OUT key=value, and the two models beside one another."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SettingError
+from .words import sort_words
+
+if TYPE_CHECKING:
+    from ..compression.measured import Measured
+
+
+def add_run_and_out(parser: argparse.ArgumentParser) -> None:
+    """What is typed without dashes, and how it is told."""
+    parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+    """The run, the new folder and the settings. Raises SettingError, with an `example` of what to type, where either of
+    the first two is missing."""
+    names, given = sort_words(words, names=2)
+    if len(names) < 2:
+        raise SettingError(f"A run and a new folder are needed: {example}.")
+    return names[0], names[1], given
+
+
+def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measured], str]] | None = None) -> None:
+    """Print what models score and cost, a row each; `more` are columns after the score."""
+    from ..models.memory import in_bytes
+    from ..terms import metric
+    from .tables import print_table
+    from .train import figure
+
+    watch, more = models[0].metric, more or {}
+    sizes = [f"batch {size}" for size in models[0].milliseconds]
+    titles = ("", metric(watch)[0], *more, "file", *sizes)
+    rows = [
+        (
+            m.run,
+            figure(watch, m.score.value),
+            *(cell(m) for cell in more.values()),
+            in_bytes(m.bytes),
+            *(f"{ms:.2f} ms" for ms in m.milliseconds.values()),
+        )
+        for m in models
+    ]
+    print_table(titles, rows, right=titles[1:])
