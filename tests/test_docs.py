@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from cutaway.commands import main
 from cutaway.models.registry import presets
+from cutaway.settings import keys
+from cutaway.training.settings import TrainSettings
 from cutaway.views import VIEWS, module_of
 
 from .scripts import DOCS, load
@@ -101,3 +104,12 @@ def test_every_architecture_has_its_place(make: ModuleType) -> None:
     placed = {module for page in make.PAGES for module in make.families(page)}
     for preset in presets().values():
         assert preset.module in placed, preset.name
+
+
+def test_the_glossary_names_settings_that_there_are() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(model\.)?([a-z_]+)=`", text)
+    assert len(named) >= 5
+    fields = [key for preset in presets().values() for key in keys(type(preset.config))]
+    assert {name for prefix, name in named if not prefix} <= set(keys(TrainSettings))
+    assert {name for prefix, name in named if prefix} <= set(fields)
