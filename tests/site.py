@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -126,22 +127,23 @@ def opened(site: Path, pages: list[Path], seconds: list[float]) -> Iterator[str]
     from playwright.sync_api import sync_playwright
 
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    axe, count = axe_core(), dict[Path, int]()
+    axe = axe_core()
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=found, args=CHROMIUM)
         for width, scheme in VIEWPORTS:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-            for page in pages:
-                family = page.parent
-                count[family] = count.get(family, 0) + 1
-                rest = count[family] > PER_FAMILY * (1 + VIEWPORTS.index((width, scheme)))
+            count = Counter[Path]()
+            for k, page in enumerate(pages):
+                print(f"{width} pixels, {scheme}: {k} of {len(pages)} pages", end="\r", file=sys.stderr, flush=True)
+                count[page.parent] += 1
+                rest = count[page.parent] > PER_FAMILY
                 if rest and (width, scheme) != VIEWPORTS[0]:
                     continue
                 said, took = looked_at(context, site, page, "" if rest else axe)
                 seconds.append(took)
                 yield from (f"{page.relative_to(site)} at {width}, {scheme}: {one}" for one in said)
             context.close()
-            count.clear()
+        print(" " * 50, end="\r", file=sys.stderr)
         browser.close()
 
 
