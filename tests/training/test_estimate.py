@@ -34,7 +34,10 @@ def ready(chunk: int | None) -> SimpleNamespace:
     model = create_model("gpt2", vocab_size=WORDS, context_length=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
     settings = TrainSettings(batch_size=BATCH, loss_chunk=chunk, epochs=1)
     place = find_place("cpu", "float32", None, model)
-    return SimpleNamespace(model=model, data=data, task=task_for(spec), settings=settings, place=place, teacher=None)
+    task = task_for(spec)
+    return SimpleNamespace(
+        model=model, data=data, task=task, settings=settings, place=place, teacher=None, deferred=None
+    )
 
 
 def step_and_print_the_peak(chunk: int | None) -> None:

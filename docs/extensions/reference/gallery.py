@@ -8,8 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from recipes import minilm
 from recipes.__main__ import figure
 
@@ -86,6 +84,9 @@ def _time(seconds: float) -> str:
 
 def _notebook(name: str, recipe: dict[str, Any]) -> str:
     """A notebook that trains the recipe, evaluates and looks inside; its path from the gallery."""
+    import nbformat  # comes with the site's extra, and tests read this file without it
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
     settings = "".join(f",\n    {_keyword(key, value)}" for key, value in _flat(recipe["settings"]).items())
     over = recipe.get("over", {})
     words = [f"# {recipe['title']}"]
