@@ -30,6 +30,7 @@ CHAPTERS = (
     Chapter(4, "Optimizers and schedules"),
     Chapter(5, "Convolution, from signals to networks"),
     Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
+    Chapter(10, "Sequences to sequences, and attention"),
 )
 
 
