@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from math import floor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.generation.decoding import PENALTIES
+from cutaway.generation.decoding import PENALTIES, decode_scored
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
@@ -21,6 +21,7 @@ from cutaway.models.resnet import ResNet
 from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import sinusoids
+from cutaway.spec import Tokens
 from cutaway.tasks.metrics import proportion
 from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
 from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
@@ -459,3 +460,35 @@ def test_gradients_of_plain_networks_grow_with_depth() -> None:
     ]
     shallow, deep = (norms[0] / norms[-1] for norms in ratios)
     assert deep > 5 * shallow > 5
+
+
+class Language(nn.Module):
+    """A decoder whose next word depends on the word before alone, by a table."""
+
+    # 0 padding, 1 begin, 2 end; 3 leads to 6 to 9, 4 to 10 and 11, 5 to 12; from 10 and 11 ten words come, 13 to 22.
+    after: ClassVar[dict[int, list[tuple[int, float]]]] = {
+        1: [(3, 0.45), (4, 0.35), (5, 0.2)],
+        3: [(6, 0.3), (7, 0.25), (8, 0.25), (9, 0.2)],
+        4: [(10, 0.5), (11, 0.5)],
+        5: [(12, 1.0)],
+        10: [(k, 0.1) for k in range(13, 23)],
+        11: [(k, 0.1) for k in range(13, 23)],
+    }
+
+    def begin(self, source: torch.Tensor, mask: None) -> tuple[torch.Tensor]:
+        return (torch.zeros(len(source), 1),)
+
+    def step(self, token: torch.Tensor, state: tuple[torch.Tensor]) -> tuple[torch.Tensor, tuple[torch.Tensor]]:
+        p = torch.zeros(len(token), 23)
+        for row, before in enumerate(token.tolist()):
+            for word, q in self.after.get(before, [(2, 1.0)]):
+                p[row, word] = q
+        return p.log(), state
+
+
+def test_a_wider_beam_can_find_less() -> None:
+    target = Tokens(23, begin=1, end=2, longest=4, unknown=None)
+    found = [
+        decode_scored(Language(), torch.zeros(1, 1), None, target, 5, width, 0.0)[1].exp().item() for width in (1, 2, 3)
+    ]
+    assert found == pytest.approx([0.135, 0.0175, 0.2], rel=1e-5)

@@ -30,6 +30,9 @@ CHAPTERS = (
     Chapter(4, "Optimizers and schedules"),
     Chapter(5, "Convolution, from signals to networks"),
     Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
+    Chapter(10, "Sequences to sequences, and attention"),
+    Chapter(11, "Self-attention, W_QK and the residual stream"),
+    Chapter(12, "The Transformer, whole"),
 )
 
 
