@@ -16,7 +16,7 @@ from cutaway.commands import main
 from cutaway.models.low_precision import scheme_of
 from cutaway.models.registry import preset
 from cutaway.models.saving import load_model, save_model
-from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear
+from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear, dequantize_groups, quantize_groups
 
 SMALL: dict[str, Any] = {"batch_size": 32, "tensorboard": False, "threads": 1}
 
@@ -85,6 +85,10 @@ def test_a_language_model_writes_on(gpt2: cutaway.Run, tmp_path: Path, bits: int
     weight, now = gpt2.model.embedding.weight, made.model.embedding.weight
     step = weight.abs().amax(1, keepdim=True) / 127
     assert bool(((weight - now).abs() <= 0.51 * step).all())  # embeddings have 8 bits whatever the others have
+    if bits == 4:  # rounded once, though a quantized model is written as its integers again
+        weight = gpt2.model.blocks[0].mlp.fc1.weight.detach()
+        once = dequantize_groups(*quantize_groups(weight, 32), 32, weight.shape)
+        torch.testing.assert_close(made.model.blocks[0].mlp.fc1.weight, once, rtol=1e-6, atol=0)
 
 
 def test_recurrent_layers_are_stored(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from torch.nn.modules.conv import _ConvNd
 MOST = 127  # of a weight, and of an input that is quantized as it comes
 SEEN = 255  # of an input whose range was observed; the least is 0
 TINY = 1e-12  # the least scale: of rows that are 0 throughout
+ON_GRID = 1e-4  # of a step: how far floats lie from the numbers that they stand for
 
 
 # --- numbers to integers and back -------------------------------------------------------------------------------------
@@ -52,7 +53,13 @@ def quantize_groups(w: Tensor, group: int) -> tuple[Tensor, Tensor]:
     …) with I weights a row."""
     rows = w.flatten(1)
     padded = F.pad(rows, (0, -rows.shape[1] % group)).view(len(rows), -1, group)  # (O, groups, group)
-    scale = (padded.abs().amax(2) / 7.5).clamp_min(TINY)
+    largest = padded.abs().amax(2)
+    scale = (largest / 7.5).clamp_min(TINY)
+    for most in (7, 8):  # what was rounded before stands on its grid already, and is not to be rounded to another
+        step = (largest / most).clamp_min(TINY)
+        q = padded / step[..., None]
+        stands = ((q - q.round()).abs().amax(2) < ON_GRID) & (q.amax(2) < 7.5)
+        scale = torch.where(stands, step, scale)
     q = (padded / scale[..., None]).round_().clamp_(-8, 7).add_(8).to(torch.uint8).flatten(1)[:, : rows.shape[1]]
     q = F.pad(q, (0, rows.shape[1] % 2))
     return q[:, 0::2] | q[:, 1::2] << 4, scale
