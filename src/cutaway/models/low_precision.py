@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import FileError
@@ -57,7 +58,7 @@ def layers_for(model: nn.Module, method: str) -> dict[str, str]:
             found[name] = "static"
         elif type(module) in LINEAR and (method == "dynamic" or (method == "static" and is_worth(module))):
             found[name] = "dynamic"
-        elif isinstance(module, STORED) and _matrices(module):
+        elif isinstance(module, STORED) and matrices(module):
             found[name] = "stored"
     return found
 
@@ -106,7 +107,7 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
 def stored(model: nn.Module) -> dict[str, Tensor]:
     """The tensors of a model as they stand in its file: its state, with what its scheme stores as integers."""
     state, scheme = model.state_dict(), scheme_of(model)
-    for key, bits in _stored_keys(model, scheme).items():
+    for key, bits in stored_bits(model, scheme).items():
         weight = state[key].detach().float()
         if bits == 8:
             state[key], state[key + SCALE] = quantize_rows(weight)
@@ -119,7 +120,7 @@ def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tenso
     """The tensors of a file as the state of the model, which knows its scheme by now."""
     state, scheme = dict(tensors), scheme_of(model)
     shapes = {key: parameter.shape for key, parameter in model.state_dict().items()}
-    for key, bits in _stored_keys(model, scheme).items():
+    for key, bits in stored_bits(model, scheme).items():
         if key in state and key + SCALE in state:  # what is missing is said by who puts them into the model
             q, scale = state[key], state.pop(key + SCALE)
             if bits == 8:
@@ -127,6 +128,22 @@ def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tenso
             else:
                 state[key] = dequantize_groups(q, scale, scheme["group"], shapes[key])  # type: ignore[index]
     return state
+
+
+def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
+    """The integers that a weight of a quantized layer stands as, of its shape; None where the scheme has none."""
+    scheme = scheme_of(model)
+    module = model.get_submodule(name)
+    if isinstance(module, Quantized):
+        return module.q
+    bits = stored_bits(model, scheme).get(f"{name}.{key}".lstrip("."))
+    weight = getattr(module, key).detach().float()
+    if bits == 8:
+        return quantize_rows(weight)[0]
+    if bits == 4:
+        packed, scale = quantize_groups(weight, scheme["group"])  # type: ignore[index]
+        return dequantize_groups(packed, torch.ones_like(scale), scheme["group"], weight.shape)  # type: ignore[index]
+    return None
 
 
 def reject_integers(model: nn.Module, source: object) -> None:
@@ -138,18 +155,18 @@ def reject_integers(model: nn.Module, source: object) -> None:
         )
 
 
-def _stored_keys(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
+def stored_bits(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
     """The parameters that a scheme stores as integers, by their names in the state, and their bits."""
     found: dict[str, int] = {}
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, EMBEDDINGS)}
     for name, kind in scheme["layers"].items() if scheme else ():
         module = model.get_submodule(name)
-        for key, parameter in _matrices(module).items() if kind == "stored" else ():
+        for key, parameter in matrices(module).items() if kind == "stored" else ():
             found[f"{name}.{key}".lstrip(".")] = 8 if id(parameter) in embedded else scheme["bits"]  # type: ignore[index]
     return found
 
 
-def _matrices(module: nn.Module) -> dict[str, nn.Parameter]:
+def matrices(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters of a module itself that have two dimensions or more."""
     return {key: p for key, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.ndim > 1}
 
