@@ -16,6 +16,7 @@ from cutaway.commands import main
 from cutaway.models.low_precision import scheme_of
 from cutaway.models.registry import preset
 from cutaway.models.saving import load_model, save_model
+from cutaway.nn.half import HalfConv2d
 from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear, dequantize_groups, quantize_groups
 
 SMALL: dict[str, Any] = {"batch_size": 32, "tensorboard": False, "threads": 1}
@@ -103,6 +104,21 @@ def test_recurrent_layers_are_stored(tmp_path: Path) -> None:
     assert made.about["quantized"]["method"] == "weight-only"  # its linear layer is too small to be faster as integers
 
 
+def test_sixteen_bits(
+    resnet: cutaway.Run, gpt2: cutaway.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quantize", str(resnet.folder), str(tmp_path / "q"), "method=bfloat16"]) == 0
+    assert "it was." in capsys.readouterr().err
+    made = cutaway.Run(tmp_path / "q")
+    assert sum(isinstance(m, HalfConv2d) for m in made.model.modules()) == 6
+    assert made.evaluate()["loss"].value == pytest.approx(resnet.evaluate()["loss"].value, abs=0.05)
+    assert torch.equal(made.model.conv1.weight, resnet.model.conv1.weight.bfloat16().float())
+    words = cutaway.quantize(gpt2, tmp_path / "w", method="float16")
+    assert torch.equal(words.model.embedding.weight, gpt2.model.embedding.weight.half().float())
+    sizes = [(run.folder / "model" / "model.safetensors").stat().st_size for run in (gpt2, words)]
+    assert sizes[1] < 0.65 * sizes[0]  # of so small a network the names are a part
+
+
 def test_a_module_of_ones_own(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
     run = cutaway.train(net, "digits", out=tmp_path / "run", epochs=1, max_samples=200, **SMALL)
@@ -116,6 +132,7 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
     [
         ("resnet", ["OUT", "bits=3"], "8 bits, or 4"),
         ("resnet", ["OUT", "method=static", "bits=4"], "is for method=weight-only"),
+        ("resnet", ["OUT", "method=float16", "bits=4"], "has 16 bits: leave bits=4 out"),
         ("resnet", ["OUT", "method=slow"], "static, dynamic, weight-only"),
         ("gpt2", ["OUT", "method=static"], "no convolution that it could be for. method=weight-only suits it"),
         ("small", ["OUT"], "is quantized already (static, 8 bits)"),

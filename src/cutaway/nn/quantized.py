@@ -181,7 +181,8 @@ class Quantized(nn.Module):
         return x.device.type == "cpu" and x.dtype == torch.float32 and exact_kernels()
 
 
-def _asks_gradients(x: Tensor, layer: Quantized) -> bool:
+def asks_gradients(x: Tensor) -> bool:
+    """Whether what is computed of x is to be differentiated."""
     return torch.is_grad_enabled() and x.requires_grad
 
 
@@ -191,7 +192,7 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, I) to (…, O)."""
-        if _asks_gradients(x, self):
+        if asks_gradients(x):
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
         steps = (rows.abs().amax(1, keepdim=True) / MOST).clamp_min_(TINY)  # s_x, (n, 1)
@@ -232,7 +233,7 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, …) to (N, O, …)."""
-        if _asks_gradients(x, self):
+        if asks_gradients(x):
             return self._conv_forward(x, self.weight, self.bias)
         if self._kernel is None:
             places = ([*self.stride], [*self.padding], [*self.dilation], self.groups)
