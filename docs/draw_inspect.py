@@ -45,6 +45,8 @@ RUNS = {
     "karate": ("gat", "karate", "epochs=60"),
     "puzzles": ("gpt2", "game24", "batch_size=64", *PUZZLES),
 }
+# What is quantized of those, by name.
+QUANTIZED = {"digits-int4": ("digits", "bits=4")}
 # What is photographed of each view: a run or a preset, and what is asked of it.
 PICTURES: dict[str, tuple[str, ...]] = {
     "network": ("resnet18",),
@@ -66,6 +68,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "graph": ("karate",),
     "attribution": ("digits",),
     "gradients": ("resnet20",),
+    "quantization": ("digits-int4",),
     "time": ("spirals",),
 }
 # Pictures of a part of a view, for the README.
@@ -80,12 +83,16 @@ def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         here = Path(folder)
         _call(here, *CUTAWAY, "examples")
-        for run in dict.fromkeys(subject for subject, *_ in wanted.values() if subject in RUNS):
+        of = [QUANTIZED.get(subject, (subject,))[0] for subject, *_ in wanted.values()]
+        for run in dict.fromkeys(subject for subject in of if subject in RUNS):
             model, data, *settings = RUNS[run]
             _call(here, *CUTAWAY, "train", model, data, *settings, "tensorboard=false", "--out", f"runs/{run}")
         for name, (subject, *words) in wanted.items():
             page = here / f"{name}.html"
-            opened = f"runs/{subject}" if subject in RUNS else subject
+            if subject in QUANTIZED:
+                run, *settings = QUANTIZED[subject]
+                _call(here, *CUTAWAY, "quantize", f"runs/{run}", f"runs/{subject}", *settings)
+            opened = f"runs/{subject}" if subject in (*RUNS, *QUANTIZED) else subject
             _call(here, *CUTAWAY, "inspect", opened, *words, "--view", name, "--out", str(page))
             _photograph(browser, page.as_uri(), name, f"#{name}")
             for part, (view, place) in PARTS.items():

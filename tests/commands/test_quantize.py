@@ -16,7 +16,8 @@ from cutaway.commands import main
 from cutaway.models.low_precision import scheme_of
 from cutaway.models.registry import preset
 from cutaway.models.saving import load_model, save_model
-from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear
+from cutaway.nn.half import HalfConv2d
+from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear, dequantize_groups, quantize_groups
 
 SMALL: dict[str, Any] = {"batch_size": 32, "tensorboard": False, "threads": 1}
 
@@ -85,6 +86,10 @@ def test_a_language_model_writes_on(gpt2: cutaway.Run, tmp_path: Path, bits: int
     weight, now = gpt2.model.embedding.weight, made.model.embedding.weight
     step = weight.abs().amax(1, keepdim=True) / 127
     assert bool(((weight - now).abs() <= 0.51 * step).all())  # embeddings have 8 bits whatever the others have
+    if bits == 4:  # rounded once, though a quantized model is written as its integers again
+        weight = gpt2.model.blocks[0].mlp.fc1.weight.detach()
+        once = dequantize_groups(*quantize_groups(weight, 32), 32, weight.shape)
+        torch.testing.assert_close(made.model.blocks[0].mlp.fc1.weight, once, rtol=1e-6, atol=0)
 
 
 def test_recurrent_layers_are_stored(tmp_path: Path) -> None:
@@ -97,6 +102,21 @@ def test_recurrent_layers_are_stored(tmp_path: Path) -> None:
     assert not torch.equal(made.model.rnn.weight_hh_l0, run.model.rnn.weight_hh_l0)
     torch.testing.assert_close(made.model.rnn.weight_hh_l0, run.model.rnn.weight_hh_l0, atol=0.01, rtol=0)
     assert made.about["quantized"]["method"] == "weight-only"  # its linear layer is too small to be faster as integers
+
+
+def test_sixteen_bits(
+    resnet: cutaway.Run, gpt2: cutaway.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quantize", str(resnet.folder), str(tmp_path / "q"), "method=bfloat16"]) == 0
+    assert "it was." in capsys.readouterr().err
+    made = cutaway.Run(tmp_path / "q")
+    assert sum(isinstance(m, HalfConv2d) for m in made.model.modules()) == 6
+    assert made.evaluate()["loss"].value == pytest.approx(resnet.evaluate()["loss"].value, abs=0.05)
+    assert torch.equal(made.model.conv1.weight, resnet.model.conv1.weight.bfloat16().float())
+    words = cutaway.quantize(gpt2, tmp_path / "w", method="float16")
+    assert torch.equal(words.model.embedding.weight, gpt2.model.embedding.weight.half().float())
+    sizes = [(run.folder / "model" / "model.safetensors").stat().st_size for run in (gpt2, words)]
+    assert sizes[1] < 0.65 * sizes[0]  # of so small a network the names are a part
 
 
 def test_a_module_of_ones_own(tmp_path: Path) -> None:
@@ -112,6 +132,7 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
     [
         ("resnet", ["OUT", "bits=3"], "8 bits, or 4"),
         ("resnet", ["OUT", "method=static", "bits=4"], "is for method=weight-only"),
+        ("resnet", ["OUT", "method=float16", "bits=4"], "has 16 bits: leave bits=4 out"),
         ("resnet", ["OUT", "method=slow"], "static, dynamic, weight-only"),
         ("gpt2", ["OUT", "method=static"], "no convolution that it could be for. method=weight-only suits it"),
         ("small", ["OUT"], "is quantized already (static, 8 bits)"),

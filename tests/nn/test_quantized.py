@@ -61,6 +61,8 @@ def test_groups_of_four_bits_likewise(seed: int, rows: int, columns: int, group:
     steps = scale.repeat_interleave(group, 1)[:, :columns]
     assert bool(((back - w).abs() <= (0.5 + SLACK * 8) * steps).all())
     assert bool((back[w == 0] == 0).all())
+    again = dequantize_groups(*quantize_groups(back, group), group, w.shape)
+    torch.testing.assert_close(again, back, rtol=1e-6, atol=0)  # to round again changes nothing
 
 
 def test_integers_are_those_of_torchs_own_quantizer() -> None:

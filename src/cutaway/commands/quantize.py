@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..compression.measured import Measured
     from ..training.run import Run
 
-SUMMARY = "make the weights of a run's model integers of 8 or 4 bits"
+SUMMARY = "make the weights of a run's model integers of 8 or 4 bits, or floats of 16"
 
 NOTES = """\
 examples:
@@ -19,11 +19,13 @@ examples:
   cutaway quantize runs/bert-base-uncased-sst2-1 int8/ method=dynamic
   cutaway quantize runs/gpt2-book-1 int4/ bits=4
 
-Three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
+Integers in three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
 8-bit integers, the ranges of the inputs are observed on the training split, and
 batch normalization is folded in. dynamic: inputs of linear layers are rounded
 as they come. weight-only: the file holds integers, and the model computes with
-the rounded numbers as before. Without method= it is the one that suits the model.
+the rounded numbers as before. bfloat16, float16: 16 bits, for hardware that
+multiplies in them. Without method= it is the one of the first three that suits
+the model.
 
 OUT is a run like any other. Milliseconds are medians on this machine, of both
 models in turns: integers are not always faster, and it is said where they are
@@ -73,8 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
 def sentences(models: list[Measured], after: Run) -> list[str]:
     """What the size is of the one before, and where the quantized model is slower, with why."""
+    from ..nn.half import HALVES, has_half
     from ..nn.quantized import exact_kernels
 
+    method, device = after.about["quantized"]["method"], after.place.device.type
     whole, small = models
     said = [f"The file is {small.bytes / whole.bytes:.2f} of what it was."]
     times = {size: whole.milliseconds[size] / ms for size, ms in small.milliseconds.items()}
@@ -82,8 +86,12 @@ def sentences(models: list[Measured], after: Run) -> list[str]:
     slower = [f"{1 / ratio:.1f} times as long at a batch of {size}" for size, ratio in times.items() if ratio <= 0.95]
     if faster:
         said.append(f"It is {' and '.join(faster)}.")
-    if after.about["quantized"]["method"] == "weight-only":
+    if method == "weight-only":
         said.append("It computes in floats, as before: only the file is smaller, and differences in time are chance.")
+    elif method in HALVES and not has_half(method, device):
+        said.append(f"This machine does not multiply in {method}: it is emulated, and only the file is smaller.")
+    elif method in HALVES and slower:
+        said.append(f"It takes {' and '.join(slower)}: converting what goes in and out of each layer costs time too.")
     elif slower:
         why = (
             "rounding the inputs of layers so small costs more than integers save"

@@ -110,7 +110,9 @@ def _judge(run: Run, data: DataSet) -> None:
 def _said(scheme: Mapping[str, Any], run: Run) -> str:
     """What a person should know of a quantized run, in a sentence."""
     kinds = [*scheme["layers"].values()]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "stored") if kind in kinds)
+    counts = ", ".join(
+        f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
+    )
     return (
         f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}). Curves and time "
         "are those of its training, results are of the quantized model."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import SettingError
 from ..settings import setting
 
-METHODS = ("static", "dynamic", "weight-only")
+METHODS = ("static", "dynamic", "weight-only", "bfloat16", "float16")
 BITS = (8, 4)
 
 
@@ -18,7 +18,7 @@ class QuantizeSettings:
     method: str = setting(
         "auto",
         "static: inputs and weights, their ranges observed; dynamic: inputs as they come; weight-only: the file alone; "
-        "auto takes the one that suits the model",
+        "bfloat16, float16: 16 bits of both, for hardware that has them; auto takes the integers that suit the model",
         choices=("auto", *METHODS),
     )
     bits: int = setting(

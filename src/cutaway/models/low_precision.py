@@ -4,7 +4,9 @@ A *scheme* says it, in JSON, and stands in the model's config.json. A layer is o
 
     static    its weights and inputs are int8, the range of its inputs is known (nn.quantized.QuantizedConv2d)
     dynamic   its weights are int8, and so are its inputs as they come (nn.quantized.QuantizedLinear)
-    stored    its weights are integers in the file, of `bits`; the layer is the one that it was, and its numbers rounded
+    half      its weights, and its inputs as they come, are bfloat16 or float16, which is the method (nn.half)
+    stored    its weights have so many `bits` in the file, integers or the method's floats of 16; the layer is the one
+              that it was, and its numbers rounded
 
 Embeddings are stored with 8 bits whatever the others have, and a matrix that is an embedding too is one. Biases, norms
 and what else has one dimension stay in 32 bits.
@@ -15,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import FileError
+from ..nn.half import HALF, HALVES, Half
 from ..nn.quantized import (
     CONVS,
     LINEAR,
@@ -49,15 +53,17 @@ def scheme_of(model: nn.Module) -> Scheme | None:
 
 
 def layers_for(model: nn.Module, method: str) -> dict[str, str]:
-    """What becomes of each layer with weights by a method, static, dynamic or weight-only. Embeddings and layers that
-    have no form of integers are stored, and small linear layers beside static ones."""
+    """What becomes of each layer with weights by a method: static, dynamic, weight-only, bfloat16, float16. Embeddings
+    and layers that have no other form are stored, and small linear layers beside static ones."""
     found = {}
     for name, module in model.named_modules():
         if method == "static" and convolves(module):
             found[name] = "static"
         elif type(module) in LINEAR and (method == "dynamic" or (method == "static" and is_worth(module))):
             found[name] = "dynamic"
-        elif isinstance(module, STORED) and _matrices(module):
+        elif method in HALVES and type(module) in HALF and (type(module) in LINEAR or convolves(module)):
+            found[name] = "half"
+        elif isinstance(module, STORED) and matrices(module):
             found[name] = "stored"
     return found
 
@@ -79,13 +85,17 @@ def make_room(model: nn.Module, scheme: Scheme) -> None:
     for name, kind in scheme["layers"].items():
         if kind != "stored":
             layer = model.get_submodule(name)
-            _put(model, name, kind_for(layer, kind).like(layer))
+            _put(model, name, room_for(layer, kind, scheme["method"]))
     model.quantized = dict(scheme)  # type: ignore[assignment]  # no module or tensor
 
 
-def kind_for(layer: nn.Module, kind: str) -> type[Quantized]:
-    """The quantized layer for one of the network's."""
-    return CONVS[type(layer)] if kind == "static" else LINEAR[type(layer)]
+def room_for(layer: nn.Module, kind: str, method: str) -> Quantized:
+    """A quantized layer, with nothing in it yet, for one of the network's."""
+    if kind == "half":
+        half: Half = HALF[type(layer)].like(layer).as_format(method)
+        return half
+    made: Quantized = (CONVS[type(layer)] if kind == "static" else LINEAR[type(layer)]).like(layer)
+    return made
 
 
 def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple[float, float]]) -> None:
@@ -106,9 +116,11 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
 def stored(model: nn.Module) -> dict[str, Tensor]:
     """The tensors of a model as they stand in its file: its state, with what its scheme stores as integers."""
     state, scheme = model.state_dict(), scheme_of(model)
-    for key, bits in _stored_keys(model, scheme).items():
+    for key, bits in stored_bits(model, scheme).items():
         weight = state[key].detach().float()
-        if bits == 8:
+        if bits == 16:
+            state[key] = weight.to(HALVES[scheme["method"]])  # type: ignore[index]
+        elif bits == 8:
             state[key], state[key + SCALE] = quantize_rows(weight)
         else:
             state[key], state[key + SCALE] = quantize_groups(weight, scheme["group"])  # type: ignore[index]
@@ -119,14 +131,34 @@ def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tenso
     """The tensors of a file as the state of the model, which knows its scheme by now."""
     state, scheme = dict(tensors), scheme_of(model)
     shapes = {key: parameter.shape for key, parameter in model.state_dict().items()}
-    for key, bits in _stored_keys(model, scheme).items():
-        if key in state and key + SCALE in state:  # what is missing is said by who puts them into the model
+    for key, bits in stored_bits(model, scheme).items():
+        if bits == 16 and key in state:
+            state[key] = state[key].float()
+        elif key in state and key + SCALE in state:  # what is missing is said by who puts them into the model
             q, scale = state[key], state.pop(key + SCALE)
             if bits == 8:
                 state[key] = dequantize_rows(q, scale)
             else:
                 state[key] = dequantize_groups(q, scale, scheme["group"], shapes[key])  # type: ignore[index]
     return state
+
+
+def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
+    """The integers that a weight of a quantized layer stands as, of its shape; None where the scheme has none."""
+    scheme = scheme_of(model)
+    module = model.get_submodule(name)
+    if isinstance(module, Half):
+        return None
+    if isinstance(module, Quantized):
+        return module.q
+    bits = stored_bits(model, scheme).get(f"{name}.{key}".lstrip("."))
+    weight = getattr(module, key).detach().float()
+    if bits == 8:
+        return quantize_rows(weight)[0]
+    if bits == 4:
+        packed, scale = quantize_groups(weight, scheme["group"])  # type: ignore[index]
+        return dequantize_groups(packed, torch.ones_like(scale), scheme["group"], weight.shape)  # type: ignore[index]
+    return None
 
 
 def reject_integers(model: nn.Module, source: object) -> None:
@@ -138,18 +170,19 @@ def reject_integers(model: nn.Module, source: object) -> None:
         )
 
 
-def _stored_keys(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
+def stored_bits(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
     """The parameters that a scheme stores as integers, by their names in the state, and their bits."""
     found: dict[str, int] = {}
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, EMBEDDINGS)}
     for name, kind in scheme["layers"].items() if scheme else ():
         module = model.get_submodule(name)
-        for key, parameter in _matrices(module).items() if kind == "stored" else ():
-            found[f"{name}.{key}".lstrip(".")] = 8 if id(parameter) in embedded else scheme["bits"]  # type: ignore[index]
+        for key, parameter in matrices(module).items() if kind == "stored" else ():
+            bits = scheme["bits"]  # type: ignore[index]
+            found[f"{name}.{key}".lstrip(".")] = 8 if id(parameter) in embedded and bits < 8 else bits
     return found
 
 
-def _matrices(module: nn.Module) -> dict[str, nn.Parameter]:
+def matrices(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters of a module itself that have two dimensions or more."""
     return {key: p for key, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.ndim > 1}
 

@@ -31,6 +31,7 @@ from torch.nn.modules.conv import _ConvNd
 MOST = 127  # of a weight, and of an input that is quantized as it comes
 SEEN = 255  # of an input whose range was observed; the least is 0
 TINY = 1e-12  # the least scale: of rows that are 0 throughout
+ON_GRID = 1e-4  # of a step: how far floats lie from the numbers that they stand for
 
 
 # --- numbers to integers and back -------------------------------------------------------------------------------------
@@ -52,7 +53,13 @@ def quantize_groups(w: Tensor, group: int) -> tuple[Tensor, Tensor]:
     …) with I weights a row."""
     rows = w.flatten(1)
     padded = F.pad(rows, (0, -rows.shape[1] % group)).view(len(rows), -1, group)  # (O, groups, group)
-    scale = (padded.abs().amax(2) / 7.5).clamp_min(TINY)
+    largest = padded.abs().amax(2)
+    scale = (largest / 7.5).clamp_min(TINY)
+    for most in (7, 8):  # what was rounded before stands on its grid already, and is not to be rounded to another
+        step = (largest / most).clamp_min(TINY)
+        q = padded / step[..., None]
+        stands = ((q - q.round()).abs().amax(2) < ON_GRID) & (q.amax(2) < 7.5)
+        scale = torch.where(stands, step, scale)
     q = (padded / scale[..., None]).round_().clamp_(-8, 7).add_(8).to(torch.uint8).flatten(1)[:, : rows.shape[1]]
     q = F.pad(q, (0, rows.shape[1] % 2))
     return q[:, 0::2] | q[:, 1::2] << 4, scale
@@ -174,7 +181,8 @@ class Quantized(nn.Module):
         return x.device.type == "cpu" and x.dtype == torch.float32 and exact_kernels()
 
 
-def _asks_gradients(x: Tensor, layer: Quantized) -> bool:
+def asks_gradients(x: Tensor) -> bool:
+    """Whether what is computed of x is to be differentiated."""
     return torch.is_grad_enabled() and x.requires_grad
 
 
@@ -184,7 +192,7 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, I) to (…, O)."""
-        if _asks_gradients(x, self):
+        if asks_gradients(x):
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
         steps = (rows.abs().amax(1, keepdim=True) / MOST).clamp_min_(TINY)  # s_x, (n, 1)
@@ -225,7 +233,7 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, …) to (N, O, …)."""
-        if _asks_gradients(x, self):
+        if asks_gradients(x):
             return self._conv_forward(x, self.weight, self.bias)
         if self._kernel is None:
             places = ([*self.stride], [*self.padding], [*self.dilation], self.groups)

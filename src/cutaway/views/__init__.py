@@ -48,6 +48,7 @@ VIEWS = (
     "attribution",
     "adversarial",
     "gradients",
+    "quantization",
     "time",
 )
 
