@@ -39,9 +39,9 @@ def learn_on(
 
 
 def reject_in_python(run: Run, what: str, as_in: str) -> None:
-    """Raise SettingError where the model or the data of a run was given in Python: `what` cannot be done here, and can
-    there `as_in` this line."""
+    """Raise SettingError where the model or the data of a run was given in Python: `what` is to be
+    done there, `as_in` this line."""
     about = run.about
     for in_python, part in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
         if in_python:
-            raise SettingError(f"The {part} of {run.folder} was given in Python: {what} it there, as {as_in}.")
+            raise SettingError(f"The {part} of {run.folder} was given in Python: {what} there, as {as_in}.")

@@ -28,7 +28,7 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
         )
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
-    reject_in_python(run, "prune", "train(model, data, sparsity=0.8)")
+    reject_in_python(run, "prune it", "train(model, data, sparsity=0.8)")
     about = run.about
     usual = {"epochs": max(1, round(about["epochs_done"] / 2)), "lr": RATE * about["settings"]["lr"]}
     return learn_on(run, out, usual, settings)

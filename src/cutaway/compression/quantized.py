@@ -52,7 +52,7 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
 
 def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
     """The run whose model has learned on with rounded numbers."""
-    reject_in_python(run, "quantize", f"train(model, data, qat={method!r}), which learns what this begins with")
+    reject_in_python(run, "have it learn on", f"train(model, data, qat={method!r}), and quantize the run of that")
     rate = RATE * run.about["settings"]["lr"] if settings.qat_lr is None else settings.qat_lr
     group = settings.group if settings.bits < 8 else 0
     usual = {"epochs": settings.qat, "lr": rate, "qat": method, "tensorboard": False, "snapshots": 0}
