@@ -222,8 +222,8 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
         small = cutaway.quantize("runs/resnet20-cifar10-1", "int8/")
         small.evaluate()["accuracy"]
 
-    `settings` are those of `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`. Raises CutawayError for
-    what a person can fix.
+    `settings` are those of `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`, `qat`. Raises
+    CutawayError for what a person can fix.
     """
     from .compression.quantized import quantize as quantize_run
 

@@ -92,6 +92,25 @@ def test_a_language_model_writes_on(gpt2: cutaway.Run, tmp_path: Path, bits: int
         torch.testing.assert_close(made.model.blocks[0].mlp.fc1.weight, once, rtol=1e-6, atol=0)
 
 
+def test_it_learns_on_with_rounded_numbers(
+    gpt2: cutaway.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    assert main(["quantize", str(gpt2.folder), str(tmp_path / "full"), "bits=4", "qat=1"]) == 2
+    assert "nothing in it is overwritten" in " ".join(capsys.readouterr().err.split())
+    made = cutaway.quantize(gpt2, tmp_path / "q", bits=4, qat=1)
+    assert made.about["quantized"]["qat"] == 1
+    assert made.about["quantized"]["from"] == str(gpt2.folder)
+    assert (made.about["settings"]["qat"], made.about["settings"]["qat_group"]) == ("weight-only", 32)
+    weight, scheme = made.model.blocks[0].mlp.fc1.weight.detach(), scheme_of(made.model)
+    assert scheme is not None
+    assert scheme["bits"] == 4
+    assert not torch.allclose(weight, gpt2.model.blocks[0].mlp.fc1.weight, atol=0.01)  # it has learned on
+    assert made.evaluate()["loss"].value < gpt2.evaluate()["loss"].value + 0.1
+    assert {row[0] for row in (made.folder / "metrics.csv").read_text().splitlines()[1:]} == {"1"}  # of that epoch
+
+
 def test_recurrent_layers_are_stored(tmp_path: Path) -> None:
     folder = tmp_path / "text.txt"
     folder.write_text("abcabdabe" * 300)
@@ -133,6 +152,7 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
         ("resnet", ["OUT", "bits=3"], "8 bits, or 4"),
         ("resnet", ["OUT", "method=static", "bits=4"], "is for method=weight-only"),
         ("resnet", ["OUT", "method=float16", "bits=4"], "has 16 bits: leave bits=4 out"),
+        ("resnet", ["OUT", "method=bfloat16", "qat=1"], "is for integers"),
         ("resnet", ["OUT", "method=slow"], "static, dynamic, weight-only"),
         ("gpt2", ["OUT", "method=static"], "no convolution that it could be for. method=weight-only suits it"),
         ("small", ["OUT"], "is quantized already (static, 8 bits)"),

@@ -18,6 +18,7 @@ examples:
   cutaway quantize runs/resnet20-cifar10-1 int8/
   cutaway quantize runs/bert-base-uncased-sst2-1 int8/ method=dynamic
   cutaway quantize runs/gpt2-book-1 int4/ bits=4
+  cutaway quantize runs/gpt2-book-1 int4/ bits=4 qat=2
 
 Integers in three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
 8-bit integers, the ranges of the inputs are observed on the training split, and
@@ -25,7 +26,8 @@ batch normalization is folded in. dynamic: inputs of linear layers are rounded
 as they come. weight-only: the file holds integers, and the model computes with
 the rounded numbers as before. bfloat16, float16: 16 bits, for hardware that
 multiplies in them. Without method= it is the one of the first three that suits
-the model.
+the model. qat=5 has it learn on for five epochs before, with rounded numbers,
+where rounding costs too much.
 
 OUT is a run like any other. Milliseconds are medians on this machine, of both
 models in turns: integers are not always faster, and it is said where they are

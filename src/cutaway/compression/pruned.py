@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..data.sets import IN_MEMORY
 from ..errors import SettingError
 from ..training.run import Run
-from ..training.session import fit
+from .learning_on import learn_on, reject_in_python
 
-# What a run may have been trained with and its pruning is not, unless it is asked for.
-ANEW = (
-    "weights", "vectors", "epochs", "max_steps", "minutes", "lr", "warmup", "patience", "freeze_epochs", "layer_decay",
-    "ema", "average_epochs", "lora", "sparsity", "prune_channels", "prune_scope", "prune_until",
-)  # fmt: skip
 HOW = ("sparsity", "prune_channels")
 RATE = 0.3  # of the run's learning rate: what was learned is to be kept, and what was taken out to be made up for
 
@@ -34,20 +28,7 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
         )
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
+    reject_in_python(run, "prune it", "train(model, data, sparsity=0.8)")
     about = run.about
-    for in_python, what in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
-        if in_python:
-            raise SettingError(
-                f"The {what} of {run.folder} was given in Python: prune it there, as train(model, data, sparsity=0.8)."
-            )
-    before = about["settings"]
-    kept = {key: value for key, value in before.items() if key not in ANEW and value is not None}
-    usual = {
-        "epochs": max(1, round(about["epochs_done"] / 2)),
-        "lr": RATE * before["lr"],
-        "freeze_epochs": 0,
-        "layer_decay": 1.0,
-        "warmup": 0.05,
-    }
-    given = {**run.with_own_tokenizer(kept), **usual, **settings, "weights": str(run.folder)}
-    return fit(about["model"], run.source, given, out=out)
+    usual = {"epochs": max(1, round(about["epochs_done"] / 2)), "lr": RATE * about["settings"]["lr"]}
+    return learn_on(run, out, usual, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from ..training.folder import new_folder
 from ..training.prepared import Prepared
 from ..training.run import Run
 from ..training.settings import TrainSettings
+from .learning_on import learn_on, reject_in_python
 from .quantizing import method_for, quantized, reject_method
 from .settings import QuantizeSettings
 
 AT_ONCE = 32  # examples of calibration that go through the model together
+RATE = 0.3  # of the run's learning rate, where it learns on
 KEPT = ("metrics.csv",)  # of the run: how its weights were learned is as it was
 
 
@@ -37,11 +40,32 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
     model = run.model
     method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
     reject_method(model, str(run.folder), method, settings.bits)
+    if settings.qat:
+        fresh = not Path(out).exists()
+        folder = new_folder(out, "quantized", False, [run.folder])  # refused before time is spent
+        if fresh:
+            folder.rmdir()
+        with tempfile.TemporaryDirectory() as between:
+            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, out)
+    return _made(run, run, method, settings, out)
+
+
+def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
+    """The run whose model has learned on with rounded numbers."""
+    reject_in_python(run, "have it learn on", f"train(model, data, qat={method!r}), and quantize the run of that")
+    rate = RATE * run.about["settings"]["lr"] if settings.qat_lr is None else settings.qat_lr
+    group = settings.group if settings.bits < 8 else 0
+    usual = {"epochs": settings.qat, "lr": rate, "qat": method, "tensorboard": False, "snapshots": 0}
+    return learn_on(run, out, {**usual, **({"qat_group": group} if group else {})}, {}, judged=False)
+
+
+def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, out: str | Path) -> Run:
+    """The model of a run quantized, which is that of the `whole` one or has learned on from there; a run in `out`."""
     data = _data_of(run, method)
     inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
-    made = quantized(run.place.model(model, learns=False), method, settings.bits, settings.group, inputs)
+    made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
 
-    folder = new_folder(out, "quantized", False, [run.folder])
+    folder = new_folder(out, "quantized", False, [run.folder, whole.folder])
     scheme = scheme_of(made)
     assert scheme is not None
     about = {
@@ -49,9 +73,10 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
         "quantized": {
             **{key: scheme[key] for key in ("method", "bits", "group")},
             "calibration": sum(len(batch[0]) for batch in inputs),
-            "from": str(run.folder.resolve()),
+            "from": str(whole.folder.resolve()),
+            "qat": settings.qat,
         },
-        "notes": [*run.about.get("notes", ()), _said(scheme, run)],
+        "notes": [*run.about.get("notes", ()), _said(scheme, whole, settings.qat)],
     }
     save_model(made, folder / "model", run.preset)
     shutil.copyfile(run.folder / "model" / "preprocessing.json", folder / "model" / "preprocessing.json")
@@ -107,13 +132,14 @@ def _judge(run: Run, data: DataSet) -> None:
         write_json(run.folder / "evaluation.json", documents.evaluation(ready, name, run.folder))
 
 
-def _said(scheme: Mapping[str, Any], run: Run) -> str:
+def _said(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
     """What a person should know of a quantized run, in a sentence."""
     kinds = [*scheme["layers"].values()]
     counts = ", ".join(
         f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
     )
+    learned = f", after {qat} epochs with rounded numbers" if qat else ""
     return (
-        f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}). Curves and time "
-        "are those of its training, results are of the quantized model."
+        f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
+        f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."
     )

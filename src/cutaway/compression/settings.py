@@ -27,6 +27,17 @@ class QuantizeSettings:
     group: int = setting(32, "with bits=4: weights that share a scale", low=2, high=1024)
     calibration: int = setting(256, "static: examples of the training split whose ranges are observed", low=1)
 
+    qat: int = setting(
+        0,
+        "quantization-aware training: epochs that the model learns on before, with weights and inputs rounded; 0: none",
+        low=0,
+    )
+    qat_lr: float | None = setting(
+        None, "of these epochs: the learning rate; auto: 0.3 times the run's", low=0.0, high=1e30
+    )
+
     def __post_init__(self) -> None:
+        if self.qat and self.method in ("bfloat16", "float16"):
+            raise SettingError(f"qat={self.qat} is for integers, and 16 bits lose next to nothing: leave it out.")
         if self.bits not in BITS:
             raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")

@@ -30,6 +30,7 @@ from .optimizers import bytes_to_learn
 from .placement import find_device, free_memory, sharing
 from .processes import parts_at_most
 from .pruning import reject_for_pruning
+from .rounding import reject_for_rounding
 from .sequence import reject_loss_for_tasks
 from .settings import TrainSettings
 from .tokens import words_of
@@ -78,6 +79,7 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     spec = data.spec
     reject_for_objective(settings, data)
     reject_for_pruning(settings, tasks=data.tasks is not None)
+    reject_for_rounding(settings)
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
@@ -244,6 +246,8 @@ def _without_effect(
     if not settings.sparsity:
         for key in sorted({"prune_scope", "prune_until"} & asked):
             yield key, "it is for magnitude pruning, which sparsity=0.8 asks for. Give that too, or leave it out"
+    if settings.qat == "none" and "qat_group" in asked:
+        yield "qat_group", "it is for quantization-aware training, which qat=weight-only asks for. Give that too"
     if settings.lora is None:
         for key in sorted({"lora_alpha", "lora_layers"} & asked):
             yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"

@@ -18,6 +18,7 @@ from .checkpoint import State, save_whole
 from .layers import blocks, has_batch_norm
 from .placement import Placement
 from .recompute import recomputing
+from .rounding import rounding_of
 from .settings import TrainSettings
 
 
@@ -30,15 +31,22 @@ class Alone:
         self.loss: Callable[..., Any] = model  # of a batch
         self.recompute = settings.recompute
         self.blocks = [] if settings.recompute == "none" else blocks(model)
+        self.rounding = rounding_of(model, settings)
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """From now on `loss` is learned from, by the parameters that have gradients now."""
         self.loss = loss
 
-    def batch(self, last: bool) -> AbstractContextManager[object]:
+    @contextmanager
+    def batch(self, last: bool) -> Iterator[None]:
         """The context of a batch's forward and backward pass; whether it is the `last` one of an update, after which
         gradients come together."""
-        return recomputing(self.blocks, self.recompute, self.normalizing)
+        with self.rounded(), recomputing(self.blocks, self.recompute, self.normalizing):
+            yield
+
+    def rounded(self) -> AbstractContextManager[object]:
+        """The context in which weights and inputs are rounded, where the model learns to be quantized."""
+        return self.rounding.applied() if self.rounding else nullcontext()
 
     def normalizing(self) -> AbstractContextManager[object]:
         """The context in which batch normalization is over all processes, where it is to be."""
@@ -51,7 +59,7 @@ class Alone:
 
     def answering(self) -> AbstractContextManager[object]:
         """The context in which the model answers outside of the loss."""
-        return nullcontext()
+        return self.rounded()
 
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Scale the gradients to a norm of at most `most`; the norm that they had."""

@@ -50,7 +50,7 @@ RUN = {
     "settings": dict,
     "model_settings": dict,
     "weights?": {"path": str, "sha256": str, "notes": [str], "new?": [str], "tensors?": int},
-    "quantized?": {"method": str, "bits": int, "group": int, "calibration": int, "from": str},
+    "quantized?": {"method": str, "bits": int, "group": int, "calibration": int, "from": str, "qat?": int},
     "seed": int,
     "command": str,
     "parameters": int,

@@ -209,6 +209,15 @@ class TrainSettings:
         low=0.0,
         high=0.95,
     )
+    qat: str = setting(
+        "none",
+        "quantization-aware training: the model learns with weights and inputs rounded as `cutaway quantize` rounds "
+        "them by that method",
+        choices=("none", "static", "dynamic", "weight-only"),
+    )
+    qat_group: int = setting(
+        0, "quantization-aware training: weights of 4 bits, so many of which share a scale; 0 is 8 bits", low=0
+    )
     freeze: tuple[str, ...] = setting((), "frozen layers, by name or pattern: conv1,layer*,*.bias")
     freeze_epochs: int | None = setting(
         None, "epochs with a frozen backbone (linear probing first); auto: 1 where weights leave the head new", low=0
