@@ -6,6 +6,7 @@ import math
 from math import floor
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,12 +15,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway.generation.decoding import PENALTIES, decode_scored
+from cutaway.inspect.memory import by_lag
+from cutaway.interop.word_vectors import Vectors
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
 from cutaway.models.resnet import ResNet
+from cutaway.models.word2vec import NegativeSampling
 from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
+from cutaway.nn.normalization import batch_norm
 from cutaway.nn.position import sinusoids
 from cutaway.spec import Tokens
 from cutaway.tasks.metrics import proportion
@@ -460,6 +465,79 @@ def test_gradients_of_plain_networks_grow_with_depth() -> None:
     ]
     shallow, deep = (norms[0] / norms[-1] for norms in ratios)
     assert deep > 5 * shallow > 5
+
+
+def test_batch_norms_momentum_is_the_fraction_of_the_new() -> None:
+    norm = nn.BatchNorm1d(1, momentum=0.1)
+    norm(torch.tensor([[9.0], [11.0]]))
+    assert norm.running_mean.item() == pytest.approx(1.0)
+
+
+def test_batch_norm_keeps_another_variance_than_it_divides_by() -> None:
+    norm, two = nn.BatchNorm1d(1, momentum=1.0, eps=1e-12, affine=False), torch.tensor([[0.0], [2.0]])
+    assert norm(two).flatten().tolist() == pytest.approx([-1.0, 1.0])
+    assert norm.eval()(two).flatten().tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+
+
+def test_weights_before_batch_norm_have_no_scale() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, t = (torch.randn(16, n, generator=draw, dtype=torch.float64) for n in (5, 1))
+    w = torch.randn(5, 1, generator=draw, dtype=torch.float64)
+
+    def answered(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        w = w.clone().requires_grad_()
+        y = batch_norm(x @ w, None, None, training=True, eps=0.0)
+        return y.detach(), torch.autograd.grad((y - t).square().sum(), w)[0]
+
+    (y, g), (y10, g10) = answered(w), answered(10 * w)
+    torch.testing.assert_close(y10, y)
+    torch.testing.assert_close(g10, g / 10)
+    assert abs(float((w * g).sum())) < 1e-12 * float(w.norm() * g.norm()) + 1e-12
+
+
+def test_an_analogy_leaves_its_own_words_out() -> None:
+    words = ["king", "queen", "man", "woman", "tree"]
+    matrix = np.array([[5, 5, 0, 0], [5, 5, 3, 0], [0, 5, 0, 1], [0, 5, 1, 1], [0, 0, 1, 5]], np.float32)
+    vectors = Vectors(words, matrix)
+    king, _, man, woman, _ = vectors.unit
+    assert words[int((vectors.unit @ (king - man + woman)).argmax())] == "king"
+    assert vectors.analogy("man", "king", "woman")[0][0] == "queen"
+
+
+def test_negative_sampling_has_another_optimum_than_the_softmax() -> None:
+    seen, noise, k = torch.tensor([60.0, 30.0, 10.0]), [0] * 7 + [1] * 2 + [2], 5  # P = 0.7, 0.2, 0.1
+    optimum = (seen / 100 / torch.tensor([0.7, 0.2, 0.1])).log() - math.log(k)
+    scores = torch.tensor([*optimum, *optimum[noise]], requires_grad=True)
+    h, weight = torch.ones(1, 1, 1), torch.full((1, 1), k * 100 / len(noise))
+    NegativeSampling.apply(h, scores[None, :, None], seen[None, None], weight).sum().backward()
+    slopes = scores.grad[:3].index_add(0, torch.tensor(noise), scores.grad[3:])
+    torch.testing.assert_close(slopes, torch.zeros(3), atol=1e-4, rtol=0)  # neither seen nor noise pulls more
+    assert optimum.argsort().tolist() == [0, 2, 1]  # the most frequent is last
+
+
+def test_the_spectral_radius_decides_in_the_long_run_alone() -> None:
+    matrix = torch.tensor([[0.9, 5.0], [0.0, 0.9]], dtype=torch.float64)
+    assert torch.linalg.eigvals(matrix).abs().tolist() == pytest.approx([0.9, 0.9])
+    norms = [float(torch.linalg.matrix_norm(torch.matrix_power(matrix, k), 2)) for k in (0, 9, 150)]
+    assert norms == pytest.approx([1.0, 19.4, 0.0], abs=0.1)
+    layer, zeros = nn.RNN(1, 1), torch.zeros(1)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        layer.weight_hh_l0.fill_(1.5)
+    settled = by_lag(layer, torch.zeros(30, 1), (zeros + 0.86,))
+    assert float(settled[1]) == pytest.approx(0.394, abs=0.01)  # 1.5 (1 − h²) at h = tanh(1.5 h)
+
+
+@pytest.mark.parametrize(("bias", "gate"), [(0.0, 0.5), (1.0, 0.7310586)])
+def test_an_lstms_gradient_is_a_product_of_forget_gates(bias: float, gate: float) -> None:
+    layer, zeros = nn.LSTM(1, 1), torch.zeros(1)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        layer.bias_ih_l0[1] = bias
+    left = by_lag(layer, torch.zeros(21, 1), (zeros, zeros))
+    torch.testing.assert_close(left, gate ** torch.arange(21.0).double(), rtol=1e-4, atol=0)
 
 
 class Language(nn.Module):
