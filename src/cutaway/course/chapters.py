@@ -30,6 +30,10 @@ CHAPTERS = (
     Chapter(4, "Optimizers and schedules"),
     Chapter(5, "Convolution, from signals to networks"),
     Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
+    Chapter(13, "BERT, GPT and their kin: pre-training and fine-tuning"),
+    Chapter(14, "Patches and pictures: the Vision Transformer"),
+    Chapter(15, "Graphs"),
+    Chapter(16, "Beyond labels, thinking in steps, smaller and safer"),
 )
 
 
