@@ -127,13 +127,13 @@ def quantize(answer: Answer) -> None:
             (1 / s, "The step is what a whole number is multiplied with: w ≈ s q."),
         )
         same(steps, s, f"{when} s", wrong)
-        wrong = (
+        of_numbers = (
             (np.trunc(w / s[:, None]), "Round to the nearest, not towards 0."),
             (np.floor(w / s[:, None]), "Round to the nearest, not down."),
             (w / s[:, None], "Whole numbers: round."),
             (np.round(w / s[:, None]) * s[:, None], "That is s q: q are the whole numbers."),
         )
-        same(q, np.round(w / s[:, None]), f"{when} q", wrong)
+        same(q, np.round(w / s[:, None]), f"{when} q", of_numbers)
 
 
 @exercise(
