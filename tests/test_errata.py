@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from cutaway.data.text.masking import Masking
 from cutaway.generation.decoding import PENALTIES, decode_scored
 from cutaway.inspect.memory import by_lag
 from cutaway.interop.word_vectors import Vectors
@@ -22,7 +23,9 @@ from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
 from cutaway.models.resnet import ResNet
 from cutaway.models.word2vec import NegativeSampling
+from cutaway.nn.adversarial import Bounds, fgsm
 from cutaway.nn.attention import attention_weights, scaled_dot_product
+from cutaway.nn.graphs import edge_scores, edge_softmax, neighbours
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.normalization import batch_norm
 from cutaway.nn.position import sinusoids
@@ -465,6 +468,84 @@ def test_gradients_of_plain_networks_grow_with_depth() -> None:
     ]
     shallow, deep = (norms[0] / norms[-1] for norms in ratios)
     assert deep > 5 * shallow > 5
+
+
+def test_twelve_of_a_hundred_tokens_are_masked() -> None:
+    tokens = torch.full((2000, 40), 7)
+    places = torch.arange(tokens.numel()).view_as(tokens)
+    masking = Masking(mask=3, others=np.arange(10, 1000))
+    seen, target = masking.hide(tokens, places, torch.ones_like(tokens, dtype=torch.bool), seed=0)
+    chosen = target != -100
+    assert chosen.float().mean().item() == pytest.approx(0.15, abs=1e-6)
+    assert (seen == 3).float().mean().item() == pytest.approx(0.12, abs=0.004)
+    assert (seen >= 10).float().mean().item() == pytest.approx(0.015, abs=0.002)
+    assert (chosen & (seen == 7)).float().mean().item() == pytest.approx(0.015, abs=0.002)
+
+
+@given(losses=st.lists(st.floats(0, 8), min_size=2, max_size=20))
+@settings(deadline=None, max_examples=60)
+def test_the_mean_of_perplexities_is_no_perplexity(losses: list[float]) -> None:
+    of_text = math.exp(sum(losses) / len(losses))
+    mean = sum(map(math.exp, losses)) / len(losses)
+    assert mean >= of_text * (1 - 1e-12)
+    if max(losses) - min(losses) > 1:
+        assert mean > of_text * 1.005
+
+
+def test_the_mean_of_two_perplexities() -> None:
+    assert math.exp(2) == pytest.approx(7.39, abs=0.005)
+    assert (math.e + math.e**3) / 2 == pytest.approx(11.40, abs=0.005)
+
+
+def test_all_nodes_of_gat_rank_common_neighbours_alike() -> None:
+    generator = torch.Generator().manual_seed(0)
+    askers, known = 6, 9
+    # Nodes 0 to 5 ask the same nine others.
+    edges = torch.cartesian_prod(torch.arange(askers, askers + known), torch.arange(askers)).T.contiguous()
+    pattern = neighbours(edges, askers + known, loops=False)
+    s, t = torch.randn(2, askers + known, generator=generator, dtype=torch.float64)
+    weights = edge_softmax(F.leaky_relu(edge_scores(s, t, pattern), 0.2), pattern).view(askers, known)
+    orders = weights.argsort(1)
+    assert (orders == orders[0]).all()
+    assert not torch.allclose(weights[0], weights[1])  # how sharply, they do not agree
+    # GATv2's score, with the matrix after the LeakyReLU, ranks them otherwise for different nodes.
+    a, u, v = (torch.randn(n, 8, generator=generator, dtype=torch.float64) for n in (1, askers, known))
+    orders = (F.leaky_relu(u[:, None] + v[None], 0.2) @ a[0]).argsort(1)
+    assert not (orders == orders[0]).all()
+
+
+@pytest.mark.parametrize("layers", [1, 8])
+@pytest.mark.parametrize("name", ["gin", "gcn", "gat"])
+def test_messages_do_not_tell_a_hexagon_from_two_triangles(name: str, layers: int) -> None:
+    ring = torch.arange(6)
+    hexagon = torch.stack([torch.cat([ring, ring]), torch.cat([(ring + 1) % 6, (ring - 1) % 6])])
+    near = ring // 3 * 3
+    triangles = torch.stack([torch.cat([ring, ring]), torch.cat([near + (ring + 1) % 3, near + (ring + 2) % 3])])
+    path = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0, 1, 2, 3, 4]])
+    torch.manual_seed(0)
+    model = create_model(name, in_features=1, num_classes=3, layers=layers, graph_level=True).eval().double()
+    x, batch = torch.ones(6, 1, dtype=torch.float64), torch.zeros(6, dtype=torch.long)
+    with torch.no_grad():
+        one, other, third = (model(x, edges, batch=batch) for edges in (hexagon, triangles, path))
+    assert torch.allclose(one, other, atol=1e-12)
+    assert name == "gat" or not torch.allclose(one, third, atol=1e-6)  # a path's ends have one neighbour
+
+
+def test_an_attack_that_finds_nothing_proves_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(3, 10, generator=generator)
+    x = torch.randn(50, 10, generator=generator)
+    target = (x @ weights.T).argmax(1)
+    bounds = Bounds(torch.tensor(1.0), torch.tensor(-10.0), torch.tensor(10.0))
+
+    def right(x: torch.Tensor) -> float:
+        return float(((x @ weights.T).argmax(1) == target).float().mean())
+
+    def attacked(loud: float) -> torch.Tensor:
+        return fgsm(lambda x: F.cross_entropy(loud * (x @ weights.T), target), x, bounds)
+
+    assert right(attacked(1.0)) < 0.5
+    assert torch.equal(attacked(1e6), x)  # the same answers, and nothing to follow
 
 
 def test_batch_norms_momentum_is_the_fraction_of_the_new() -> None:

@@ -36,6 +36,10 @@ CHAPTERS = (
     Chapter(10, "Sequences to sequences, and attention"),
     Chapter(11, "Self-attention, W_QK and the residual stream"),
     Chapter(12, "The Transformer, whole"),
+    Chapter(13, "BERT, GPT and their kin: pre-training and fine-tuning"),
+    Chapter(14, "Patches and pictures: the Vision Transformer"),
+    Chapter(15, "Graphs"),
+    Chapter(16, "Beyond labels, thinking in steps, smaller and safer"),
 )
 
 

@@ -1,0 +1,191 @@
+"""The exercises of chapter 16: codes, noise, votes, masks, integers, attacks, and probabilities to be believed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+
+EXERCISES = exercise = Exercises()
+
+
+@exercise("kl(mu, log_var)", "KL(N(mu, exp(log_var)) ‖ N(0, 1)), summed over the numbers of a code, in nats.")
+def kl(answer: Answer) -> None:
+    """The closed form."""
+    for mu, log_var in (
+        (np.array([0.0, 0.0]), np.array([0.0, 0.0])),
+        (np.array([1.0, -2.0]), np.array([0.0, 0.5])),
+        (np.array([0.5]), np.array([-3.0])),
+    ):
+        terms = mu**2 + np.exp(log_var) - 1 - log_var
+        wrong = (
+            (terms.sum(), "A factor of ½ is missing."),
+            (-terms.sum() / 2, "A divergence is never negative: the sign is the other."),
+            (terms.mean() / 2, "Sum over the numbers of the code: they are independent, so that divergences add."),
+            (terms / 2, "One number is to come: sum over the numbers of the code."),
+            ((mu**2 + log_var**2 - 1 - np.log(log_var**2 + 1e-300)).sum() / 2, "log_var is ln σ²: take exp of it."),
+            ((mu**2 + np.exp(2 * log_var) - 1 - 2 * log_var).sum() / 2, "log_var is ln σ² already, not ln σ."),
+        )
+        same(
+            answer(mu.copy(), log_var.copy()), terms.sum() / 2, f"For mu = {said(mu)}, log_var = {said(log_var)}", wrong
+        )
+
+
+@exercise(
+    "denoised(xt, noise, signal)",
+    "x_0, from x_t = √signal · x_0 + √(1 - signal) · noise, arrays of one shape; `signal` is ᾱ_t.",
+)
+def denoised(answer: Answer) -> None:
+    """The equation, solved."""
+    xt, noise = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.25, -0.5])
+    for signal in (0.64, 0.1):
+        right = (xt - np.sqrt(1 - signal) * noise) / np.sqrt(signal)
+        wrong = (
+            (np.sqrt(signal) * xt + np.sqrt(1 - signal) * noise, "That adds noise once more: solve for x_0."),
+            (xt - np.sqrt(1 - signal) * noise, "Divide by √signal: the image was made fainter, too."),
+            (xt - noise, "The noise stands with √(1 - signal), and the image with √signal."),
+            ((xt - (1 - signal) * noise) / signal, "Both factors are roots: it is the variances that sum to 1."),
+            (
+                (xt - np.sqrt(signal) * noise) / np.sqrt(1 - signal),
+                "√signal is the image's, √(1 - signal) the noise's.",
+            ),
+        )
+        same(answer(xt.copy(), noise.copy(), signal), right, f"For signal = {signal}", wrong)
+
+
+@exercise(
+    "consistent(answers, likelihoods)",
+    "The answer that most chains give, of those with equally many the one with the likeliest chain: answers are "
+    "numbers, or None for a chain that did not end, likelihoods the log p of each chain. One at least ended.",
+)
+def consistent(answer: Answer) -> None:
+    """The majority of those that ended."""
+    for answers, likelihoods, right, wrong in (
+        ([24, 23, 24, 25], [-5.0, -0.5, -6.0, -2.0], 24, ((23, "That is the likeliest chain: the majority counts."),)),
+        ([None, None, None, 7, 24, 24], [-1.0] * 6, 24, ((7, "Of those that ended, most say another."),)),
+        ([12, 24, 12, 24], [-3.0, -1.0, -2.0, -9.0], 24, ((12, "Of equal numbers the one with the likeliest chain."),)),
+        (
+            [3, 24, 3, 24],
+            [-1.0, -4.0, -8.0, -4.0],
+            3,
+            ((24, "The likeliest *chain*, not their sum or mean, decides."),),
+        ),
+    ):
+        when = f"For the answers {answers} with log p {likelihoods}"
+        found = answer(list(answers), list(likelihoods))
+        if found is None and None in answers and len(answers) == 6:
+            expect(False, f"{when} it gives None: chains that did not end have no vote. Is there a `return`?")
+        same(found, right, when, wrong)
+
+
+@exercise(
+    "prune(w, fraction)",
+    "The weights w, of any shape, with round(fraction · number of weights) of them, the smallest by size, set to 0.",
+)
+def prune(answer: Answer) -> None:
+    """By size, not by sign."""
+    w = np.array([[0.5, -3.0, 0.1], [-0.2, 2.0, -1.0]])
+
+    def cut(order: Array, count: int) -> Array:
+        out = w.flatten()
+        out[np.argsort(order)[:count]] = 0
+        return out.reshape(w.shape)
+
+    for fraction in (0.5, 0.0, 1.0, 1 / 3):
+        count = round(fraction * w.size)
+        right = cut(np.abs(w).flatten(), count)
+        wrong = (
+            (cut(w.flatten(), count), "-3 is a large weight: small is what is near 0."),
+            (cut(-np.abs(w).flatten(), count), "Those are the largest: the smallest go."),
+            (cut(np.abs(w).flatten(), w.size - count), "`fraction` is what goes, not what stays."),
+            (np.where(np.abs(w) < fraction, 0, w), "`fraction` is how many go, not how large they may be."),
+        )
+        given = w.copy()
+        same(answer(given, fraction), right, f"For six weights and fraction {fraction:.2f}", wrong)
+        expect(np.array_equal(given, w), "It changes the weights that it was given: make a new array.")
+
+
+@exercise(
+    "quantize(w, bits)",
+    "(q, s) with w (O, I) ≈ s q: whole numbers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, and the step s (O,) "
+    "of each row, by which its largest weight is the largest number.",
+)
+def quantize(answer: Answer) -> None:
+    """A step for each row, rounded to the nearest."""
+    w = np.array([[0.5, -1.0, 0.26], [8.0, 1.0, -3.0]])
+    for bits in (8, 4):
+        most = 2 ** (bits - 1) - 1
+        s = np.abs(w).max(1) / most
+        when = f"For two rows and {bits} bits"
+        q, steps = pair(answer(w.copy(), bits), ("q", "s"), when)
+        wrong = (
+            (np.full(2, np.abs(w).max() / most), "Each row has its own step."),
+            (np.abs(w).max() / most, "Each row has its own step."),
+            (np.abs(w).max(1) / (2**bits - 1), "One bit is the sign: the largest number is 2^(bits-1) - 1."),
+            (np.abs(w).max(1) / (most + 1), "The largest number is 2^(bits-1) - 1, so that 0 stays in the middle."),
+            (w.max(1) / most, "The largest by size: -1 is larger than 0.5."),
+            (1 / s, "The step is what a whole number is multiplied with: w ≈ s q."),
+        )
+        same(steps, s, f"{when} s", wrong)
+        of_numbers = (
+            (np.trunc(w / s[:, None]), "Round to the nearest, not towards 0."),
+            (np.floor(w / s[:, None]), "Round to the nearest, not down."),
+            (w / s[:, None], "Whole numbers: round."),
+            (np.round(w / s[:, None]) * s[:, None], "That is s q: q are the whole numbers."),
+        )
+        same(q, np.round(w / s[:, None]), f"{when} q", of_numbers)
+
+
+@exercise(
+    "attack(x, gradient, eps, low, high)",
+    "One step of the fast gradient sign method: from an image x, the gradient of its loss, how far, and between which "
+    "values pixels lie.",
+)
+def attack(answer: Answer) -> None:
+    """The sign, up, and clipped."""
+    x, gradient = np.array([0.0, 0.95, -0.98, 0.4, 0.2]), np.array([0.001, 3.0, -2.0, -0.5, 0.0])
+    step = 0.1 * np.sign(gradient)
+    wrong = (
+        (np.clip(x - step, -1, 1), "That goes down: the loss is to rise."),
+        (x + step, "Pixels stay between low and high: clip."),
+        (np.clip(x + 0.1 * gradient, -1, 1), "Only the sign of the gradient counts: each pixel moves by eps."),
+        (np.clip(step, -1, 1), "That is the change alone: add it to x."),
+        (np.clip(x + 0.1 * gradient / np.linalg.norm(gradient), -1, 1), "Each pixel moves by eps, whatever its slope."),
+        (np.clip(x + 0.1 * np.where(gradient >= 0, 1, -1), -1, 1), "Where the gradient is 0 nothing moves."),
+    )
+    given = x.copy()
+    same(
+        answer(given, gradient.copy(), 0.1, -1.0, 1.0), np.clip(x + step, -1, 1), f"For x = {said(x)}, eps = 0.1", wrong
+    )
+    expect(np.array_equal(given, x), "It changes the x that it was given.")
+
+
+@exercise(
+    "calibration(p, right, bins)",
+    "The expected calibration error: of so many bins of equal width from 0 to 1 the mean of |fraction right - mean p|, "
+    "each weighted by its examples; p (n,) is how sure an answer was, right (n,) 1 where it was right. p = 1 is in the "
+    "last bin.",
+)
+def calibration(answer: Answer) -> None:
+    """Weighted by how many there are, empty bins left out."""
+    p = np.array([0.95, 0.9, 0.92, 0.55, 0.61, 0.3, 1.0, 0.97])
+    right = np.array([1, 0, 1, 1, 0, 0, 1, 0.0])
+    for bins in (10, 4):
+        which = np.minimum((p * bins).astype(int), bins - 1)
+        there = [k for k in range(bins) if (which == k).any()]
+        gaps = np.array([right[which == k].mean() - p[which == k].mean() for k in there])
+        share = np.array([(which == k).mean() for k in there])
+        wanted = float((share * np.abs(gaps)).sum())
+        middles = np.array([(k + 0.5) / bins for k in there])
+        rates = np.array([right[which == k].mean() for k in there])
+        wrong = (
+            (np.abs(gaps).mean(), "Bins are weighted by their examples."),
+            (abs((share * gaps).sum()), "Take the size of each gap *before* the sum: above and below do not cancel."),
+            (np.abs(p - right).mean(), "That is each answer's own error: take the means of each bin first."),
+            ((share * gaps**2).sum(), "The size of the gap, not its square."),
+            ((share * np.abs(rates - middles)).sum(), "Take the mean of p in the bin, not its middle."),
+            (np.abs(gaps).max(), "That is the largest gap, another measure: the mean is asked for."),
+        )
+        found = answer(p.copy(), right.copy(), bins)
+        expect(np.isfinite(as_array(found, f"With {bins} bins")).all(), "A bin without examples counts for nothing.")
+        same(found, wanted, f"With {bins} bins", wrong)
