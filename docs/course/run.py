@@ -7,6 +7,8 @@ with its place on the page, and the command ends with 1. `make site` runs them t
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import re
 import subprocess
 import sys
@@ -51,7 +53,8 @@ def cells(page: Path) -> list[Cell]:
 
 def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
     """Run the cells of a page, or those that `only` lets through, in one namespace, and give it. What a cell ends with
-    is made, as a notebook would, where it makes itself as HTML or Markdown."""
+    is made, as a notebook would, where it makes itself as HTML or Markdown. A solution that `check` finds wrong is an
+    error."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in cells(page):
         if only(cell):
@@ -60,7 +63,12 @@ def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
             exec(compile(tree, str(page), "exec"), names)
             if isinstance(last, ast.Expr):
-                shown = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
+                said = io.StringIO()
+                with contextlib.redirect_stdout(said) if cell.solution else contextlib.nullcontext():
+                    shown = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
+                print(said.getvalue(), end="")
+                if ": not yet." in said.getvalue():
+                    raise ValueError(f"{page.name}, line {cell.line}: {said.getvalue().strip()}")
                 for way in ("_repr_html_", "_repr_markdown_"):
                     if hasattr(shown, way):
                         getattr(shown, way)()

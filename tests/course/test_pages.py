@@ -95,6 +95,15 @@ def test_an_error_of_a_cell_names_its_line_of_the_page(tmp_path: Path) -> None:
     assert raised.traceback[-1].lineno == 14  # pytest counts from 0
 
 
+def test_a_solution_that_is_not_right_is_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "01-wrong.md"
+    answer = "def fires(w, b, x):\n    return 0\n\n\ncheck(1, fires)\n"
+    text = f"```{{code-cell}} ipython3\n---\ntags: [solution]\n---\nfrom cutaway.course import check\n\n{answer}```\n"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"01-wrong.md, line 5: fires: not yet"):
+        run.run(page)
+
+
 def test_a_source_is_what_the_file_says_now() -> None:
     shown = source(backward, Exercise.signature.fget)
     text = shown._repr_markdown_()
