@@ -46,7 +46,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "transformer-tiny": (
         "transformer-tiny", "pairs.tsv",
         {
-            "pairs": True, "model.layers": 2, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10,
+            "pairs": True, "model.layers": 1, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10,
             "optimizer": "muon",
         },
     ),
@@ -218,7 +218,6 @@ def weighed(data: Path) -> dict[str, tuple[str, str, dict[str, Any]]]:
         "threads": 1, "tensorboard": False,
     }  # fmt: skip
     ways = {
-        "ddp": {"parallel": "ddp"},
         "waiting": {"parallel": "ddp", "accumulate": 2},
         "large batch": {"parallel": "ddp", "batch_size": 40},
         "rows": {"parallel": "fsdp", "batch_size": 40},
