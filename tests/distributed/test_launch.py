@@ -16,7 +16,7 @@ import pytest
 from cutaway.commands import main
 from cutaway.files import read_json
 
-from .ranks import tensors, together
+from .ranks import PATIENCE, tensors, together
 
 GIVEN = ["max_samples=200", "batch_size=20", "epochs=4", "threads=1", "tensorboard=false", "seed=5", "save_minutes=0"]
 
@@ -34,7 +34,7 @@ def cutaway(*words: object, torchrun: int = 0) -> subprocess.Popen[str]:
 
 def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Its exit status, and what it printed."""
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
 
@@ -52,13 +52,11 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of two processes that nobody stopped."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    status, out, err = said(cutaway("train", "lenet5-modern", "digits", *GIVEN, "processes=2", "--out", folder))
-    assert status == 0, err
-    assert "test accuracy" in out
-    assert (folder / "report.html").exists()
-    return folder
+    """The run of two processes that nobody stopped, nor torchrun started."""
+    base = tmp_path_factory.mktemp("whole")
+    words = ["train", "lenet5-modern", "digits", *GIVEN, "--out", str(base / "run")]
+    assert together(_typed, words, base, count=2) == [0, 0], told(base)
+    return base / "run"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -69,8 +67,10 @@ def test_a_worker_that_is_killed_is_started_again_and_the_run_ends_bit_for_bit_a
     training = cutaway("train", "lenet5-modern", "digits", *GIVEN, "processes=2", "max_restarts=1", "--out", run)
     wait_for(run / "checkpoints" / "last.safetensors", training)
     os.kill(workers(training)[-1], signal.SIGKILL)
-    status, _, err = said(training)
+    status, out, err = said(training)
     assert status == 0, err
+    assert "test accuracy" in out
+    assert (run / "report.html").exists()
     about = read_json(run / "run.json")
     assert about["resumed"] == 1
     assert about["settings"]["processes"] == 2
@@ -150,18 +150,17 @@ def test_what_processes_cannot_do_is_told_once(tmp_path: Path) -> None:
 
 def test_under_torchrun_one_process_speaks(tmp_path: Path) -> None:
     _, out, err = said(cutaway("train", "lenet5-modern", "nowhere.csv", "--out", tmp_path / "run", torchrun=2))
-    told = [line for line in err.splitlines() if line.startswith("cutaway:")]
-    assert len(told) == 1
-    assert "nowhere.csv" in told[0]
+    lines = [line for line in err.splitlines() if line.startswith("cutaway:")]
+    assert len(lines) == 1
+    assert "nowhere.csv" in lines[0]
     assert not out
 
 
 def test_what_torchrun_decides_is_not_decided_again(tmp_path: Path) -> None:
     words = ["train", "lenet5-modern", "digits", "processes=3", "--out", str(tmp_path / "run")]
     assert together(_typed, words, tmp_path, count=2) == [2, 2]
-    told = "".join(path.read_text() for path in tmp_path.glob("*.err"))
-    assert told.count("cutaway:") == 1
-    assert "torchrun has started 2" in " ".join(told.split())
+    assert told(tmp_path).count("cutaway:") == 1
+    assert "torchrun has started 2" in " ".join(told(tmp_path).split())
 
 
 def _typed(words: list[str], folder: Path) -> None:
@@ -169,3 +168,8 @@ def _typed(words: list[str], folder: Path) -> None:
     with (folder / f"{os.environ['RANK']}.err").open("w") as file, contextlib.redirect_stderr(file):
         status = main(words)
     sys.exit(status)
+
+
+def told(folder: Path) -> str:
+    """What the processes that typed in this folder told."""
+    return "".join(path.read_text() for path in sorted(folder.glob("*.err")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.plan import allocated_together
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -45,7 +46,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "transformer-tiny": (
         "transformer-tiny", "pairs.tsv",
         {
-            "pairs": True, "model.layers": 2, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10,
+            "pairs": True, "model.layers": 1, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10,
             "optimizer": "muon",
         },
     ),
@@ -204,6 +205,26 @@ def drop(data: Path, out: Path) -> None:
     write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
 
 
+def weigh(data: Path, out: Path) -> None:
+    """What the allocator hands out in a step by weights whole and in rows, of each process."""
+    found = {name: torch.tensor(allocated_together(prepare(*case), out / name)) for name, case in weighed(data).items()}
+    write_tensors(out / f"weighed-{place()[0]}.safetensors", found, {})
+
+
+def weighed(data: Path) -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Trainings whose weights outweigh a batch, or not; and with gradients that wait."""
+    wide = {
+        "model.dim": 96, "model.layers": 2, "model.heads": 2, "length": 24, "batch_size": 2, "processes": 2, "lr": 1e-3,
+        "threads": 1, "tensorboard": False,
+    }  # fmt: skip
+    ways = {
+        "waiting": {"parallel": "ddp", "accumulate": 2},
+        "large batch": {"parallel": "ddp", "batch_size": 40},
+        "rows": {"parallel": "fsdp", "batch_size": 40},
+    }
+    return {name: ("gpt2", str(data / "text.txt"), {**wide, **way}) for name, way in ways.items()}
+
+
 def prepare_shards(data: Path) -> None:
     """Text and images as shards of less than all of them."""
     images, labels = load_digits(return_X_y=True)
@@ -229,7 +250,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def two(alone: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes make of it."""
-    return learned(alone[0], tmp_path_factory.mktemp("two"), 2, begin_in_rows, learn_in_half_precision, drop)
+    return learned(alone[0], tmp_path_factory.mktemp("two"), 2, begin_in_rows, learn_in_half_precision, drop, weigh)
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +309,14 @@ def test_checkpoints_go_from_rows_to_rows_of_heads_and_from_there_to_heads(
     shutil.copytree(four / "going on", tmp_path / "going on")
     assert together(learn, alone[0], tmp_path, [], end_in_heads, count=2) == [0] * 2
     agree(tmp_path / "going on", alone[1], "gpt2", resumed=True)
+
+
+def test_processes_hold_what_is_planned(alone: tuple[Path, Path], two: Path) -> None:
+    first, second = (tensors(two / f"weighed-{rank}.safetensors") for rank in range(2))
+    for name, (model, source, given) in weighed(alone[0]).items():
+        planned = cutaway.plan(model, source, **given)[given["parallel"]].memory.total
+        for truth in (first[name], second[name]):
+            assert planned == pytest.approx(int(truth), rel=0.1), name
 
 
 def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(two: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from cutaway.commands import main
 from cutaway.errors import FileError, SettingError
 from cutaway.files import read_json, replacing
 from cutaway.models.saving import write_tensors
+from cutaway.training.board import Board
 from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
@@ -68,6 +71,33 @@ def test_one_holds_it_at_a_time_and_the_next_can(tmp_path: Path) -> None:
         (tmp_path / LOCK).unlink()  # somebody tidied up, and somebody else came
         (tmp_path / LOCK).write_text("another's")
     assert (tmp_path / LOCK).read_text() == "another's"
+
+
+def full(*given: object) -> None:
+    """A write to a full disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_on_a_full_disk_a_run_is_held_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "pwrite", full)
+    with locked(tmp_path), pytest.raises(RunInUse, match="in use: another process works on it"):
+        locked(tmp_path).__enter__()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_curve_that_finds_no_room_is_told_unless_another_file_was(tmp_path: Path) -> None:
+    def close(error: Exception | None) -> None:
+        with Board(tmp_path, wanted=False) as board:
+            board.writer = SimpleNamespace(add_scalar=full, close=full)
+            if error is not None:
+                raise error
+            board.write({"step": 1, "epoch": 1, "train_loss": 0.5})
+
+    with pytest.raises(FileError, match=r"TensorBoard's file in .* could not be written: No space left on device\."):
+        close(None)
+    with pytest.raises(SettingError, match="the first"):
+        close(SettingError("the first"))
 
 
 def test_a_run_that_is_trained_is_neither_resumed_nor_replaced_and_its_files_stay(

@@ -35,7 +35,10 @@ def added_up(model: nn.Module, loss: Callable[..., Any]) -> DistributedDataParal
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has another name in newer versions
         # Not all of a model need take part in a batch. Buffers are the same already, or are nobody else's.
-        wrapped = DistributedDataParallel(Loss(model, loss), find_unused_parameters=True, broadcast_buffers=False)
+        # Gradients stand in the buckets, so that a process has them once.
+        wrapped = DistributedDataParallel(
+            Loss(model, loss), find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
     wrapped.register_comm_hook(None, _summed)
     return wrapped
 
@@ -47,17 +50,24 @@ def _summed(state: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     anew after the first step: a run that goes on would not be, bit for bit, the one that was not stopped.
     """
     flat, count = bucket.buffer(), dist.get_world_size()
-    size = -(-len(flat) // count)
-    parts = flat.new_zeros(count * size)
-    parts[: len(flat)] = flat
-    received = torch.empty_like(parts)
-    dist.all_to_all_single(received, parts)  # of each process, the part that is this one's to add
-    first, *others = received.view(count, size)
-    summed = first.clone()
-    for other in others:
-        summed += other
-    dist.all_gather([*parts.view(count, size)], summed)
-    flat.copy_(parts[: len(flat)])
+    even = len(flat) // count * count
+    shared, rest = flat[:even], flat[even:]
+    if even:
+        received = torch.empty_like(shared)
+        dist.all_to_all_single(received, shared)  # of each process, the part that is this one's to add
+        dist.all_gather([*shared.view(count, -1)], _added(received.view(count, -1)))
+    if len(rest):
+        of_all = rest.new_empty(count, len(rest))
+        dist.all_gather([*of_all], rest)
+        rest.copy_(_added(of_all))
     done: torch.futures.Future[Tensor] = torch.futures.Future()
     done.set_result(flat)
     return done
+
+
+def _added(rows: Tensor) -> Tensor:
+    """The sum of rows, (n,), in their order; it takes the place of the first."""
+    total = rows[0]
+    for row in rows[1:]:
+        total += row
+    return total

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import FileError
+from ..files import cause
+
 
 class Board:
     """TensorBoard's event file, where it is wanted."""
@@ -24,15 +27,29 @@ class Board:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.writer is not None:
+        if self.writer is None:
+            return
+        try:
             self.writer.close()
+        except OSError as failed:
+            if error[0] is None:  # else that one is told
+                raise self._unwritten(failed) from failed
 
     def write(self, row: Mapping[str, Any]) -> None:
         """One point on every curve that the row has a number for. What an earlier sitting wrote of this step and of
-        later ones, before it was killed, is no longer shown."""
-        if self._new is not None and self.writer is None:
-            self.writer = self._new(self.folder, purge_step=row["step"])
-        if self.writer is not None:
-            for key, value in row.items():
-                if key not in ("epoch", "step"):
-                    self.writer.add_scalar(key, value, row["step"], time.time())
+        later ones, before it was killed, is no longer shown. Raises FileError where it cannot be written."""
+        try:
+            if self._new is not None and self.writer is None:
+                self.writer = self._new(self.folder, purge_step=row["step"])
+            if self.writer is not None:
+                for key, value in row.items():
+                    if key not in ("epoch", "step"):
+                        self.writer.add_scalar(key, value, row["step"], time.time())
+        except OSError as failed:
+            raise self._unwritten(failed) from failed
+
+    def _unwritten(self, failed: OSError) -> FileError:
+        return FileError(
+            f"TensorBoard's file in {self.folder} could not be written: {cause(failed)}. Free some space and go on "
+            "with --resume; or leave that file out (tensorboard=false)."
+        )

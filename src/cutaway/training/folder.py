@@ -79,8 +79,9 @@ def _lock(path: Path) -> int:
         if _is_still(handle, path):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
             said = f"process {os.getpid()} on {socket.gethostname()}, since {since},"
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, said.encode(), 0)
+            with contextlib.suppress(OSError):  # on a full disk it is held all the same, by nobody in particular
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, said.encode(), 0)
             return handle
         os.close(handle)
 

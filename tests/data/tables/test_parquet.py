@@ -208,27 +208,39 @@ def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) 
     assert max(held) <= 2 * 2 + 2  # two windows, and the blocks of the batch that is added
 
 
-def test_windows_mix_as_well_as_what_they_hold() -> None:
-    """Of sorted classes, the spread of a class's share over batches is that of drawing blocks, and rows of them."""
-    blocks, size, batch, classes = 120, 50, 60, 4
-    starts = np.arange(blocks) * size
-    label = torch.arange(blocks * size) * classes // (blocks * size)
+SIZE = 50  # rows of a block
 
-    def spread(window: int) -> float:
-        shares = []
-        for seed in range(12):
-            order = BlockOrder(starts, starts + size, window, torch.Generator().manual_seed(seed)).part(
-                0, blocks * size
-            )
-            shares.append((label[order] == 0).view(-1, batch).double().mean(1))
-        return float(torch.cat(shares).var())
 
-    p = 1 / classes
-    for window in (10, 30, 120):
-        between, within = p * (1 - p) / window * (1 - window / blocks), p * (1 - p) / batch
-        expected = between + within * (1 - batch / (window * size))
-        # 1 200 batches: the variance of a variance is about 2/1200 of its square, more as batches of a window agree.
-        assert spread(window) == pytest.approx(expected, rel=0.35)
+def spread(labels: torch.Tensor, orders: Callable[[int], torch.Tensor]) -> float:
+    """The variance over batches of 60 of the share that each class has, of all classes, in orders by twelve seeds."""
+    found = []
+    for seed in range(12):
+        seen = labels[orders(seed)]
+        batches = seen[: len(seen) // 60 * 60].view(-1, 60)
+        found.append(torch.nn.functional.one_hot(batches).double().mean(1))
+    return float(torch.cat(found).var(0).sum())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "window", "classes"), [(120, 2, 2), (120, 16, 2), (120, 10, 4), (121, 30, 4), (97, 40, 10), (12, 12, 3)]
+)
+def test_windows_mix_a_sorted_table_as_well_as_a_full_shuffle(blocks: int, window: int, classes: int) -> None:
+    starts = np.arange(blocks) * SIZE
+    labels = torch.arange(blocks * SIZE) * classes // (blocks * SIZE)
+
+    def order(seed: int) -> torch.Tensor:
+        found = BlockOrder(starts, starts + SIZE, window, torch.Generator().manual_seed(seed)).part(0, len(labels))
+        assert found.sort().values.equal(torch.arange(len(labels)))
+        return found
+
+    full = spread(labels, lambda seed: torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)))
+    # Of blocks drawn anywhere, `window` at a time, it is 1 + 60 / window, which is up to 31 here. What is left beside
+    # 1 is of stretches with two classes, at most one for each class but the first.
+    assert spread(labels, order) < (1.2 + 60 * (classes - 1) / window**2) * full
+    assert (
+        spread(labels, order) > 0.8 * (1 - 60 / (window * SIZE)) * full
+    )  # a window is drawn from without putting back
+    assert not order(0).equal(order(1))
 
 
 @pytest.mark.parametrize("numbers", [0, 1, 7, 5000])

@@ -149,7 +149,12 @@ def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:
     if isinstance(first, ShardTokens):
         assert not others, "shards hold one stream"
         return first
-    return torch.cat([stream for stream in streams if isinstance(stream, Tensor)])
+    return _joined([stream for stream in streams if isinstance(stream, Tensor)])
+
+
+def _joined(streams: list[Tensor]) -> Tensor:
+    """Tensors one after another; of one, that one and no copy."""
+    return streams[0] if len(streams) == 1 else torch.cat(streams)
 
 
 def damaged_of(tokens: Tensor | ShardTokens, progress: Progress | None = None) -> list[Problem]:
@@ -164,7 +169,7 @@ def targets_of(streams: Sequence[Tensor | ShardTokens], first: int) -> tuple[Ten
     are read with each window and not held, (0,), and beside that is how often each token is among them, (V,)."""
     tokens = together(streams)
     if isinstance(tokens, Tensor):
-        return torch.cat([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
+        return _joined([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
     counts = tokens.counts.clone()
     counts[tokens[:first]] -= 1  # of one token, or none
     return torch.empty(0, dtype=torch.int64), counts

@@ -158,8 +158,8 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
     mixed = (
         "all are mixed"
         if window == groups.blocks
-        else f"the rows of {window:,} of them, drawn at random, are mixed at a time: where rows are sorted, a larger "
-        "memory= or smaller row groups mix them better"
+        else f"the rows of {window:,} of them, drawn at random from as many stretches of the table, are mixed at a "
+        "time: a larger memory= or smaller row groups mix them better"
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "

@@ -1,8 +1,9 @@
 """A split of a table that is read by row groups while training goes on: the order of its rows, and its batches.
 
-In an epoch the blocks come in a random order, and the rows of W of them at a time are mixed: a batch has rows of W
-blocks drawn at random. W is what goes into the memory that is allowed; where it is all blocks, that is a full shuffle.
-The order follows from the seed and the epoch, and any batch of it from its number: what came before is not read.
+In an epoch the table is cut into W stretches of as many blocks, and the rows of one block of each, drawn at random, are
+mixed at a time: so a batch has rows from all over the table, also where that is sorted by what is to be learned. W is
+what goes into the memory that is allowed; where it is all blocks, that is a full shuffle. The order
+follows from the seed and the epoch, and any batch of it from its number: what came before is not read.
 """
 
 from __future__ import annotations
@@ -129,18 +130,22 @@ class RowGroupSplit(Split):
 
 
 class BlockOrder:
-    """The examples of blocks in the order of an epoch: the blocks at random, the rows of a window of them mixed."""
+    """The examples of blocks in the order of an epoch: a window at a time, of one block of each stretch, in which all
+    rows are mixed. It is stratified sampling by the place in the table."""
 
     def __init__(self, starts: Rows, ends: Rows, window: int, generator: torch.Generator | None) -> None:
         """Block k has the examples `starts[k]` … `ends[k]` − 1. Without a generator they come as they stand."""
-        self.starts, self.ends, self.window = starts, ends, window
+        self.starts, self.ends = starts, ends
         self._seed: int | None = None
-        self._blocks = np.arange(len(starts))
+        windows = -(-len(starts) // window)  # and so many blocks are in a stretch; fewer in the last
+        of_block = np.arange(len(starts)) // window
         if generator is not None:
-            self._blocks = torch.randperm(len(starts), generator=generator).numpy()
+            stretches = -(-len(starts) // windows)
+            of_block = torch.rand(stretches, windows, generator=generator).argsort(1).flatten()[: len(starts)].numpy()
             self._seed = int(torch.randint(1 << 62, (), generator=generator))
-        sizes = (ends - starts)[self._blocks]
-        self._upto = np.cumsum([sizes[k : k + window].sum() for k in range(0, len(sizes), window)])
+        self._blocks = np.argsort(of_block, kind="stable")  # window by window
+        self._first = np.searchsorted(of_block[self._blocks], np.arange(windows + 1))
+        self._upto = np.cumsum((ends - starts)[self._blocks])[self._first[1:] - 1]
         self._drawn: tuple[int, Tensor] = (-1, torch.empty(0, dtype=torch.int64))
 
     def part(self, start: int, end: int) -> Tensor:
@@ -156,7 +161,7 @@ class BlockOrder:
     def _mixed(self, window: int) -> Tensor:
         """The examples of a window in their order; it is drawn once for all batches that follow one another."""
         if self._drawn[0] != window:
-            blocks = self._blocks[window * self.window : (window + 1) * self.window]
+            blocks = self._blocks[self._first[window] : self._first[window + 1]]
             rows = torch.cat([torch.arange(int(self.starts[k]), int(self.ends[k])) for k in blocks])
             if self._seed is not None:
                 generator = torch.Generator().manual_seed((self._seed + window) % (1 << 63))

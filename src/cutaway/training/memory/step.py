@@ -61,6 +61,7 @@ class Step:
     blocks: tuple[Block, ...]
     imagined: bool  # of shapes alone; otherwise the step was made, on this machine
     not_counted: tuple[str, ...]  # operations whose products are not known
+    accumulates: bool = False  # whether a batch is learned from in parts, whose gradients are added up
 
     @property
     def total(self) -> int:
@@ -136,6 +137,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         blocks=tuple(Block(one["keeps"], one["products"], one["gives"]) for one in ledger.blocks),
         imagined=imagined,
         not_counted=tuple(sorted(ledger.not_counted)),
+        accumulates=passes > 1,
     )
 
 

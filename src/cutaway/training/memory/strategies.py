@@ -2,7 +2,7 @@
 
     strategy   weights, gradients, optimizer    sent in a step, of each process
     one        all                              nothing
-    ddp        all, and buckets of gradients    gradients, added up: 2 (N − 1)/N of them
+    ddp        all, and a bucket as it is sent  gradients, added up: 2 (N − 1)/N of them
     fsdp       1/N, and the blocks at work      weights twice, gradients once: (N − 1)/N of each
     hsdp       1/n, n GPUs of a machine         the same within a machine, 1/n of the gradients between machines
 
@@ -22,7 +22,8 @@ from torch import nn
 from .step import Block, Step
 
 STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
-BUCKET = 25 * 2**20  # bytes of gradients that DistributedDataParallel sends at once
+FIRST, BUCKET = 2**20, 25 * 2**20  # bytes at which DistributedDataParallel closes a bucket of gradients
+SENDING = 2  # of a bucket: what comes from the others, and a copy of gloo's own
 GATHERED = 2  # blocks whose weights are whole at once: the one that computes, and the next
 # Of a Transformer block's 34 bytes a number of its input, those that tensor parallelism leaves whole: V. Korthikanti
 # et al., Reducing activation recomputation in large Transformer models, 2022, table 2 <https://arxiv.org/abs/2205.05198>.
@@ -49,6 +50,17 @@ class Weights:
     def root(self) -> int:
         """Bytes of what stands outside of blocks: embeddings and head."""
         return self.total - sum(self.blocks)
+
+    @property
+    def bucket(self) -> int:
+        """Bytes of the largest of the buckets that DistributedDataParallel makes of parameters in their order."""
+        most, now, end = 0, 0, FIRST
+        for shape in self.shapes:
+            now += self.itemsize * math.prod(shape)
+            most = max(most, now)
+            if now >= end:
+                now, end = 0, BUCKET
+        return most
 
     def sharded(self, ranks: int) -> float:
         """The fraction of all parameters that the first of so many processes has: some rows of each."""
@@ -116,24 +128,36 @@ def memory_of(
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
     kept = 1.0 if tensor_parallel == 1 else NOT_SHARED + (1 - NOT_SHARED) / tensor_parallel
     saved = _saved(step.blocks, recompute)
+    in_buckets = strategy == "ddp" and tensor_parallel == 1  # DistributedDataParallel's; else `replicate` sends them
     copies = copied and (strategy in ("fsdp", "hsdp") or tensor_parallel > 1)
 
-    def at(peak: Mapping[str, int]) -> Memory:
+    def at(peak: Mapping[str, int], waiting: bool = step.accumulates) -> Memory:
         in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
+        gradients = step.gradients if in_full else peak["gradients"]
+        if in_buckets:  # which are there from the beginning, and sums of a batch's parts wait beside them
+            gradients = step.gradients + (peak["gradients"] if waiting else 0)
+            alive = 0.0 if waiting else alive
+            sent = alive * SENDING * weights.bucket
+        else:
+            sent = _communication(strategy, weights, 1.0 if in_full else alive)
         buffers = peak["weights"] - weights.total * (1 + weights.copies)
         return Memory(
             weights=buffers + part * (peak["weights"] - buffers),
             casts=0.0 if strategy in ("fsdp", "hsdp") else own * peak["casts"],
-            gradients=part * (step.gradients if in_full else peak["gradients"]),
+            gradients=part * gradients,
             optimizer=part * peak["optimizer"],
             activations=max(0.0, peak["activations"] - saved) * kept,
             outputs=peak["outputs"],
             working=peak["working"],
-            communication=own * _communication(strategy, weights, 1.0 if in_full else alive),
+            communication=own * sent,
             checkpoint=part * (peak["weights"] - buffers + peak["optimizer"]) + buffers if copies else 0.0,
         )
 
-    return max(at(step.peak), at(step.of_batch), key=lambda memory: memory.total)
+    found = [at(step.peak), at(step.of_batch)]
+    if in_buckets:  # the last is sent when there is little left of the batch, and nothing waits any more
+        of_batch = dict.fromkeys(("activations", "outputs", "working"), 0)
+        found.append(at({**step.peak, **of_batch, "gradients": step.gradients}, waiting=False))
+    return max(found, key=lambda memory: memory.total)
 
 
 def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
