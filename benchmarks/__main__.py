@@ -23,6 +23,7 @@ from . import (
     memory,
     objects,
     processes,
+    quantize,
     sequences,
     serving,
     sounds,
@@ -62,6 +63,7 @@ ELSEWHERE: dict[str, Callable[[], object]] = {
     "statistics": statistics.main,
     "guard": guard.main,
     "export": export.main,
+    "quantize": quantize.main,
 }  # what is told on a page of its own, when it is asked for by name
 BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again
 

@@ -33,7 +33,7 @@ sides = st.integers(1, 40)
     to=st.tuples(sides, sides),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_pixels_are_those_of_pillow(fit: str, height: int, width: int, to: tuple[int, int], seed: int) -> None:
     spec = ImageSpec(3, *to, Classes(("a", "b")))
     box = (max(1, to[0] - 3), max(1, to[1] - 2))

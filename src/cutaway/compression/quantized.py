@@ -138,7 +138,7 @@ def _said(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
     counts = ", ".join(
         f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
     )
-    learned = f", after {qat} epochs with rounded numbers" if qat else ""
+    learned = f", after {qat} epoch{'s' * (qat > 1)} with rounded numbers" if qat else ""
     return (
         f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
         f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."

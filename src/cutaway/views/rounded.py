@@ -107,6 +107,7 @@ def keys_of(model: nn.Module, scheme: Any) -> Iterator[tuple[str, str]]:
 
 
 def weight_of(model: nn.Module, name: str, key: str) -> Tensor:
+    """A weight of the layer of that name, as the numbers that it stands for, without gradients."""
     found = getattr(model.get_submodule(name), key)
     assert isinstance(found, Tensor)
     return found.detach()
