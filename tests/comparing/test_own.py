@@ -127,7 +127,7 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
     found = cutaway.search(Net, "iris", space=space, out=tmp_path / "s", **given)
     best = found.best
     assert best is not None
-    assert found.run.model.hidden.out_features == best["model.width"]
+    assert found.run.model.state_dict()["hidden.weight"].shape[0] == best["model.width"]
     assert found.run.about["settings"]["lr"] == best["lr"]
     assert found.run.evaluate("iris")["accuracy"].value >= 0
     assert all(row["parameters"] == 8 * row["model.width"] + 3 for row in found.trials)
@@ -168,9 +168,14 @@ def test_a_module_that_has_learned_is_not_taken_for_a_new_one() -> None:
 
 
 def test_the_parameters_of_a_maker_are_settings_with_their_types() -> None:
-    def make(
-        width: int, sizes: tuple[int, ...] = (3,), rate: float | None = None, *, deep=True, act=nn.ReLU
-    ) -> nn.Module:  # type: ignore[no-untyped-def]
+    def make(  # type: ignore[no-untyped-def]
+        width: int,
+        sizes: tuple[int, ...] = (3,),
+        rate: float | None = None,
+        *,
+        deep=True,  # which is told by its default
+        act: type[nn.Module] = nn.ReLU,
+    ) -> nn.Module:
         return nn.Linear(width, sizes[0])
 
     made = maker(make)
