@@ -96,7 +96,7 @@ def train(
 
 
 def search(
-    model: str | None = None,
+    model: str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]] | None = None,
     data: Any = None,
     *,
     val: Any = None,
@@ -111,12 +111,15 @@ def search(
         found = cutaway.search("mlp", "digits", space={"lr": "1e-4..1e-1:log"}, trials=40)
         found.best["accuracy"]  # of the best trial, on the validation split
         found.run.evaluate()    # the winner, a run like any other
+        cutaway.search(Net, "digits", space={"model.width": "8..64", "lr": "1e-4..1e-1:log"})  # Net(width=…), your own
 
-    `space` holds ranges, low..high or low..high:log, and choices, a list or A,B; a setting that is written so may stand
-    beside it too. `data`, `val` and `test` are as for `train`; `settings` are those of `cutaway search --help` and of
-    `train`, which are fixed. `out` is the folder, which may hold the same search already, and `resume` one to go on
-    with: what was killed, or what other processes are at. Raises CutawayError for what a person can fix,
-    KeyboardInterrupt when stopped; finished trials are kept.
+    `model` is the name of a preset, or what makes modules of your own, anew for each trial: a class or a function, or a
+    name and one, ("mine", make). Its parameters are settings, as `model.KEY`. `space` holds ranges, low..high or
+    low..high:log, and choices, a list or A,B; a setting that is written so may stand beside it too. `data`, `val` and
+    `test` are as for `train`; `settings` are those of `cutaway search --help` and of `train`, which are fixed. `out` is
+    the folder, which may hold the same search already, and `resume` one to go on with: what was killed, or what other
+    processes are at. Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped; finished trials are
+    kept.
     """
     need_optuna()
     from .searching.study import search as run_search
@@ -126,7 +129,7 @@ def search(
 
 
 def compare(
-    models: str | Sequence[str] = (),
+    models: str | Sequence[str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]]] = (),
     data: Any = (),
     *,
     val: Any = None,
@@ -141,7 +144,10 @@ def compare(
         found.best["name"], found.best["value"]
         found.difference("mlp", "gradient boosting")["told_apart"]
 
-    `models` and `data` are names, or several separated by commas or in a list; or `data`, `val` and `test` are as for
+        cutaway.compare(["mlp", Net, ("wide", lambda: Net(256))], (X, y))  # modules of your own
+
+    `models` and `data` are names, or several separated by commas or in a list. A model may be what makes modules of
+    your own, anew for each seed: a class or a function, or a name and one. `data`, `val` and `test` may be as for
     `train`. `settings` are those of `cutaway compare --help` and of `train`, the same for all models. `out` is the
     folder, which may hold the same comparison already, and `resume` one to go on with: finished trainings are kept.
     Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped.
@@ -156,8 +162,8 @@ def compare(
     return run_comparison(_several(models), sources, {**settings, **fractions}, out=out, resume=resume)
 
 
-def _several(names: str | Sequence[str]) -> list[str]:
-    """Names with commas between them, or in a list."""
+def _several(names: str | Sequence[Any]) -> list[Any]:
+    """Names with commas between them, or what stands in a list."""
     return [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
 
 

@@ -24,6 +24,7 @@ from cutaway.comparing.training import train_all
 from cutaway.comparing.worker import Job, finished
 from cutaway.errors import FileError, ModelError, SettingError, UnknownName
 from cutaway.files import read_json, write_json
+from cutaway.models.registry import preset
 from cutaway.schema import reject_unlike
 
 SHORT: dict[str, Any] = {"epochs": 3, "seeds": 2, "threads": 1, "jobs": 1}
@@ -191,9 +192,9 @@ def test_numbers_are_compared_by_their_error(tmp_path: Path) -> None:
 def test_a_training_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     how = {"epochs": 1, "threads": 1, "tensorboard": False}
     sources = {"bad": str(tmp_path / "none.csv"), "good": "wine"}
-    jobs = [Job("softmax", source, how, tmp_path / name, alone=True) for name, source in sources.items()]
+    jobs = [Job(preset("softmax"), source, how, tmp_path / name, alone=True) for name, source in sources.items()]
     told: list[Path] = []
-    failed = train_all(jobs, 1, False, lambda job, why: told.append(job.folder))
+    failed = train_all(jobs, 1, lambda job, why: told.append(job.folder))
     assert list(failed) == jobs[:1]
     assert "none.csv" in failed[jobs[0]]
     assert told == [job.folder for job in jobs]
@@ -201,7 +202,7 @@ def test_a_training_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> 
 
 
 def test_macs_are_a_budget() -> None:
-    found, _ = contestants(["softmax", "mlp"], "wine", {"batch_size": 32}, 1e7)
+    found, _ = contestants([preset("softmax"), preset("mlp")], "wine", {"batch_size": 32}, 1e7)
     macs = {one.model: one.given["max_steps"] * 32 * (one.macs or 0) for one in found}
     assert macs["softmax"] == pytest.approx(1e7, rel=0.01)
     assert macs["mlp"] == pytest.approx(1e7, rel=0.3)  # which is few steps, and steps are whole
@@ -215,6 +216,7 @@ def test_macs_are_a_budget() -> None:
         ("", "wine", {}, SettingError, "Models and data are needed"),
         ("mlp", "wine", {"seed": 3}, SettingError, "seeds=5 trains each"),
         ("mlp", "wine", {"epoch": 3}, UnknownName, "epochs"),
+        ("mlp", "wine", {"model.hidden_dims": 4}, SettingError, "settings of a comparison are the same for all"),
         ("resnet20,gpt2", "wine", {}, ModelError, "takes image data"),
         ("mlp", "wine", {"target": "colour"}, UnknownName, "no column"),
     ],
@@ -224,11 +226,6 @@ def test_what_cannot_be_compared_is_said(
 ) -> None:
     with pytest.raises(error, match=said):
         cutaway.compare(models, data, out=tmp_path / "out", **given)
-
-
-def test_a_module_of_ones_own_is_told_where_it_belongs() -> None:
-    with pytest.raises(SettingError, match=r"Linear is a module of one's own: train it with cutaway\.train"):
-        cutaway.compare([torch.nn.Linear(4, 3)], "iris")  # type: ignore[list-item]
 
 
 def test_another_comparison_is_not_overwritten(found: Comparison) -> None:

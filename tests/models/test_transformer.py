@@ -230,3 +230,14 @@ def test_what_attributes_takes_the_same_order() -> None:
         assert torch.equal(found.values, maps[0].values)
         assert found.beside is not None
         assert torch.equal(found.beside, maps[0].beside)  # type: ignore[arg-type]
+
+
+def test_what_looks_inside_takes_what_forward_takes_as_a_tuple() -> None:
+    model = small().eval()
+    src, tgt = torch.tensor([[3, 4, 5]]), torch.tensor([[1, 6]])
+    real = torch.ones_like(src, dtype=torch.bool)
+    for inputs in ((src, tgt), (src, tgt, real)):
+        assert cutaway.inspect.flow(model, inputs, lambda outputs: outputs.square().mean())
+        assert cutaway.inspect.attribute(model, inputs, "gradient", target=(1, 3)).values.shape == src.shape
+    with pytest.raises(ModelError, match=r"attribute\(model, \(src, tgt\)\)"):
+        cutaway.inspect.attribute(model, src, tgt)  # type: ignore[arg-type]

@@ -219,11 +219,8 @@ def test_settings_that_are_for_named_models_are_refused(tmp_path: Path) -> None:
         cutaway.train(torch.jit.script(nn.Linear(4, 3)), "iris", **QUICK)  # type: ignore[no-untyped-call]
 
 
-def test_a_plan_takes_it_and_a_search_says_that_it_cannot() -> None:
+def test_a_plan_takes_it() -> None:
     assert cutaway.plan(Conv(), "digits")["one"].memory.total > 0
-    pytest.importorskip("optuna")
-    with pytest.raises(ModelError, match=r"A search is among the settings of a model that is named.*Dense"):
-        cutaway.search(Dense(), "iris", lr="1e-4..1e-1:log", trials=1)  # type: ignore[arg-type]
 
 
 # --- what a batch holds, and what a forward asks for ----------------------------------------------------------------

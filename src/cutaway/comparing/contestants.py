@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from ..data.settings import DataSettings
 from ..errors import CutawayError, DataError, UnknownName
 from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
-from ..searching.trial import Opened
+from ..models.registry import Preset
+from ..searching.trial import Opened, begun
 from ..settings import as_text
 from ..tasks.task import Task
 from ..training.prepared import prepare
@@ -28,7 +29,7 @@ EPOCHS, STEPS, BATCH = 20, 500, 64  # at least, unless something else is asked f
 class Contestant:
     """A model that can take the data."""
 
-    model: str
+    preset: Preset
     data: DataSet
     task: Task
     compared: Compared
@@ -37,6 +38,11 @@ class Contestant:
     bytes: int  # to learn
     given: dict[str, Any]  # of its trainings, but for the seed
     own: dict[str, str]  # settings of the data that are its card's, and not those of all
+
+    @property
+    def model(self) -> str:
+        """What it is called."""
+        return self.preset.name
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Excluded:
 
 
 def contestants(
-    models: list[str], source: Any, given: Mapping[str, Any], macs: float | None
+    models: Sequence[Preset], source: Any, given: Mapping[str, Any], macs: float | None
 ) -> tuple[list[Contestant], list[Excluded]]:
     """Those that can take the data, and those that cannot with why. Raises the first error where none can, and what is
     wrong with a name, a setting or the data itself, whichever the model is."""
@@ -59,7 +65,7 @@ def contestants(
         except (UnknownName, DataError):
             raise
         except CutawayError as error:
-            excluded.append(Excluded(model, str(error)))
+            excluded.append(Excluded(model.name, str(error)))
             first = first or error
     for other in found[1:]:
         if why := _unlike(found[0], other):
@@ -71,14 +77,17 @@ def contestants(
     return found, excluded
 
 
-def _contestant(model: str, source: Any, given: Mapping[str, Any], macs: float | None, opened: Opened) -> Contestant:
-    ready = prepare(model, source, given, opened=opened)
+def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: float | None, opened: Opened) -> Contestant:
+    started, settings = begun(model, given)
+    ready = prepare(started, source, settings, opened=opened)
     table = layer_table(ready.model.eval(), *inputs_like(ready.data.spec))
     cost = table.multiply_adds if table.complete else None
     own = dict(given)
     if macs is not None:
         if not cost:
-            raise CutawayError(f"how many multiply-adds {model} takes is not known, and macs={macs:g} is the budget")
+            raise CutawayError(
+                f"how many multiply-adds {model.name} takes is not known, and macs={macs:g} is the budget"
+            )
         own["max_steps"] = max(1, round(macs / (cost * (ready.settings.batch_size or len(ready.data.splits["train"])))))
     usual = DataSettings()
     different = {
@@ -109,7 +118,7 @@ def _unlike(first: Contestant, other: Contestant) -> str:
     if first.compared.key == "perplexity" and words[0] != words[1]:
         return (
             f"it cuts the text into other tokens ({words[1]:,} kinds) than {first.model} ({words[0]:,}), and "
-            "perplexity is of a token: tokenizer=char or bpe cuts it alike for all"
+            "perplexity is of a token: tokenizer=characters or bpe cuts it alike for all"
         )
     return ""
 
@@ -120,7 +129,7 @@ def with_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> 
     if macs is not None:
         return {**given}, f"{macs:.3g} multiply-adds of forward passes for each training"
     if not asked:
-        epochs = max(EPOCHS, math.ceil(STEPS * BATCH / max(1, examples)))
+        epochs = max(EPOCHS, min(STEPS, math.ceil(STEPS * BATCH / max(1, examples))))  # an epoch has a step at least
         return {**given, "epochs": epochs}, f"{epochs} epochs for each training"
     words = {"minutes": "minutes", "max_steps": "optimizer steps", "epochs": "epochs"}
     return {**given}, f"{' and '.join(f'{value} {words[key]}' for key, value in asked.items())} for each training"

@@ -314,8 +314,13 @@ def method(found: Comparison) -> View:
 def command(found: Comparison) -> str:
     """What was typed, or would be."""
     about = found.about
-    own = {key: value for key, value in about["compare"].items() if key in ("seeds", "trials", "macs") and value}
-    given = {**about["given"], **own}
+    how = {key: value for key, value in about["compare"].items() if key in ("seeds", "trials", "macs") and value}
+    given, own = {**about["given"], **how}, about.get("own", {})
+    if own or about["in_memory"]:
+        made = {name: path.rpartition(".")[2].replace("<lambda>", "make") for name, path in own.items()}
+        models = ", ".join(f'("{name}", {made[name]})' if name in made else f'"{name}"' for name in about["models"])
+        data = ", ".join(name if name in about["in_memory"] else f'"{name}"' for name in about["data"])
+        return f"cutaway.compare([{models}], {data if len(about['data']) == 1 else f'[{data}]'}, **{given})"
     words = ["cutaway", "compare", ",".join(about["models"]), ",".join(about["data"])]
     return shlex.join([*words, *(f"{key}={value}" for key, value in given.items())])
 

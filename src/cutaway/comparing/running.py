@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from .. import __version__
 from ..data.settings import DataSettings
 from ..draw.words import written
 from ..errors import CutawayError, SettingError, short
 from ..files import write_text
-from ..models.registry import preset
+from ..models.made import Made, maker
+from ..models.registry import Preset, preset
 from ..searching.plan import exact, located
+from ..searching.trial import begun
 from ..settings import as_text, build, keys, unknown_setting
 from ..terms import metric
 from ..training.folder import locked
@@ -46,7 +47,7 @@ class CompareInterrupted(KeyboardInterrupt):
 
 
 def compare(
-    models: Sequence[str],
+    models: Sequence[Any],
     sources: Sequence[Any],
     given: Mapping[str, Any],
     out: str | Path | None = None,
@@ -54,18 +55,20 @@ def compare(
     progress: CompareProgress | None = None,
 ) -> Comparison:
     """Train each model on each data set with several seeds, hold them and simple models against one another, and leave
-    a folder of it. `given` are settings of a comparison, and of training and data, the same for all.
+    a folder of it. Models are names of presets, and what makes modules of one's own, as `maker` takes it. `given` are
+    settings of a comparison, and of training and data, the same for all.
 
     With `resume`, or where `out` holds the same comparison already, go on with that one: what was trained is kept.
     Raises CompareInterrupted where the person stops it, CutawayError for what they can fix.
     """
     progress = progress or CompareProgress()
+    asked = _asked(models)
     if resume is not None:
         folder = Path(resume)
-        about = _resumed(read_about(folder), models, sources, given, folder, out)
+        about = _resumed(read_about(folder), asked, sources, given, folder, out)
     else:
-        about = _planned(models, sources, given)
-        folder = comparison_folder(out, "-".join([*(str(m).replace("/", "-") for m in models[:3]), _name(sources[0])]))
+        about = _planned(asked, sources, given)
+        folder = comparison_folder(out, "-".join([*(_as_path(m) for m in about["models"][:3]), _name(sources[0])]))
         if (folder / "compare.json").is_file():
             about = _same(read_about(folder), about, folder)
     objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
@@ -74,6 +77,8 @@ def compare(
             f"The {missing[0]} of {folder} was given in Python, and is not at hand: give it again, as in "
             f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
         )
+    made = {one.name: one for one in asked if isinstance(one, Made)}
+    presets = [made[name] if name in made else preset(name) for name in about["models"]]
     with locked(folder):
         before = read_about(folder) if (folder / "compare.json").is_file() else None
         begun = about["results"]
@@ -81,7 +86,7 @@ def compare(
         try:
             for source in about["data"]:
                 if not any(result["data"] == source and result["done"] for result in about["results"]):
-                    _on(folder, about, objects.get(source, source), source, progress)
+                    _on(folder, about, presets, objects.get(source, source), source, progress)
         except KeyboardInterrupt:
             raise CompareInterrupted(folder) from None
         except CutawayError:
@@ -98,7 +103,18 @@ def compare(
 # --- what is asked for ------------------------------------------------------------------------------------------------
 
 
-def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(models: Sequence[Any]) -> list[Preset]:
+    """Presets, and what makes modules of one's own. Raises what a person can fix."""
+    found = [preset(one) if isinstance(one, str) else maker(one) for one in models]
+    twins = [
+        one.name for i, one in enumerate(found) if isinstance(one, Made) and one.name in {f.name for f in found[:i]}
+    ]
+    if twins:
+        raise SettingError(f'Two models are called {twins[0]}: give one another name, as in ("{twins[0]}-2", make).')
+    return list({one.name: one for one in found}.values())
+
+
+def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """compare.json of what was typed. Raises what a person can fix."""
     if not models or not sources:
         raise SettingError(
@@ -107,25 +123,24 @@ def _planned(models: Sequence[str], sources: Sequence[Any], given: Mapping[str, 
     for key, why in NOT_GIVEN.items():
         if key in given:
             raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
-    module = next((model for model in models if not isinstance(model, str)), None)
-    if isinstance(module, nn.Module | type):
-        name = module.__name__ if isinstance(module, type) else type(module).__name__
-        raise SettingError(
-            f"A comparison makes each model anew for every seed, by its name, and {name} is a module of one's own: "
-            "train it with cutaway.train, and name models that `cutaway list` shows."
-        )
-    names = [preset(model).name for model in dict.fromkeys(models)]
-    own = {key: value for key, value in given.items() if key in keys(CompareSettings)}
-    rest = {key: value for key, value in given.items() if key not in own}
+    how = {key: value for key, value in given.items() if key in keys(CompareSettings)}
+    rest = {key: value for key, value in given.items() if key not in how}
     known = keys(TrainSettings, DataSettings)
     for key in rest:
+        if key.startswith("model."):
+            raise SettingError(
+                f"{key}={short(as_text(rest[key]))} is a setting of one model, and settings of a comparison are the "
+                f"same for all: leave it out, or name from Python what makes the model, as in "
+                f'("mine", lambda: cutaway.create_model(NAME, {key.removeprefix("model.")}=…)).'
+            )
         if key not in known:
             raise unknown_setting(key, [*keys(CompareSettings), *known])
     build(TrainSettings, {k: v for k, v in rest.items() if k in keys(TrainSettings)})
     build(DataSettings, {k: v for k, v in rest.items() if k in keys(DataSettings)})
-    settings = build(CompareSettings, own)
+    settings = build(CompareSettings, how)
     return {
-        "models": names,
+        "models": [one.name for one in models],
+        **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, Made)}) else {}),
         "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
         "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
         "given": {key: exact(value) for key, value in rest.items()},
@@ -150,7 +165,7 @@ def _name(source: Any) -> str:
 
 def _resumed(
     about: dict[str, Any],
-    models: Sequence[str],
+    models: Sequence[Preset],
     sources: Sequence[Any],
     given: Mapping[str, Any],
     folder: Path,
@@ -159,7 +174,14 @@ def _resumed(
     """compare.json of a comparison that goes on. Raises SettingError for what cannot change."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
-    if models or any(isinstance(source, str) for source in sources):
+    own, made = about.get("own", {}), {one.name for one in models if isinstance(one, Made)}
+    if missing := [name for name in own if name not in made]:
+        raise SettingError(
+            f"The {missing[0]} of {folder} is made by {own[missing[0]]}, and that is not at hand: give it again, as in "
+            f'cutaway.compare([("{missing[0]}", make)], resume={str(folder)!r}).'
+        )
+    others = [one for one in models if one.name not in (about["models"] if own else ())]
+    if others or any(isinstance(source, str) for source in sources):
         raise SettingError("A comparison that is resumed has its models and data: leave both out.")
     for key, value in given.items():
         if key not in MAY_CHANGE:
@@ -175,10 +197,11 @@ def _resumed(
 
 def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The comparison that a folder holds, where it is the one that was typed. Raises SettingError where it is not."""
-    for key in ("models", "data", "given", "compare"):
-        if there[key] != here[key]:
+    for key in ("models", "own", "data", "given", "compare"):
+        then = there.get(key)
+        if then != here.get(key):
             raise SettingError(
-                f"{folder} holds another comparison: its {key} are {short(str(there[key]))}. Give another --out, or go "
+                f"{folder} holds another comparison: its {key} are {short(str(then))}. Give another --out, or go "
                 f"on with that: cutaway compare --resume {folder}"
             )
     return {**there, "status": "running"}
@@ -187,12 +210,19 @@ def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str
 # --- one data set -----------------------------------------------------------------------------------------------------
 
 
-def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: CompareProgress) -> None:
+def _on(
+    folder: Path,
+    about: dict[str, Any],
+    models: Sequence[Preset],
+    source: Any,
+    name: str,
+    progress: CompareProgress,
+) -> None:
     """Compare the models on one data set, and keep what was found in compare.json."""
     settings = CompareSettings(**about["compare"])
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
     with _threads(about["threads"]):
-        found, excluded = contestants(about["models"], source, given, settings.macs)
+        found, excluded = contestants(models, source, given, settings.macs)
         _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
         for one in found:
             one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
@@ -207,10 +237,14 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
         }
         for one in found:
             one.given |= chosen.get(one.model, {})
-        together = at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
+        # What is in memory can be handed to no other process.
+        here = not isinstance(source, str) or any(isinstance(one, Made) for one in models)
+        together = 1 if here else at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
+        if here and settings.jobs and settings.jobs > 1:
+            progress.note(f"jobs={settings.jobs}: what was given in Python is trained one at a time, in this process.")
         runs = {
             (one.model, seed): Job(
-                one.model,
+                one.preset,
                 source,
                 {**one.given, "seed": seed},
                 own / _as_path(one.model) / f"seed-{seed}",
@@ -219,12 +253,10 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
             for seed in range(settings.seeds)
             for one in found
         }
-        failed = _train(list(runs.values()), together, not isinstance(source, str), found, progress)
+        failed = _train(list(runs.values()), together, found, progress)
         out = {job.model: why for job, why in failed.items()}
         left = [one for one in found if one.model not in out]
-        of_model = {
-            one.model: [Run(job.folder) for (model, _), job in runs.items() if model == one.model] for one in left
-        }
+        of_model = {one.model: [_opened(job) for (model, _), job in runs.items() if model == one.model] for one in left}
         result = judged(left, of_model, settings, progress)
     result |= {
         "data": name,
@@ -241,6 +273,12 @@ def _on(folder: Path, about: dict[str, Any], source: Any, name: str, progress: C
     about["results"] = [*before, result]
 
 
+def _opened(job: Job) -> Run:
+    """The run of a training; one of a module of one's own in a new such module."""
+    model, _ = begun(job.preset, job.given)
+    return Run(job.folder, None if isinstance(model, str) else model)
+
+
 def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
     """Raise SettingError where something was trained here on data of this name that was not the same."""
     for folder in own.glob("*/seed-*"):
@@ -251,9 +289,7 @@ def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
             )
 
 
-def _train(
-    jobs: list[Job], together: int, in_memory: bool, found: list[Contestant], progress: CompareProgress
-) -> dict[Job, str]:
+def _train(jobs: list[Job], together: int, found: list[Contestant], progress: CompareProgress) -> dict[Job, str]:
     """Train what is not trained yet; why some could not be."""
     waiting = [job for job in jobs if not finished(job.folder)]
     progress.begin(len(jobs), len(jobs) - len(waiting))
@@ -268,7 +304,7 @@ def _train(
         said = f"{metric(best['metric'])[0]} {written(best['value'], metric(best['metric'])[1])}" if best else key
         progress.trained(f"{job.model}, seed {job.given['seed']}: validation {said}, {about['seconds']:.1f} s")
 
-    return train_all(waiting, together, in_memory, trained)
+    return train_all(waiting, together, trained)
 
 
 def _folder_name(name: str, all_names: Sequence[str]) -> str:

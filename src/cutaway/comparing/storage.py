@@ -61,6 +61,7 @@ RESULT = {
 }
 COMPARISON = {
     "models": [str, ...],
+    "own?": {...: str},  # of the models those whose modules are made in Python, and what makes them
     "data": [str, ...],
     "in_memory": [str],  # of them what was given in Python
     "given": dict,

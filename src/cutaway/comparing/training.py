@@ -31,16 +31,14 @@ def at_once(asked: int | None, threads: int, largest: int) -> int:
     return max(1, min(JOBS, cores() // threads, room)) if not torch.cuda.is_available() else 1
 
 
-def train_all(
-    jobs: Sequence[Job], together: int, in_memory: bool, trained: Callable[[Job, str], None]
-) -> dict[Job, str]:
+def train_all(jobs: Sequence[Job], together: int, trained: Callable[[Job, str], None]) -> dict[Job, str]:
     """Train every job, `together` at a time; why some could not be. `trained` is told of each.
 
-    One at a time is trained here; so is data that is `in_memory`, which can be handed to no other process. Raises
-    KeyboardInterrupt where the person stops it: what was at work has written its checkpoint.
+    One at a time is trained here. Raises KeyboardInterrupt where the person stops it: what was at work has written its
+    checkpoint.
     """
     failed: dict[Job, str] = {}
-    if in_memory or together == 1:
+    if together == 1:
         for job in jobs:
             if said := worker.train(job):
                 failed[job] = said

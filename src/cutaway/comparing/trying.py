@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CutawayError
-from ..models.registry import preset
+from ..models.made import Made
 from ..searching.extra import need_optuna
 from .contestants import Contestant
 from .progress import CompareProgress
@@ -23,13 +23,13 @@ def tried(one: Contestant, source: Any, folder: Path, trials: int, progress: Com
     from ..searching.study import search
 
     space = {key: value for key, value in SPACE.items() if key not in one.given}
-    own = preset(one.model).setting_names
+    own = one.preset.setting_names
     space |= {f"model.{key}": value for key, value in OF_MODELS.items() if key in own}
     if not space:
         raise CutawayError("trials has nothing to search: lr and weight_decay are both given. Leave one of them out.")
     fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}
     found = search(
-        one.model,
+        (one.model, one.preset.make) if isinstance(one.preset, Made) else one.model,
         source,
         {**fixed, **space, "trials": trials, "seed": 0},
         out=folder / "search",

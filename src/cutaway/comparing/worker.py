@@ -21,7 +21,9 @@ from typing import Any
 
 from ..errors import CutawayError
 from ..files import read_json, write_json
+from ..models.registry import Preset, preset
 from ..searching.plan import exact
+from ..searching.trial import begun as started
 from ..training.folder import RunInUse, locked
 from ..training.progress import Progress
 from ..training.session import fit
@@ -36,11 +38,16 @@ DIED = "the process that trained it died: it ran out of memory, most likely. job
 class Job:
     """One training, equal to itself alone."""
 
-    model: str
+    preset: Preset
     source: Any
     given: Mapping[str, Any]
     folder: Path
     alone: bool  # whether no other training runs beside it, so that the energy that is used is its own
+
+    @property
+    def model(self) -> str:
+        """What its model is called."""
+        return self.preset.name
 
     def to_json(self) -> dict[str, Any]:
         """As a line to a worker has it; every value as a person would type it."""
@@ -97,17 +104,20 @@ class Worker:
 def train(job: Job) -> str:
     """Train in this process, or go on with what was begun; empty, or why it could not be."""
     resumed = begun(job.folder)
+    in_memory = None if isinstance(job.source, str) else job.source
     try:
+        model, given = started(job.preset, job.given)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), metered() as cost:
             if resumed:
                 _wait_for(job.folder)
-                fit(None, None, {}, resume=job.folder, progress=Progress(shown=False))
+                own = None if isinstance(model, str) else model
+                fit(own, in_memory, {}, resume=job.folder, progress=Progress(shown=False))
             else:
-                fit(job.model, job.source, job.given, out=job.folder, progress=Progress(shown=False))
+                fit(model, job.source, given, out=job.folder, progress=Progress(shown=False))
     except CutawayError as error:
         return str(error)
-    own = job.alone and not resumed  # else joules are of others too, or of a part of the training alone
-    write_json(job.folder / COST, {"joules": cost.joules if own else None, "memory": cost.memory})
+    whole = job.alone and not resumed  # else joules are of others too, or of a part of the training alone
+    write_json(job.folder / COST, {"joules": cost.joules if whole else None, "memory": cost.memory})
     return ""
 
 
@@ -151,7 +161,7 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while ready.acquire() and jobs:
             line = json.loads(jobs.pop(0))
-            said = train(Job(line["model"], line["source"], line["given"], Path(line["folder"]), line["alone"]))
+            said = train(Job(preset(line["model"]), line["source"], line["given"], Path(line["folder"]), line["alone"]))
             answers.write(json.dumps(said) + "\n")
             answers.flush()
 

@@ -17,6 +17,7 @@ from ..models import cellnet
 from ..terms import metric
 from ..training.schemas import read_evaluation
 from ..views.run.outcome import figure, metrics_rows
+from .plan import OWN
 from .space import Choice, Range
 from .storage import BEST, CELL
 from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
@@ -335,8 +336,10 @@ def command(found: Search) -> str:
     """What was typed, or would be."""
     about = found.about
     given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}
-    if about["data"] == IN_MEMORY:
-        return f"cutaway.search({about['model']!r}, data, out={str(found.folder)!r}, **{given!r})"
+    if about["data"] == IN_MEMORY or OWN in about:
+        model = about["model"] if OWN in about else repr(about["model"])
+        data = "data" if about["data"] == IN_MEMORY else repr(about["data"])
+        return f"cutaway.search({model}, {data}, out={str(found.folder)!r}, **{given!r})"
     words = ["cutaway", "search", about["model"], about["data"], *(f"{key}={value}" for key, value in given.items())]
     return shlex.join([*words, "--out", str(found.folder)])
 

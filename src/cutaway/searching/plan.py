@@ -9,8 +9,9 @@ from typing import Any
 
 from ..data.objects.given import Given
 from ..data.sets import IN_MEMORY
-from ..errors import ModelError, SettingError, short
+from ..errors import SettingError, short
 from ..files import exists
+from ..models.made import Made, described, maker
 from ..models.registry import Preset, preset
 from ..settings import as_text, build
 from ..training.documents import path_of
@@ -18,6 +19,8 @@ from . import darts
 from .settings import SearchSettings, reject_idle
 from .space import Space, sort_settings, space_of
 from .storage import read_about
+
+OWN = "own"  # in search.json: what makes the modules of a person's own that are searched among
 
 
 @dataclass
@@ -44,22 +47,18 @@ class Plan:
             "space": self.space.texts(),
             "fixed": {key: exact(value) for key, value in self.fixed.items()},
             "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
+            **({OWN: {"path": self.found.path, "kinds": self.found.kinds}} if isinstance(self.found, Made) else {}),
         }
 
 
-def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
+def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
     """The plan of what was typed. Raises what a person can fix."""
     if model is None or source is None:
         raise SettingError(
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
-    if not isinstance(model, str):
-        raise ModelError(
-            f"A search is among the settings of a model that is named, as `cutaway list` names them, and this is an "
-            f"object of type {type(model).__name__}: train modules of your own with cutaway.train, one after another."
-        )
-    found = preset(model)
+    found = preset(model) if isinstance(model, str) else maker(model)
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:
         if key in how or key in SearchSettings.__dataclass_fields__:
@@ -81,7 +80,7 @@ def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Map
 
 def resumed(
     folder: Path,
-    model: str | None,
+    model: Any,
     source: Any,
     given: Mapping[str, Any],
     space: Mapping[str, Any] | None,
@@ -98,6 +97,13 @@ def resumed(
         )
     if isinstance(source, Given) and not in_memory:
         raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
+    found = named(about) if model is None or isinstance(model, str) else maker(model)
+    if OWN in about and not (isinstance(found, Made) and model is not None and not isinstance(model, str)):
+        raise SettingError(
+            f"This search is of modules that {about[OWN]['path']} makes: give it again, as in "
+            f"search({found.name}, resume={str(folder)!r})."
+        )
+    model = model if model is None or isinstance(model, str) else found.name
     located_now = None if source is None or in_memory else located(str(source))
     for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
         if now is not None and now != then:
@@ -109,10 +115,15 @@ def resumed(
                 "resumed, as its trials could not be compared; trials can. For another space, begin another search."
             )
     how = {**about["typed"], **given}
-    found = preset(about["model"])
     settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
     whole = space_of(found, about["space"], about["fixed"])
     return Plan(found, source if in_memory else about["data"], whole, dict(about["fixed"]), settings, how)
+
+
+def named(about: Mapping[str, Any]) -> Preset:
+    """The model of a search that is opened again, by its document: one of one's own with its settings alone."""
+    own = about.get(OWN)
+    return preset(about["model"]) if own is None else described(about["model"], own["path"], own["kinds"])
 
 
 def exact(value: Any) -> str:

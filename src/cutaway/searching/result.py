@@ -10,14 +10,17 @@ from typing import Any
 
 import optuna
 from optuna.trial import TrialState
+from torch import nn
 
 from ..data.objects.given import Given
 from ..draw.page import framed
 from ..errors import FileError
+from ..models.made import Made
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.run import Run
+from .plan import named
 from .samplers import distributions, pruner_for
-from .space import Space
+from .space import Space, space_of
 from .storage import BEST, CELL, OUTCOME, REPORT, open_study, read_about
 from .trial import FINISHED
 
@@ -27,9 +30,9 @@ Row = dict[str, Any]
 class Search:
     """The folder of a search, opened. Nothing is read before it is asked for, and nothing is trained."""
 
-    def __init__(self, folder: str | Path, given: Given | None = None) -> None:
-        """`given` is the data, where it was given in Python."""
-        self.folder, self._given = Path(folder), given
+    def __init__(self, folder: str | Path, given: Given | None = None, made: Made | None = None) -> None:
+        """`given` is the data, where it was given in Python, and `made` what makes modules of one's own."""
+        self.folder, self._given, self._made = Path(folder), given, made
         self.about = read_about(self.folder)
 
     def __repr__(self) -> str:
@@ -58,10 +61,7 @@ class Search:
     @functools.cached_property
     def space(self) -> Space:
         """What is searched."""
-        from ..models.registry import preset
-        from .space import space_of
-
-        return space_of(preset(self.about["model"]), self.about["space"], {})
+        return space_of(named(self.about), self.about["space"], {})
 
     @functools.cached_property
     def trials(self) -> list[Row]:
@@ -89,8 +89,16 @@ class Search:
         """The winner, trained and tested. Raises FileError while there is none."""
         if not (self.folder / BEST / "run.json").is_file():
             raise FileError(f"{self.folder} has no winner yet: cutaway search --resume {self.folder}")
-        run = Run(self.folder / BEST)
+        run = Run(self.folder / BEST, self._module())
         return run if self._given is None else run.hand_over(self._given)
+
+    def _module(self) -> nn.Module | None:
+        """A new module of one's own by the settings of the winner, to hold its weights; none of a named model."""
+        if self._made is None:
+            return None
+        row = next(row for row in self.trials if row["trial"] == read_about(self.folder)["tested"][-1])
+        settings = {**self.about["fixed"], **{key: row[key] for key in self.space.texts()}}
+        return self._made.new(settings)[0]
 
     def importances(self) -> dict[str, float]:
         """What fraction of the variance of the metric each searched setting explains by itself: fANOVA.

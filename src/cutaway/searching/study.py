@@ -17,6 +17,7 @@ from .. import __version__
 from ..data.objects.given import Given
 from ..errors import ModelError, SettingError, short
 from ..files import write_json
+from ..models.made import Made
 from ..report.writing import report_on
 from ..settings import as_text
 from ..tasks.metrics import HIGHER_IS_BETTER
@@ -45,7 +46,7 @@ from .storage import (
     trial_folder,
     turn,
 )
-from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
+from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, begun, effective
 
 GIVE_UP = 50  # draws one after another that are rejected untrained
 PROBES = 20  # draws, one of which must fit the data, before anything is begun
@@ -58,7 +59,7 @@ class SearchInterrupted(KeyboardInterrupt):
 
 
 def search(
-    model: str | None,
+    model: Any,
     source: Any,
     given: Mapping[str, Any],
     space: Mapping[str, Any] | None = None,
@@ -67,7 +68,8 @@ def search(
     progress: SearchProgress | None = None,
     crowned: bool = True,
 ) -> Search:
-    """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it.
+    """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it. `model` is a
+    preset's name, or what makes modules of one's own, as `maker` takes it.
 
     With `resume`, or where `out` holds the same search already, go on with that one, beside other processes that may be
     at it. Unless it is to be `crowned`, the winner is not trained as a run, and the test split stays closed. Raises
@@ -106,7 +108,8 @@ def search(
         elif crowned:
             _crown(folder, plan, study, about, progress)
         _write_page(folder)
-    return Search(folder, plan.source if isinstance(plan.source, Given) else None)
+    made = plan.found if isinstance(plan.found, Made) else None
+    return Search(folder, plan.source if isinstance(plan.source, Given) else None, made)
 
 
 # --- before the first trial -------------------------------------------------------------------------------------------
@@ -150,9 +153,10 @@ def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
         if (folder / ABOUT).is_file():
             about = read_about(folder)
             for key in (*plan.document(), "fingerprint", "split_hash"):
-                if about[key] != document[key]:
+                then = about.get(key)
+                if then != document[key]:
                     raise SettingError(
-                        f"{folder} holds a search with another {key}: {_differing(about[key], document[key])}. Give "
+                        f"{folder} holds a search with another {key}: {_differing(then, document[key])}. Give "
                         "another --out, or type what that one was, or --resume it."
                     )
             document = about | {"trials": plan.settings.trials}
@@ -323,16 +327,18 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
             progress.note(f"Trial {best['trial']} is the best: it is trained once more, as a run, and tested.")
             given = {key: best[key] for key in plan.space.texts()}
             given = {**plan.fixed, **effective(given, plan.fixed, plan.found)}
-            begun = tested and tested[-1] == best["trial"] and newest(run / "checkpoints") is not None
-            if not begun:
+            went_on = tested and tested[-1] == best["trial"] and newest(run / "checkpoints") is not None
+            if not went_on:
                 with turn(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
-            if begun:
+            model, given = begun(plan.found, given)
+            if went_on:
                 again = plan.source if isinstance(plan.source, Given) else None
-                winner = fit(None, again, {}, resume=run, progress=Progress(shown=progress.shown))
+                own = None if isinstance(model, str) else model
+                winner = fit(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
                 winner = fit(
-                    plan.found.name,
+                    model,
                     plan.source,
                     given,
                     out=run,

@@ -23,6 +23,7 @@ from ..data.sets import DataSet
 from ..errors import ModelError, SettingError, TrainingError
 from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
+from ..models.made import Made
 from ..models.registry import Preset
 from ..settings import as_text
 from ..training.checkpoint import State
@@ -94,8 +95,8 @@ class Trials:
 
     def ready(self, given: Mapping[str, Any]) -> Prepared:
         """Model and data of these settings. Raises what preparing raises, and SettingError where nothing validates."""
-        settings = {**self.fixed, **effective(given, self.fixed, self.preset)}
-        ready = prepare(self.preset.name, self.source, settings, opened=self.opened)
+        model, settings = begun(self.preset, {**self.fixed, **effective(given, self.fixed, self.preset)})
+        ready = prepare(model, self.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
             raise _no_validation()
         reject_unfit(ready.settings, ready.data.splits["train"])
@@ -135,6 +136,12 @@ class Trials:
                     counted, state=REJECTED, why=f"{value:,} {what} are more than {name}={most:,}"
                 )
         return counted
+
+
+def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
+    """What a training is given as its model, and its settings: the name of a preset, or a new module of one's own, by
+    those settings that are its maker's."""
+    return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
 
 
 def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:

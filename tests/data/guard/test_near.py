@@ -83,6 +83,20 @@ def test_a_word_less_is_nearly_the_same_and_other_words_are_not() -> None:
     assert texts.sketched("", "see you there then") is None
 
 
+def test_two_other_words_of_a_long_text_leave_it_nearly_the_same_and_of_a_short_one_do_not() -> None:
+    said = "two men in blue shirts are repairing the roof of an old house by the sea"
+    short = "one of the best movies of the year"
+    for text, other, same in (
+        (said, said.replace("blue", "red").replace("old", "empty"), True),
+        (said, "two men in blue shirts are eating on the deck of an old boat at the dock", False),
+        (short, short.replace("best", "worst"), False),
+    ):
+        a, b = texts.sketched("", text), texts.sketched("", other)
+        assert a
+        assert b
+        assert a.nearly(b) == same
+
+
 def test_soft_noise_and_loudness_leave_the_loudest_where_it_is() -> None:
     rng = torch.Generator().manual_seed(0)
     sound = torch.rand(50, 40, generator=rng) ** 4

@@ -26,7 +26,10 @@ WORDS = 400  # of a text that are looked at
 LEAST = 8  # words of a text, without which it equals others by chance
 BANDS, ROWS = 24, 3
 SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
-SHORT, WORDS_ALIKE = 0.55, 0.8  # or so much, where so much of the words is alike: a word that is gone takes two pairs
+# Or so much, where so much of the words is alike: a word that is gone takes two pairs. Texts of at least LONG words are
+# told from one another by more, and may have two words less in common.
+SHORT, WORDS_ALIKE = 0.55, 0.8
+LONG, OF_LONG, WORDS_OF_LONG = 12, 0.45, 0.7
 BUCKET = 10  # texts with one band in common that are compared
 WORD = re.compile(r"\w+")
 CLASSES = 10  # a linear model of more takes too long
@@ -49,8 +52,9 @@ class Sketch(NamedTuple):
 
     def nearly(self, other: Sketch) -> bool:
         """Whether the texts nearly equal one another."""
-        pairs = self.alike(other)
-        return pairs >= SIMILAR or (pairs >= SHORT and _similarity(self.words, other.words) >= WORDS_ALIKE)
+        pairs, long = self.alike(other), min(len(self.pairs), len(other.pairs)) >= LONG - 1
+        of_pairs, of_words = (OF_LONG, WORDS_OF_LONG) if long else (SHORT, WORDS_ALIKE)
+        return pairs >= SIMILAR or (pairs >= of_pairs and _similarity(self.words, other.words) >= of_words)
 
 
 def sketched(name: str, text: str) -> Sketch | None:

@@ -73,6 +73,8 @@ def attribute(
     The model is left as it was, bit for bit. Raises UnknownName, SettingError, and ModelError for a method that does
     not suit the model.
     """
+    if isinstance(method, Tensor):
+        raise ModelError("What forward takes is one argument here: attribute(model, (src, tgt)), a tuple of tensors.")
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)

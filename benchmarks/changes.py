@@ -1,0 +1,136 @@
+"""Copies that were changed in other ways than those of `benchmarks.leaks`, and how many of them are found:
+python -m benchmarks.changes SEEDS SET ….
+
+Multi30k's English captions are a set of texts that no threshold was chosen on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cutaway.data.named.download import roots
+
+from .guard import judged
+from .leaks import COPIES, WORDS, Array, Leak, Raw, Rng, _copied, _floats, _noisy, raw
+
+MOST = 6000  # images of a set
+CAPTIONS = 8000
+
+
+def captions() -> Raw:
+    """Captions of photographs, and whether a man is seen."""
+    path = next(p for root in roots() if (p := root / "multi30k" / "train.en.gz").exists())
+    texts = gzip.decompress(path.read_bytes()).decode().splitlines()[:CAPTIONS]
+    return Raw("multi30k", "text", texts, np.array(["yes" if " man " in text else "no" for text in texts]))
+
+
+def _channels(x: Array) -> Tensor:
+    y = torch.from_numpy(np.ascontiguousarray(x)).float()
+    return y[:, None] if y.ndim == 3 else y.permute(0, 3, 1, 2)  # (n, C, H, W)
+
+
+def _as_was(y: Tensor, x: Array) -> Array:
+    y = y[:, 0] if x.ndim == 3 else y.permute(0, 2, 3, 1)
+    changed: Array = y.round().clamp(0, 255).numpy().astype(x.dtype)
+    return changed
+
+
+def shifted(x: Array, rng: Rng) -> Array:
+    """By a pixel; what comes in at the edge is what stood there."""
+    ways = [(0, 1), (1, 0), (1, 1), (-1, 1)]
+    wide = F.pad(_channels(x), (1, 1, 1, 1), mode="replicate")
+    moved = [torch.roll(one, ways[i % len(ways)], (1, 2))[:, 1:-1, 1:-1] for i, one in enumerate(wide)]
+    return _as_was(torch.stack(moved), x)
+
+
+def cropped(x: Array, rng: Rng) -> Array:
+    """Nine tenths of each side, made large again."""
+    y = _channels(x)
+    side = y.shape[-1]
+    kept, found = round(0.9 * side), []
+    for one in y:
+        top, left = rng.integers(0, side - kept + 1, 2)
+        part = one[None, :, top : top + kept, left : left + kept]
+        found.append(F.interpolate(part, (side, side), mode="bilinear", antialias=True)[0])
+    return _as_was(torch.stack(found), x)
+
+
+def brighter(x: Array, rng: Rng) -> Array:
+    """Less contrast, and a little brighter."""
+    return _as_was(_channels(x) * 0.7 + 25, x)
+
+
+def darker(x: Array, rng: Rng) -> Array:
+    """By a gamma of 1.5."""
+    return _as_was((_channels(x) / 255) ** 1.5 * 255, x)
+
+
+def edited(count: int) -> Callable[[list[str], Rng], list[str]]:
+    """So many words of each text are others of that set."""
+
+    def edit(texts: list[str], rng: Rng) -> list[str]:
+        all_words, found = [word for text in texts for word in text.split()], []
+        for text in texts:
+            words = text.split()
+            for i in rng.choice(len(words), count, replace=False):
+                words[i] = all_words[int(rng.integers(len(all_words)))]
+            found.append(" ".join(words))
+        return found
+
+    return edit
+
+
+def shortened(texts: list[str], rng: Rng) -> list[str]:
+    """The last fifth is gone."""
+    return [" ".join(text.split()[: int(0.8 * len(text.split()))]) for text in texts]
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "image": {"shifted": shifted, "cropped": cropped, "brighter": brighter, "darker": darker},
+    "text": {"a word": edited(1), "two words": edited(2), "shortened": shortened},
+    "table": {"noise of 0.3 %": 0.003, "of 1 %": 0.01, "of 2 %": 0.02},
+}
+
+
+def changed(whole: Raw, how: Any, rng: Rng) -> Leak:
+    """The set with copies below it."""
+    rows = np.arange(len(whole))
+    if whole.kind == "text":
+        rows = np.array([i for i in rows if len(whole.x[i].split()) >= WORDS])
+    source = rng.choice(rows, COPIES, replace=False)
+    copied = whole.take(source)
+    if whole.kind == "table":
+        return _copied(_floats(whole), _noisy(copied, how, rng, whole), source)
+    return _copied(whole, replace(copied, x=how(copied.x, rng)), source)
+
+
+def main(seeds: int, names: list[str]) -> None:
+    """Print what was found of each change in each set."""
+    torch.set_num_threads(1)
+    for name in names:
+        whole = captions() if name == "multi30k" else raw(name)
+        whole = whole.take(np.arange(MOST)) if whole.kind == "image" and len(whole) > MOST else whole
+        for kind, how in CHANGES[whole.kind].items():
+            put = found = 0
+            for seed in range(seeds):
+                rng = np.random.default_rng([seed, *kind.encode()])
+                leak = changed(whole, how, rng)
+                with tempfile.TemporaryDirectory() as folder:
+                    score = judged("near duplicates", leak, leak.raw.opened(Path(folder), seed))
+                put, found = put + score.put, found + score.found
+            print(f"| {name} | {kind} | {found} of {put} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
