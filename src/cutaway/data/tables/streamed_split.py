@@ -2,8 +2,8 @@
 
 In an epoch the table is cut into W stretches of as many blocks, and the rows of one block of each, drawn at random, are
 mixed at a time: so a batch has rows from all over the table, also where that is sorted by what is to be learned. W is
-what goes into the memory that is allowed; where it is all blocks, that is a full shuffle. The order
-follows from the seed and the epoch, and any batch of it from its number: what came before is not read.
+what goes into the memory that is allowed; where it is all blocks, that is a full shuffle. The order follows from the
+seed and the epoch, and any batch of it from its number: what came before is not read.
 """
 
 from __future__ import annotations
