@@ -47,7 +47,7 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
 def examples_said(subject: Subject) -> str:
     """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
     if subject.kind != "graph":
-        return plural(subject.count, "random example" if subject.split is None else "example")
+        return plural(subject.count, "example" if subject.given or subject.split is not None else "random example")
     nodes = plural(len(subject.inputs[0]), "node")
     batch = batch_of(subject.inputs)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1

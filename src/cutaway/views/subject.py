@@ -48,6 +48,7 @@ class Subject:
     run: Run | None = None
     notes: tuple[str, ...] = ()  # sentences that a person should read
     options: Mapping[str, str] = field(default_factory=dict)  # what was asked of the views, as typed
+    given: bool = False  # whether a person handed the examples over; without that and a split they are random
     untrained: str = ""  # what of the model is known to be as it began: "model", "head" or nothing
     whole: DataSet | None = None  # the data, where it is at hand already
 
@@ -101,7 +102,7 @@ class Subject:
     def name(self, i: int) -> str:
         """What a person calls example i."""
         if not self.split or not self.rows:
-            return f"random example {i + 1}"
+            return f"example {i + 1}" if self.given else f"random example {i + 1}"
         name = self.split.name(self.rows[i])
         return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
 
@@ -254,10 +255,10 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
                 f"What {own.name} takes nobody knows here: give an example of it, as in cutaway.look(model, x), with "
                 "the batch first."
             )
-        return Subject(model.eval(), own, inputs, options=dict(options or {}))
+        return Subject(model.eval(), own, inputs, options=dict(options or {}), given=True)
     found = nearest(model.config, of_kind)
     given, notes = (inputs, ()) if inputs else _random(found, model, count)
-    return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}))
+    return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}), given=bool(inputs))
 
 
 def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import logging
 import os
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -129,6 +130,6 @@ def quiet() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library says, at most 160 characters of it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[0][:160].rstrip(".:")
+    """The first line of what a library says, as many of its words as have at most 160 characters."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return textwrap.shorten(lines[0], 160, placeholder=" …").rstrip(".:")
