@@ -13,6 +13,7 @@ from benchmarks.statistics import BEGIN, END, EXAMPLES, HEAD, SETTINGS, Setting,
 from cutaway.commands.compare import EXAMPLES as EXAMPLES_TYPED
 from cutaway.commands.model_and_data import typed
 from cutaway.comparing.running import _planned
+from cutaway.models.registry import preset
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "statistics.md").read_text(encoding="utf-8")
@@ -33,7 +34,7 @@ def test_what_is_typed_in_the_docs_can_be_typed(words: str) -> None:
     models, data, given = typed(words.split())
     assert models
     assert data
-    planned = _planned(models.split(","), data.split(","), given)
+    planned = _planned([preset(name) for name in models.split(",")], data.split(","), given)
     assert planned["models"] == models.split(",")
 
 

@@ -225,7 +225,7 @@ def test_a_series_read_in_patches_is_looked_at_variable_by_variable() -> None:
     for variable in range(2):
         subject = open_model(model, x, options={"example": "1", "variable": str(variable)})
         view = attention.view(subject)
-        assert f"In random example 2, variable {variable}: 3 layers" in view["summary"]
+        assert f"In example 2, variable {variable}: 3 layers" in view["summary"]
         matrix = next(d for d in drawings(view["drawings"]) if d.get("title") == "Weights")
         assert matrix["rows"] == ["1 to 6", "5 to 10", "9 to 14", "13 to 18", "17 to 20"]
         shown.append(torch.tensor(matrix["values"]))

@@ -220,7 +220,7 @@ def test_large_models_are_looked_at_with_fewer_examples(monkeypatch: pytest.Monk
     monkeypatch.setattr(gradients, "MOST", 1.0)
     few = gradients.affordable(subject)
     assert (subject.count, few.count) == (2, 1)
-    assert "1 random example" in gradients.view(subject)["says"]
+    assert "of 1 example, with targets" in gradients.view(subject)["says"]
 
 
 def test_a_batch_norm_with_one_value_falls_back_on_what_it_has_kept() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..compression.measured import Measured
     from ..training.run import Run
 
-SUMMARY = "make the weights of a run's model integers of 8 or 4 bits, or floats of 16"
+SUMMARY = "make a run's weights integers of 8 or 4 bits, or floats of 16"
 
 NOTES = """\
 examples:
