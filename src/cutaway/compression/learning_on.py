@@ -11,6 +11,7 @@ from ..errors import SettingError
 from ..training.run import Run
 from ..training.session import fit
 
+RATE = 0.3  # of the run's learning rate: what was learned is to be kept, and what was lost to be made up for
 # What a run may have been trained with and its going on is not, unless it is asked for.
 ANEW = (
     "weights", "vectors", "epochs", "max_steps", "minutes", "lr", "warmup", "patience", "freeze_epochs", "layer_decay",
@@ -31,6 +32,7 @@ def learn_on(
         "freeze_epochs": 0,
         "layer_decay": 1.0,
         "warmup": 0.05,
+        "lr": RATE * before["lr"],
         **usual,
         **settings,
         "weights": str(run.folder),

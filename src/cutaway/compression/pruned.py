@@ -11,7 +11,6 @@ from ..training.run import Run
 from .learning_on import learn_on, reject_in_python
 
 HOW = ("sparsity", "prune_channels")
-RATE = 0.3  # of the run's learning rate: what was learned is to be kept, and what was taken out to be made up for
 
 
 def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
@@ -29,6 +28,4 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
     reject_in_python(run, "prune it", "train(model, data, sparsity=0.8)")
-    about = run.about
-    usual = {"epochs": max(1, round(about["epochs_done"] / 2)), "lr": RATE * about["settings"]["lr"]}
-    return learn_on(run, out, usual, settings)
+    return learn_on(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)

@@ -29,7 +29,6 @@ from .quantizing import method_for, quantized, reject_method
 from .settings import QuantizeSettings
 
 AT_ONCE = 32  # examples of calibration that go through the model together
-RATE = 0.3  # of the run's learning rate, where it learns on
 KEPT = ("metrics.csv",)  # of the run: how its weights were learned is as it was
 
 
@@ -53,10 +52,12 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
 def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
     """The run whose model has learned on with rounded numbers."""
     reject_in_python(run, "have it learn on", f"train(model, data, qat={method!r}), and quantize the run of that")
-    rate = RATE * run.about["settings"]["lr"] if settings.qat_lr is None else settings.qat_lr
-    group = settings.group if settings.bits < 8 else 0
-    usual = {"epochs": settings.qat, "lr": rate, "qat": method, "tensorboard": False, "snapshots": 0}
-    return learn_on(run, out, {**usual, **({"qat_group": group} if group else {})}, {}, judged=False)
+    given: dict[str, Any] = {"epochs": settings.qat, "qat": method, "tensorboard": False, "snapshots": 0}
+    if settings.qat_lr is not None:
+        given["lr"] = settings.qat_lr
+    if settings.bits < 8:
+        given["qat_group"] = settings.group
+    return learn_on(run, out, {}, given, judged=False)
 
 
 def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, out: str | Path) -> Run:

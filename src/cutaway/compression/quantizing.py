@@ -41,18 +41,18 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
         )
     if any(p.dtype != torch.float32 for p in model.parameters()):
         raise SettingError(f"{name} has weights that are not float32: train with precision=float32 to quantize them.")
-    if method in HALVES and bits < 8:
-        raise SettingError(f"method={method} has 16 bits: leave bits={bits} out, or take method=weight-only.")
+    if method in HALVES:
+        if bits < 8:
+            raise SettingError(f"method={method} has 16 bits: leave bits={bits} out, or take method=weight-only.")
+        most = torch.finfo(HALVES[method]).max
+        large = [key for key, p in model.named_parameters() if float(p.detach().abs().max()) > most]
+        if large:
+            raise SettingError(f"method={method} cannot be: {large[0]} has weights beyond {most:g}. Take bfloat16.")
     if method != "weight-only" and bits < 8:
         raise SettingError(
             f"method={method} bits={bits} do not go together: processors multiply 8 bits by 8. "
             f"bits={bits} is for method=weight-only."
         )
-    if method in HALVES:
-        most = torch.finfo(HALVES[method]).max
-        large = [key for key, p in model.named_parameters() if float(p.detach().abs().max()) > most]
-        if large:
-            raise SettingError(f"method={method} cannot be: {large[0]} has weights beyond {most:g}. Take bfloat16.")
     lacks = {"static": "no convolution", "dynamic": "no linear layer"}
     if method in lacks and method not in layers_for(model, method).values():
         raise SettingError(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..errors import SettingError
 from ..settings import setting
 
-METHODS = ("static", "dynamic", "weight-only", "bfloat16", "float16")
+HALVES = ("bfloat16", "float16")
+METHODS = ("static", "dynamic", "weight-only", *HALVES)
 BITS = (8, 4)
 
 
@@ -37,7 +38,7 @@ class QuantizeSettings:
     )
 
     def __post_init__(self) -> None:
-        if self.qat and self.method in ("bfloat16", "float16"):
+        if self.qat and self.method in HALVES:
             raise SettingError(f"qat={self.qat} is for integers, and 16 bits lose next to nothing: leave it out.")
         if self.bits not in BITS:
             raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")

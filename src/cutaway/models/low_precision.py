@@ -171,7 +171,7 @@ def reject_integers(model: nn.Module, source: object) -> None:
 
 
 def stored_bits(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
-    """The parameters that a scheme stores as integers, by their names in the state, and their bits."""
+    """The parameters that a scheme stores in fewer bits, by their names in the state, and how many."""
     found: dict[str, int] = {}
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, EMBEDDINGS)}
     for name, kind in scheme["layers"].items() if scheme else ():

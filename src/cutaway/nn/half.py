@@ -65,9 +65,7 @@ class Half(Quantized):
         """Round the weights of `layer`, whose bias stays as it is."""
         assert isinstance(layer.weight, Tensor)
         self.q.copy_(layer.weight.detach().to(self.dtype).view(torch.int16))
-        if self.bias is not None:
-            assert isinstance(layer.bias, Tensor)
-            self.bias.data.copy_(layer.bias.detach())
+        self._take_bias(layer)
 
     def _own_bias(self) -> Tensor | None:
         return None if self.bias is None else self.bias.to(self.dtype)
@@ -84,13 +82,6 @@ class HalfLinear(Half, nn.Linear):  # type: ignore[override]  # weights are comp
 
 
 class _HalfConv(Half, _ConvNd):  # type: ignore[override]  # weights are computed
-    @classmethod
-    def like(cls, layer: nn.Module) -> Any:
-        """As of every quantized layer."""
-        made = super().like(layer)
-        made._reversed_padding_repeated_twice = layer._reversed_padding_repeated_twice
-        return made
-
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, …) to (N, O, …)."""
         if asks_gradients(x):

@@ -73,6 +73,11 @@ def dequantize_groups(packed: Tensor, scale: Tensor, group: int, shape: torch.Si
     return ((q.to(scale.dtype) - 8) * steps).view(shape)
 
 
+def steps_of(x: Tensor) -> Tensor:
+    """The step of each row of inputs that are quantized as they come, (…, 1): max|x| / 127."""
+    return (x.abs().amax(-1, keepdim=True) / MOST).clamp_min_(TINY)
+
+
 def quantize_observed(x: Tensor, scale: float, zero: int) -> Tensor:
     """q = clamp(⌊x / s + z + ½⌋, 0, 255), uint8, in the memory format of x."""
     return torch.add(x.new_tensor(zero + 0.5), x, alpha=1 / scale).clamp_(0, SEEN).to(torch.uint8)
@@ -135,7 +140,7 @@ class Quantized(nn.Module):
     @classmethod
     def like(cls, layer: nn.Module) -> Any:
         """A layer of the settings of `layer`, with nothing in it yet."""
-        made = cls.__new__(cls)
+        made: Any = cls.__new__(cls)
         nn.Module.__init__(made)
         vars(made).update({key: value for key, value in vars(layer).items() if not key.startswith("_")})
         weight, bias = layer.weight, layer.bias
@@ -143,6 +148,8 @@ class Quantized(nn.Module):
         made.register_buffer("q", torch.zeros_like(weight, dtype=torch.int8))
         made.register_buffer("scale", torch.ones(len(weight)))
         made.register_parameter("bias", nn.Parameter(torch.zeros(len(weight))) if bias is not None else None)
+        if isinstance(layer, _ConvNd):
+            made._reversed_padding_repeated_twice = layer._reversed_padding_repeated_twice
         made.forget()
         return made
 
@@ -157,10 +164,13 @@ class Quantized(nn.Module):
         q, scale = quantize_rows(layer.weight.detach().float())
         self.q.copy_(q)
         self.scale.copy_(scale)
+        self._take_bias(layer)
+        self.forget()
+
+    def _take_bias(self, layer: nn.Module) -> None:
         if self.bias is not None:
             assert isinstance(layer.bias, Tensor)
             self.bias.data.copy_(layer.bias.detach())
-        self.forget()
 
     def forget(self) -> None:
         """Drop what was made of the integers for the kernel: they are others now, or elsewhere."""
@@ -195,7 +205,7 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
         if asks_gradients(x):
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
-        steps = (rows.abs().amax(1, keepdim=True) / MOST).clamp_min_(TINY)  # s_x, (n, 1)
+        steps = steps_of(rows)  # s_x, (n, 1)
         q = (rows / steps).round_()
         if self._by_kernel(x) and len(rows):
             sums = torch._int_mm(q.to(torch.int8), self.q.t()).to(x.dtype)
@@ -218,7 +228,6 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
     def like(cls, layer: nn.Module) -> Any:
         """As of every quantized layer."""
         made = super().like(layer)
-        made._reversed_padding_repeated_twice = layer._reversed_padding_repeated_twice
         made.register_buffer("x_scale", torch.ones(()))
         made.register_buffer("x_zero", torch.zeros((), dtype=torch.int32))
         return made

@@ -97,13 +97,14 @@ def resumed(
         )
     if isinstance(source, Given) and not in_memory:
         raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
-    found = named(about) if model is None or isinstance(model, str) else maker(model)
-    if OWN in about and not (isinstance(found, Made) and model is not None and not isinstance(model, str)):
+    handed = model is not None and not isinstance(model, str)
+    found = maker(model) if handed else named(about)
+    if OWN in about and not handed:
         raise SettingError(
             f"This search is of modules that {about[OWN]['path']} makes: give it again, as in "
             f"search({found.name}, resume={str(folder)!r})."
         )
-    model = model if model is None or isinstance(model, str) else found.name
+    model = found.name if handed else model
     located_now = None if source is None or in_memory else located(str(source))
     for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
         if now is not None and now != then:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import SettingError
 from ..models.low_precision import layers_for, stored_bits
-from ..nn.quantized import MOST, SEEN, TINY, dequantize_groups, dequantize_rows, quantize_groups, quantize_rows
+from ..nn.quantized import SEEN, TINY, dequantize_groups, dequantize_rows, quantize_groups, quantize_rows, steps_of
 from .settings import TrainSettings
 
 NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # a kind of layer, by method
@@ -91,7 +91,7 @@ def _observed(x: Tensor) -> Tensor:
 
 def _by_row(x: Tensor) -> Tensor:
     """As a dynamic layer has its inputs."""
-    step = (x.abs().amax(-1, keepdim=True) / MOST).clamp_min(TINY)
+    step = steps_of(x)
     return (x / step).round() * step
 
 

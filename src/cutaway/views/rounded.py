@@ -164,7 +164,7 @@ def _batches(subject: Subject) -> Batches:
         return [(subject.inputs, subject.target)]
     cut = [torch.split(x, AT_ONCE) for x in subject.inputs]
     targets = torch.split(subject.target, AT_ONCE) if subject.target is not None else [None] * len(cut[0])
-    return [(inputs, target) for inputs, target in zip(zip(*cut), targets)]
+    return [*zip(zip(*cut), targets)]
 
 
 def _costs_of(subject: Subject, model: nn.Module, batches: Batches, expected: Sequence[Tensor]) -> Costs:
