@@ -97,6 +97,15 @@ def keys(*groups: type) -> list[str]:
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
+OF_MODEL = "model."  # before a setting of the model
+
+
+def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the model, which are given as model.KEY, by their own names; and all others."""
+    own = {key.removeprefix(OF_MODEL): value for key, value in given.items() if key.startswith(OF_MODEL)}
+    return own, {key: value for key, value in given.items() if not key.startswith(OF_MODEL)}
+
+
 def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
     """What is said of a setting that there is not: its new name where it had another, else the nearest names."""
     if key in RENAMED:

@@ -13,8 +13,9 @@ from ..data.settings import DataSettings
 from ..errors import CutawayError, DataError, UnknownName
 from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
+from ..models.made import begun
 from ..models.registry import Preset
-from ..searching.trial import Opened, begun
+from ..searching.trial import Opened
 from ..settings import as_text
 from ..tasks.task import Task
 from ..training.prepared import prepare

@@ -16,10 +16,9 @@ from ..data.settings import DataSettings
 from ..draw.words import written
 from ..errors import CutawayError, SettingError, short
 from ..files import write_text
-from ..models.made import Made, maker
+from ..models.made import Made, maker, module_of
 from ..models.registry import Preset, preset
 from ..searching.plan import exact, located
-from ..searching.trial import begun
 from ..settings import as_text, build, keys, unknown_setting
 from ..terms import metric
 from ..training.folder import locked
@@ -275,8 +274,7 @@ def _on(
 
 def _opened(job: Job) -> Run:
     """The run of a training; one of a module of one's own in a new such module."""
-    model, _ = begun(job.preset, job.given)
-    return Run(job.folder, None if isinstance(model, str) else model)
+    return Run(job.folder, module_of(job.preset, job.given))
 
 
 def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:

@@ -21,9 +21,9 @@ from typing import Any
 
 from ..errors import CutawayError
 from ..files import read_json, write_json
+from ..models import made
 from ..models.registry import Preset, preset
 from ..searching.plan import exact
-from ..searching.trial import begun as started
 from ..training.folder import RunInUse, locked
 from ..training.progress import Progress
 from ..training.session import fit
@@ -106,7 +106,7 @@ def train(job: Job) -> str:
     resumed = begun(job.folder)
     in_memory = None if isinstance(job.source, str) else job.source
     try:
-        model, given = started(job.preset, job.given)
+        model, given = made.begun(job.preset, job.given)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), metered() as cost:
             if resumed:
                 _wait_for(job.folder)

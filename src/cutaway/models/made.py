@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ..errors import ModelError, SettingError, UnknownName
-from ..settings import parse
+from ..settings import parse, parted
 from . import own
 from .registry import Preset, find
 
@@ -30,8 +30,6 @@ KINDS: dict[str, Any] = {
     "int": int, "float": float, "bool": bool, "str": str,
     "ints": tuple[int, ...], "floats": tuple[float, ...], "bools": tuple[bool, ...], "strs": tuple[str, ...],
 }  # fmt: skip
-PREFIX = "model."
-SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class Made(Preset):
     def new(self, given: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
         """A new module of the settings that are its own, `model.KEY`, which begins by the seed that is given; and the
         other settings. Torch's random state is left as it was. Raises ModelError where none can be made."""
-        asked = self.parse({key.removeprefix(PREFIX): v for key, v in given.items() if key.startswith(PREFIX)})
-        rest = {key: value for key, value in given.items() if not key.startswith(PREFIX)}
+        own, rest = parted(given)
+        asked = self.parse(own)
         if missing := [name for name in self.needed if name not in asked]:
             raise SettingError(
                 f"{self.path} needs {', '.join(missing)}: give it a default, say it as in "
@@ -71,7 +69,7 @@ class Made(Preset):
                 f'("{self.name}", lambda: {self.path.rpartition(".")[2]}({missing[0]}=VALUE)).'
             )
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rest.get(SEED, 0)))
+            torch.manual_seed(int(rest.get("seed", 0)))
             try:
                 found = self.make(**asked)
             except (TypeError, ValueError, RuntimeError) as error:
@@ -117,6 +115,17 @@ def maker(given: Any) -> Made:
     kinds, needed = _parameters(make)
     path = f"{getattr(make, '__module__', '')}.{getattr(make, '__qualname__', name)}".lstrip(".")
     return _made(name, kinds, make, path, needed)
+
+
+def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
+    """What a training is given as its model, and its settings: the name of a preset, or a new module of one's own, by
+    those settings that are its maker's."""
+    return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
+
+
+def module_of(found: Preset, settings: Mapping[str, Any]) -> nn.Module | None:
+    """A new module of one's own to hold the weights of a run of these settings; none of a named model."""
+    return found.new(settings)[0] if isinstance(found, Made) else None
 
 
 def described(name: str, path: str, kinds: Mapping[str, str]) -> Made:

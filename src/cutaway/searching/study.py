@@ -17,7 +17,7 @@ from .. import __version__
 from ..data.objects.given import Given
 from ..errors import ModelError, SettingError, short
 from ..files import write_json
-from ..models.made import Made
+from ..models.made import Made, begun, module_of
 from ..report.writing import report_on
 from ..settings import as_text
 from ..tasks.metrics import HIGHER_IS_BETTER
@@ -46,7 +46,7 @@ from .storage import (
     trial_folder,
     turn,
 )
-from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, begun, effective
+from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
 
 GIVE_UP = 50  # draws one after another that are rejected untrained
 PROBES = 20  # draws, one of which must fit the data, before anything is begun
@@ -331,12 +331,12 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
             if not went_on:
                 with turn(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
-            model, given = begun(plan.found, given)
             if went_on:
                 again = plan.source if isinstance(plan.source, Given) else None
-                own = None if isinstance(model, str) else model
+                own = module_of(plan.found, given)
                 winner = fit(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
+                model, given = begun(plan.found, given)
                 winner = fit(
                     model,
                     plan.source,

@@ -23,7 +23,7 @@ from ..data.sets import DataSet
 from ..errors import ModelError, SettingError, TrainingError
 from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
-from ..models.made import Made
+from ..models.made import begun
 from ..models.registry import Preset
 from ..settings import as_text
 from ..training.checkpoint import State
@@ -136,12 +136,6 @@ class Trials:
                     counted, state=REJECTED, why=f"{value:,} {what} are more than {name}={most:,}"
                 )
         return counted
-
-
-def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
-    """What a training is given as its model, and its settings: the name of a preset, or a new module of one's own, by
-    those settings that are its maker's."""
-    return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
 
 
 def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:

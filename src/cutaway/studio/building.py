@@ -14,7 +14,7 @@ from ..data.opening import open_data
 from ..data.settings import DataSettings
 from ..errors import CutawayError, ModelError, SettingError
 from ..models.registry import Preset, preset
-from ..settings import as_text, build, keys, parse
+from ..settings import as_text, build, keys, parse, parted
 from ..spec import Context, Masked, NextToken, Solution, Target
 from ..training.prepared import Prepared, prepare
 from ..training.run import Run
@@ -104,7 +104,7 @@ def _same_model(run: Run, given: Mapping[str, Any]) -> bool:
     """Whether the settings of a model that were asked for are those of the run's, and its weights are wanted."""
     found, config = preset(run.about["model"]), run.model.config
     try:
-        asked = found.parse({k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")})
+        asked = found.parse(parted(given)[0])
     except CutawayError:
         return False
     seed = parse("seed", given.get("seed", run.about["seed"]), int)

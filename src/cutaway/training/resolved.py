@@ -26,7 +26,7 @@ from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.own import Own
 from ..models.registry import Preset
-from ..settings import as_text, build, keys, short, unknown_setting
+from ..settings import as_text, build, keys, parted, short, unknown_setting
 from ..spec import Episodes, Horizon, ImageSizes
 from ..tasks.task import LEARNED_BY
 from .layers import frozen, heads
@@ -85,7 +85,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _wishes(found, kind, data)
     found.reject_kind(kind, read_otherwise(source, kind, found.takes, found.targets))
-    typed = found.parse({k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")})
+    typed = found.parse(parted(given)[0])
     model = {**(begun.settings(found) if begun else {}), **typed}
     if kind == "image" and data.image_size and "image_size" in found.setting_names:
         model.setdefault("image_size", data.image_size)
@@ -115,7 +115,7 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
         own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
         own = {key: value for key, value in own.items() if key not in SUPERVISED}
-    flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
+    flat = {**own, **parted(given)[1]}
     known = keys(DataSettings, TrainSettings)
     for key in flat:
         if key not in known:

@@ -18,11 +18,11 @@ from ..interop.huggingface.folders import read_folder
 from ..interop.huggingface.reading import is_folder
 from ..models.registry import presets
 from ..models.saving import CONFIG
+from ..settings import parted
 from ..training.run import Run
 from .foreign import preprocessing_beside
 from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
 
-OF_MODEL = "model."
 HEAD_ALONE = "head"  # what is untrained of a folder that has none
 RANDOM = "The examples are random numbers."
 LARGE = 20_000_000  # parameters of a preset from which on one random example is enough
@@ -37,8 +37,8 @@ def open_subject(
     """What was named, opened with these examples. `options` with a name that begins with `model.` are settings of a
     preset, the others are for the views. Raises CutawayError for what a person can fix."""
     given = dict(options or {})
-    settings = {k.removeprefix(OF_MODEL): v for k, v in given.items() if k.startswith(OF_MODEL)}
-    asked = {k: str(v) for k, v in given.items() if not k.startswith(OF_MODEL)}
+    settings, others = parted(given)
+    asked = {key: str(value) for key, value in others.items()}
     if isinstance(what, nn.Module):
         _reject_settings(settings, "a model at hand")
         return _opened(what, inputs, asked)
