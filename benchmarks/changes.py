@@ -10,19 +10,17 @@ import gzip
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from cutaway.data.named.download import roots
 
 from .guard import judged
-from .leaks import COPIES, WORDS, Array, Leak, Raw, Rng, _copied, _floats, _noisy, raw
+from .leaks import Array, Raw, Rng, altered, as_was, channels, raw
 
 MOST = 6000  # images of a set
 CAPTIONS = 8000
@@ -35,45 +33,34 @@ def captions() -> Raw:
     return Raw("multi30k", "text", texts, np.array(["yes" if " man " in text else "no" for text in texts]))
 
 
-def _channels(x: Array) -> Tensor:
-    y = torch.from_numpy(np.ascontiguousarray(x)).float()
-    return y[:, None] if y.ndim == 3 else y.permute(0, 3, 1, 2)  # (n, C, H, W)
-
-
-def _as_was(y: Tensor, x: Array) -> Array:
-    y = y[:, 0] if x.ndim == 3 else y.permute(0, 2, 3, 1)
-    changed: Array = y.round().clamp(0, 255).numpy().astype(x.dtype)
-    return changed
-
-
 def shifted(x: Array, rng: Rng) -> Array:
     """By a pixel; what comes in at the edge is what stood there."""
     ways = [(0, 1), (1, 0), (1, 1), (-1, 1)]
-    wide = F.pad(_channels(x), (1, 1, 1, 1), mode="replicate")
+    wide = F.pad(channels(x), (1, 1, 1, 1), mode="replicate")
     moved = [torch.roll(one, ways[i % len(ways)], (1, 2))[:, 1:-1, 1:-1] for i, one in enumerate(wide)]
-    return _as_was(torch.stack(moved), x)
+    return as_was(torch.stack(moved), x)
 
 
 def cropped(x: Array, rng: Rng) -> Array:
     """Nine tenths of each side, made large again."""
-    y = _channels(x)
+    y = channels(x)
     side = y.shape[-1]
     kept, found = round(0.9 * side), []
     for one in y:
         top, left = rng.integers(0, side - kept + 1, 2)
         part = one[None, :, top : top + kept, left : left + kept]
         found.append(F.interpolate(part, (side, side), mode="bilinear", antialias=True)[0])
-    return _as_was(torch.stack(found), x)
+    return as_was(torch.stack(found), x)
 
 
 def brighter(x: Array, rng: Rng) -> Array:
     """Less contrast, and a little brighter."""
-    return _as_was(_channels(x) * 0.7 + 25, x)
+    return as_was(channels(x) * 0.7 + 25, x)
 
 
 def darker(x: Array, rng: Rng) -> Array:
     """By a gamma of 1.5."""
-    return _as_was((_channels(x) / 255) ** 1.5 * 255, x)
+    return as_was((channels(x) / 255) ** 1.5 * 255, x)
 
 
 def edited(count: int) -> Callable[[list[str], Rng], list[str]]:
@@ -103,18 +90,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def changed(whole: Raw, how: Any, rng: Rng) -> Leak:
-    """The set with copies below it."""
-    rows = np.arange(len(whole))
-    if whole.kind == "text":
-        rows = np.array([i for i in rows if len(whole.x[i].split()) >= WORDS])
-    source = rng.choice(rows, COPIES, replace=False)
-    copied = whole.take(source)
-    if whole.kind == "table":
-        return _copied(_floats(whole), _noisy(copied, how, rng, whole), source)
-    return _copied(whole, replace(copied, x=how(copied.x, rng)), source)
-
-
 def main(seeds: int, names: list[str]) -> None:
     """Print what was found of each change in each set."""
     torch.set_num_threads(1)
@@ -125,7 +100,7 @@ def main(seeds: int, names: list[str]) -> None:
             put = found = 0
             for seed in range(seeds):
                 rng = np.random.default_rng([seed, *kind.encode()])
-                leak = changed(whole, how, rng)
+                leak = altered(whole, how, rng)
                 with tempfile.TemporaryDirectory() as folder:
                     score = judged("near duplicates", leak, leak.raw.opened(Path(folder), seed))
                 put, found = put + score.put, found + score.found

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from cutaway.data.named.download import roots
@@ -162,16 +163,21 @@ def duplicates(whole: Raw, rng: Rng) -> Leak | None:
 
 def near_duplicates(whole: Raw, rng: Rng) -> Leak | None:
     """The same with a little noise: of images also made smaller and larger again, and darker; of texts a word less."""
+    if whole.kind == "table":
+        return altered(whole, NOISE, rng) if len(whole.continuous) >= 4 else None
+    return altered(whole, CHANGED[whole.kind], rng)
+
+
+def altered(whole: Raw, how: Any, rng: Rng) -> Leak:
+    """Copies that are changed: by a function of them, or of a table by noise of that many standard deviations."""
     rows = np.arange(len(whole))
     if whole.kind == "text":
         rows = np.array([i for i in rows if len(whole.x[i].split()) >= WORDS])
     source = rng.choice(rows, COPIES, replace=False)
     copied = whole.take(source)
     if whole.kind == "table":
-        if len(whole.continuous) < 4:
-            return None
-        return _copied(_floats(whole), _noisy(copied, NOISE, rng, whole), source)
-    return _copied(whole, replace(copied, x=CHANGED[whole.kind](copied.x, rng)), source)
+        return _copied(_floats(whole), _noisy(copied, how, rng, whole), source)
+    return _copied(whole, replace(copied, x=how(copied.x, rng)), source)
 
 
 def _copied(whole: Raw, copies: Raw, source: Array) -> Leak:
@@ -190,15 +196,24 @@ def _noisy(some: Raw, size: float, rng: Rng, like: Raw) -> Raw:
     return replace(some, x=some.x.with_columns(noise))
 
 
-def _images(x: Array, rng: Rng) -> Array:
-    noise = SIGNAL * x.std() * rng.normal(size=x.shape)
-    y = torch.from_numpy(x + noise).float()
-    y = y[:, None] if y.ndim == 3 else y.permute(0, 3, 1, 2)  # (n, C, H, W)
-    small = F.interpolate(y, scale_factor=0.9, mode="bilinear", antialias=True)
-    y = 0.85 * F.interpolate(small, y.shape[2:], mode="bilinear")
+def channels(x: Array) -> Tensor:
+    """Images, (n, H, W) or (n, H, W, C), as (n, C, H, W)."""
+    y = torch.from_numpy(np.ascontiguousarray(x)).float()
+    return y[:, None] if y.ndim == 3 else y.permute(0, 3, 1, 2)
+
+
+def as_was(y: Tensor, x: Array) -> Array:
+    """Changed images (n, C, H, W) in the form and the numbers of x."""
     y = y[:, 0] if x.ndim == 3 else y.permute(0, 2, 3, 1)
     changed: Array = y.round().clamp(0, 255).numpy().astype(x.dtype)
     return changed
+
+
+def _images(x: Array, rng: Rng) -> Array:
+    noise = SIGNAL * x.std() * rng.normal(size=x.shape)
+    y = channels(x + noise)
+    small = F.interpolate(y, scale_factor=0.9, mode="bilinear", antialias=True)
+    return as_was(0.85 * F.interpolate(small, y.shape[2:], mode="bilinear"), x)
 
 
 def _series(x: Array, rng: Rng) -> Array:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from recipes import minilm
 
 import cutaway
 from cutaway.commands.train import figure
@@ -66,11 +67,7 @@ def trained(folder: Path, recipe: str, other: dict[str, Any]) -> cutaway.Run:
     if (folder / "run.json").is_file():
         return cutaway.Run(folder)
     found = tomllib.loads((RECIPES / f"{recipe}.toml").read_text())
-    settings = {**flatten(found["settings"]), "threads": 1, "tensorboard": False, **other}
-    if settings.get("weights") == "minilm/":
-        from recipes.minilm import folder as minilm
-
-        settings["weights"] = str(minilm())
+    settings = minilm.in_place({**flatten(found["settings"]), "threads": 1, "tensorboard": False, **other})
     return cutaway.train(found["model"], found["data"], out=folder, **settings)
 
 

