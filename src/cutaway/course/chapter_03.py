@@ -7,18 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Exercises, as_array, expect, pair, said, same, softmax
 
 EXERCISES = exercise = Exercises()
 
 Z = np.array([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0], [-2.0, 1.0, 1.0], [0.3, 0.2, 0.1]])  # logits
 T = np.array([0, 1, 2, 0])
-
-
-def _softmax(z: Array) -> Array:
-    powers = np.exp(z - z.max(-1, keepdims=True))
-    shares: Array = powers / powers.sum(-1, keepdims=True)
-    return shares
 
 
 @exercise(
@@ -27,13 +21,13 @@ def _softmax(z: Array) -> Array:
 )
 def cross_entropy(answer: Answer) -> None:
     """The mean, of logarithms to base e, without overflow."""
-    p = _softmax(Z)[np.arange(4), T]
+    p = softmax(Z)[np.arange(4), T]
     wrong = (
         (-np.log(p).sum(), "That is the sum over the examples, and the mean is asked for."),
         (np.log(p).mean(), "The sign: log p is negative, and a loss is to be smaller where p is larger."),
         (-np.log2(p).mean(), "That is in bits: the natural logarithm is meant."),
-        (-np.log(_softmax(_softmax(Z))[np.arange(4), T]).mean(), "That takes the softmax twice."),
-        (-np.log(_softmax(Z)).mean(), "Only the probability of the right class counts: row n, column t_n."),
+        (-np.log(softmax(softmax(Z))[np.arange(4), T]).mean(), "That takes the softmax twice."),
+        (-np.log(softmax(Z)).mean(), "Only the probability of the right class counts: row n, column t_n."),
     )
     same(answer(Z.copy(), T.copy()), -np.log(p).mean(), "For four examples of three classes", wrong)
     with np.errstate(all="ignore"):
@@ -46,11 +40,11 @@ def cross_entropy(answer: Answer) -> None:
 @exercise("output_delta(Z, t)", "The gradient of that mean loss in the logits, (N, K).")
 def output_delta(answer: Answer) -> None:
     """Softmax minus one-hot, over N."""
-    right = (_softmax(Z) - np.eye(3)[T]) / 4
+    right = (softmax(Z) - np.eye(3)[T]) / 4
     wrong = (
         (right * 4, "That is the gradient of the sum: the loss is the mean over N examples."),
         (-right, "The sign is the other: where p is too large, a larger z makes the loss larger."),
-        (_softmax(Z) / 4, "The right class is missing: take 1 off in row n at column t_n."),
+        (softmax(Z) / 4, "The right class is missing: take 1 off in row n at column t_n."),
         (right.sum(0), "Every example has a δ of its own: do not add them up."),
     )
     same(answer(Z.copy(), T.copy()), right, "For four examples of three classes", wrong)

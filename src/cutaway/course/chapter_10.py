@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, expect, said, same
+from .exercises import Answer, Array, Exercises, expect, said, same, softmax
 
 EXERCISES = exercise = Exercises()
 
@@ -68,7 +68,7 @@ def additive_scores(answer: Answer) -> None:
         ),
         (np.tanh(compared @ v), "tanh stands inside, on each of the a numbers; v weighs them afterwards."),
         ((np.tanh(W @ s) + np.tanh(H @ U.T)) @ v, "One tanh of the sum, not a sum of two."),
-        (_softmax(right), "Those are the weights: the scores come before the softmax."),
+        (softmax(right), "Those are the weights: the scores come before the softmax."),
     )
     same(answer(W, U, v, s, H.copy()), right, "For W (2, 3), U (2, 2), v (2,), s (3,) and H (3, 2)", wrong)
 
@@ -82,11 +82,11 @@ def context(answer: Answer) -> None:
     """Padding has no weight; the others sum to 1; large scores."""
     scores, real = np.array([0.0, math.log(3.0), 2.0]), np.array([True, True, False])
     right = np.array([0.25, 1.5])
-    whole = _softmax(scores)
+    whole = softmax(scores)
     wrong = (
         (whole @ H, "Padding has a part in it: its weight is to be 0."),
         ((whole * real) @ H, "The weights of the real places do not sum to 1 any more: mask before the softmax."),
-        (_softmax(scores * real) @ H, "A score of 0 is not a weight of 0: e^0 = 1. It is −∞ that has the weight 0."),
+        (softmax(scores * real) @ H, "A score of 0 is not a weight of 0: e^0 = 1. It is −∞ that has the weight 0."),
         ((scores * real) @ H, "Those are scores, not weights: take the softmax first."),
         (H[1], "That takes the best place alone: the context is a mean of all, by their weights."),
     )
@@ -98,12 +98,6 @@ def context(answer: Answer) -> None:
     finite = found is None or bool(np.isfinite(np.asarray(found, dtype=float)).all())
     expect(finite, "For scores near 1000 it gives no numbers: take the largest real score off before e^.")
     same(found, right, "For scores (1000, 1000 + ln 3, 5), of which the last is padding,")
-
-
-def _softmax(scores: Array) -> Array:
-    powers = np.exp(scores - scores.max())
-    weights: Array = powers / powers.sum()
-    return weights
 
 
 # After 0 the likeliest word leads to a meadow of many, and the third likeliest to a certain one.

@@ -6,19 +6,13 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, expect, pair, said, same
+from .exercises import Answer, Exercises, expect, pair, said, same, softmax
 
 EXERCISES = exercise = Exercises()
 
 Q = np.array([[1.0, 0.0, 2.0, 1.0], [0.0, 3.0, -1.0, 0.0]])
 K = np.array([[2.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0], [1.0, -1.0, 2.0, 0.0]])
 V = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 3.0]])
-
-
-def _softmax(scores: Array, axis: int = -1) -> Array:
-    powers = np.exp(scores - scores.max(axis, keepdims=True))
-    weights: Array = powers / powers.sum(axis, keepdims=True)
-    return weights
 
 
 @exercise(
@@ -28,17 +22,17 @@ def _softmax(scores: Array, axis: int = -1) -> Array:
 def attention(answer: Answer) -> None:
     """The division, its place, and the axis."""
     scores, root = Q @ K.T, math.sqrt(4)
-    right = _softmax(scores / root) @ V
+    right = softmax(scores / root) @ V
     wrong = (
-        (_softmax(scores) @ V, "The division by √d_k is missing."),
+        (softmax(scores) @ V, "The division by √d_k is missing."),
         (
-            _softmax(scores) @ V / root,
+            softmax(scores) @ V / root,
             "The scores are divided, before the softmax: after it, the weights sum to 1/√d_k.",
         ),
-        (_softmax(scores / 4) @ V, "That divides by d_k: by its square root."),
-        (_softmax(scores / math.sqrt(3)) @ V, "d_k is how many numbers a query has, not how many keys there are."),
+        (softmax(scores / 4) @ V, "That divides by d_k: by its square root."),
+        (softmax(scores / math.sqrt(3)) @ V, "d_k is how many numbers a query has, not how many keys there are."),
         (
-            _softmax(scores / root, 0) @ V,
+            softmax(scores / root, 0) @ V,
             "Each query has weights that sum to 1: the softmax is along the keys, axis 1.",
         ),
         (scores / root @ V, "Those are scores times values: the softmax makes weights of them."),

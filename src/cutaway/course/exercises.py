@@ -125,6 +125,13 @@ def as_array(given: Any, when: str) -> Array:
         raise NotYet(f"{when} it gives {_kind(given)}, and numbers were to come.") from error
 
 
+def softmax(z: Array, axis: int = -1) -> Array:
+    """e^z over the sum of them along an axis, of numbers of any size."""
+    powers = np.exp(z - z.max(axis, keepdims=True))
+    shares: Array = powers / powers.sum(axis, keepdims=True)
+    return shares
+
+
 def said(values: Any) -> str:
     """Numbers as a sentence has them: 0.5, (1, 2), ((1, 0), (0, 1)); of many, the first."""
     array = np.asarray(values, dtype=float)
