@@ -1,7 +1,7 @@
 """Copies that were changed in other ways than those of `benchmarks.leaks`, and how many of them are found:
 python -m benchmarks.changes SEEDS SET ….
 
-Multi30k's English captions are a set of texts that no threshold was chosen on.
+Multi30k's English captions, Omniglot's drawings and tiles of photographs are sets that no threshold was chosen on.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.nn import functional as F
 
 from cutaway.data.named.download import roots
@@ -24,6 +26,7 @@ from .leaks import Array, Raw, Rng, altered, as_was, channels, raw
 
 MOST = 6000  # images of a set
 CAPTIONS = 8000
+TILE = 64  # pixels of a photograph
 
 
 def captions() -> Raw:
@@ -31,6 +34,28 @@ def captions() -> Raw:
     path = next(p for root in roots() if (p := root / "multi30k" / "train.en.gz").exists())
     texts = gzip.decompress(path.read_bytes()).decode().splitlines()[:CAPTIONS]
     return Raw("multi30k", "text", texts, np.array(["yes" if " man " in text else "no" for text in texts]))
+
+
+def drawings() -> Raw:
+    """Omniglot's characters, (n, 105, 105), and of which alphabet each is."""
+    path = next(p for root in roots() if (p := root / "omniglot" / "images_background_small1.zip").exists())
+    with zipfile.ZipFile(path) as held:
+        names = sorted(name for name in held.namelist() if name.endswith(".png") and "__MACOSX" not in name)
+        images = [np.asarray(Image.open(held.open(name)).convert("L")) for name in names]
+    return Raw("omniglot", "image", np.stack(images), np.array([name.split("/")[1] for name in names]))
+
+
+def tiles() -> Raw:
+    """Photographs cut into grey tiles that do not overlap, (n, 64, 64), and of which photograph each is."""
+    folder = next(p for root in roots() if (p := root / "photos").exists())
+    found, whose = [], []
+    for path in sorted(p for p in folder.iterdir() if p.suffix in (".png", ".jpg")):
+        x = np.asarray(Image.open(path).convert("L"))
+        for top in range(0, x.shape[0] - TILE + 1, TILE):
+            for left in range(0, x.shape[1] - TILE + 1, TILE):
+                found.append(x[top : top + TILE, left : left + TILE])
+                whose.append(path.stem)
+    return Raw("photos", "image", np.stack(found), np.array(whose))
 
 
 def shifted(x: Array, rng: Rng) -> Array:
@@ -83,6 +108,7 @@ def shortened(texts: list[str], rng: Rng) -> list[str]:
     return [" ".join(text.split()[: int(0.8 * len(text.split()))]) for text in texts]
 
 
+OWN: dict[str, Callable[[], Raw]] = {"multi30k": captions, "omniglot": drawings, "photos": tiles}
 CHANGES: dict[str, dict[str, Any]] = {
     "image": {"shifted": shifted, "cropped": cropped, "brighter": brighter, "darker": darker},
     "text": {"a word": edited(1), "two words": edited(2), "shortened": shortened},
@@ -94,8 +120,11 @@ def main(seeds: int, names: list[str]) -> None:
     """Print what was found of each change in each set."""
     torch.set_num_threads(1)
     for name in names:
-        whole = captions() if name == "multi30k" else raw(name)
+        whole = OWN[name]() if name in OWN else raw(name)
         whole = whole.take(np.arange(MOST)) if whole.kind == "image" and len(whole) > MOST else whole
+        with tempfile.TemporaryDirectory() as folder:
+            for note in whole.opened(Path(folder)).findings:
+                print(f"{name}, as it is: {note}", flush=True)
         for kind, how in CHANGES[whole.kind].items():
             put = found = 0
             for seed in range(seeds):

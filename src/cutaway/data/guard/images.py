@@ -46,12 +46,27 @@ def unexplained(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
 
 def _unexplained(target: Tensor, source: Tensor) -> Tensor:
     """u of n images by one each, both (n, 1, s, s); (n,)."""
+    everywhere = torch.ones(1, *target.shape[1:])
+    return unexplained_by(target, source, everywhere, everywhere.flatten(1))
+
+
+def unexplained_by(target: Tensor, source: Tensor, inside: Tensor, free: Tensor) -> Tensor:
+    """The same where `inside` (n, 1, s, s) is 1, of what the patterns `free` (k, s²) leave of the images: these cost
+    nothing. With a constant alone, u."""
     n = len(source)
-    around = F.unfold(F.pad(source, (1, 1, 1, 1), mode="replicate"), 3).transpose(1, 2)  # (n, s², 9)
-    x = torch.cat([around, torch.ones(n, around.shape[1], 1)], 2).double()  # (n, s², 10)
+    around = F.unfold(F.pad(source, (1, 1, 1, 1), mode="replicate"), 3)  # (n, 9, s²)
+    x = torch.cat([free.expand(n, -1, -1), around], 1).double()
+    weighed = x * inside.flatten(1)[:, None]
     y = target.flatten(1)[..., None].double()  # (n, s², 1)
-    gram = x.transpose(1, 2) @ x
-    gram += RIDGE * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(10)
-    w = torch.linalg.solve(gram, x.transpose(1, 2) @ y)  # (n, 10, 1)
-    spread, left = (y - y.mean(1, keepdim=True)).square().sum((1, 2)), (y - x @ w).square().sum((1, 2))
-    return torch.where(spread > BLANK * y.square().sum((1, 2)), left / spread, 1.0)  # of a blank one, all
+    gram, product = weighed @ x.transpose(1, 2), weighed @ y
+    gram += RIDGE * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(gram.shape[1])
+    k = len(free)
+    before, after = (
+        (
+            (y - x[:, :m].transpose(1, 2) @ torch.linalg.solve(gram[:, :m, :m], product[:, :m])).square()
+            * inside.flatten(1)[..., None]
+        ).sum((1, 2))
+        for m in (k, k + 9)
+    )
+    blank = before <= BLANK * (y.square() * inside.flatten(1)[..., None]).sum((1, 2))
+    return torch.where(blank, 1.0, after / before)  # of a blank one, all

@@ -6,7 +6,7 @@ Of k neighbours in m dimensions, at distances d₁ ≤ … ≤ d_k, chance puts 
 
 where points lie evenly (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
 estimated from these distances (E. Levina, P. Bickel, 2004), and the probability is held to ALPHA over all examples.
-Images are looked at a second time, by `images`.
+Images are looked at a second time, by `images`, and a third, by `aligned`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from torch import Tensor
 
 from ..findings import Finding
 from ..sets import DataSet, TensorSplit
-from . import images
+from . import aligned, images
 from .duplicates import near_note
+from .patches import ZOOMS, Patches, patches
 from .seen import Seen, sample
 
 NEIGHBORS = 10  # that are looked at; chance speaks of the first LAST
@@ -29,6 +30,7 @@ LAST = 5
 ALPHA = 0.01
 RATIO = {"image": 0.35, "audio": 0.25}  # d₁ / d_k from which on examples are no duplicates, whatever chance says
 OTHER_RATIO = 0.1
+PATCHED = 2000  # images of a later split whose patches are looked for
 QUERIES = 20_000  # examples of later splits that are held against all earlier ones
 EXACT = 20_000_000  # distances that are all computed; of more pairs a tree finds the neighbours
 COMPONENTS, SLACK = 8, 1.0  # principal components that the tree stands in; by how much it may err, relatively
@@ -87,9 +89,21 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
     place = numbers[:, 0]
     if kind == "image":
         filtered, which = images.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
-        place = torch.where(hit, place, which)
-        hit |= apart & filtered
+        moved, source = _moved(own, rows, earlier)
+        place = torch.where(hit, place, torch.where(filtered, which, source))
+        hit |= apart & (filtered | moved)
     return hit.nonzero()[:, 0], place[hit]
+
+
+def _moved(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
+    """Which images of `rows` are copies of an image of earlier splits that were moved or cropped, and of which."""
+    if own.grey.shape[-1] < aligned.SMALLEST:
+        return torch.zeros(len(rows), dtype=torch.bool), torch.zeros_like(rows)
+    queries, points = own.grey[rows], torch.cat([one.grey for one in earlier])
+    starts = np.cumsum([0, *(len(one.rows) for one in earlier)])
+    held = [one.patches._replace(image=one.patches.image + int(start)) for one, start in zip(earlier, starts)]
+    asked = patches(queries, sample(len(rows), PATCHED), ZOOMS)
+    return aligned.copies(queries, points, asked, Patches(*map(torch.cat, zip(*held))))
 
 
 def neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -14,11 +14,14 @@ from torch.nn import functional as F
 from ..images.dataset import PixelSplit
 from ..images.file_split import FileSplit
 from ..sets import SequenceSplit, Split, TensorSplit
+from .patches import Patches, patches
 
 HELD = 60_000  # examples in memory that are looked at in each split, drawn by chance where it has more
 READ = 300  # examples that have to be read from files
+PATCHED = 10_000  # images of a split that are looked at in patches
 CHUNK = 512  # made into vectors at a time
 SIDE, WAVES, SMALL = 32, 8, 16  # pixels of an image across; cosines across it that stay; pixels for filters
+BLANK = 1e-3  # of its mean: an image whose standard deviation is no more is one colour
 COARSE, LOUD = 16, 0.2  # bands and stretches of time of a recording, and the fraction of them that is looked at
 
 
@@ -27,7 +30,7 @@ class Looks(NamedTuple):
 
     vectors: Tensor  # (n, F), in which what is alike lies near
     level: Tensor  # (n, 2) mean and standard deviation of images and recordings; (n, 0) of others
-    small: Tensor  # (n, 1, s, s) of images; (n, 0) of others
+    grey: Tensor  # (n, 1, s, s) float16 of images, free of their mean and contrast; (n, 0) of others
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,19 @@ class Seen:
         return self._looks.vectors
 
     @property
+    def grey(self) -> Tensor:
+        """Images as grey ones of SIDE pixels at most, (n, 1, s, s) float16, of mean 0 and standard deviation 1."""
+        return self._looks.grey
+
+    @cached_property
     def small(self) -> Tensor:
         """Images as small grey ones, (n, 1, s, s)."""
-        return self._looks.small
+        return torch.cat([pooled(some.float(), SMALL) for some in torch.split(self.grey, CHUNK)])
+
+    @cached_property
+    def patches(self) -> Patches:
+        """What stands out in some of the images."""
+        return patches(self.grey, sample(len(self.rows), PATCHED))
 
     @cached_property
     def spread(self) -> Tensor:
@@ -104,7 +117,13 @@ def _of_images(images: Tensor) -> Looks:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
     small = pooled(grey, SMALL)
     level = torch.stack([small.flatten(1).mean(1), small.flatten(1).std(1, correction=0)], 1)
-    return Looks(low_frequencies(grey), level, small)
+    return Looks(low_frequencies(grey), level, plain(pooled(grey, SIDE)))
+
+
+def plain(grey: Tensor) -> Tensor:
+    """Images (n, 1, s, s) at mean 0 and standard deviation 1, those of one colour 0, as float16."""
+    spread, mean = torch.std_mean(grey, (1, 2, 3), correction=0, keepdim=True)
+    return torch.where(spread > BLANK * mean.abs(), (grey - mean) / spread, 0).half()
 
 
 def pooled(images: Tensor, side: int) -> Tensor:
