@@ -83,7 +83,8 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
 def may_begin_in_parts(settings: TrainSettings) -> bool:
     """Whether processes may hold the model in parts, so that none need have it whole when it begins."""
     in_parts = settings.tensor_parallel > 1 or settings.parallel in ("auto", "fsdp", "hsdp")
-    whole = settings.vectors or settings.prune_channels or settings.sparsity  # each looks at weights as they begin
+    pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
+    whole = settings.vectors or pruned  # each looks at weights as they begin
     return in_parts and not whole and place_in_group()[1] > 1
 
 
