@@ -97,6 +97,12 @@ def keys(*groups: type) -> list[str]:
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
+def among(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
+    """Those of the given settings that are in these groups."""
+    known = keys(*groups)
+    return {key: value for key, value in given.items() if key in known}
+
+
 OF_MODEL = "model."  # before a setting of the model
 
 

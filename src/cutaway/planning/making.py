@@ -14,7 +14,7 @@ from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
 from ..models.memory import in_bytes
 from ..nn.transformer import is_block
-from ..settings import build, keys, unknown_setting
+from ..settings import among, build, keys, unknown_setting
 from ..training.batches import batches_of, largest_of
 from ..training.estimate import Estimate, estimate
 from ..training.layers import blocks
@@ -53,7 +53,7 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     for key in given:
         if key not in known and not key.startswith("model."):
             raise unknown_setting(key, known)
-    own = {key: value for key, value in given.items() if key in keys(PlanSettings)}
+    own = among(given, PlanSettings)
     asked = build(PlanSettings, own)
     shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
     rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}

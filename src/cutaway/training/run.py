@@ -37,7 +37,7 @@ from ..interop.word_vectors import Vectors
 from ..models.own import called, handed_over, preset_for
 from ..models.registry import Preset
 from ..models.saving import load_model, reject_other_kind
-from ..settings import build, keys
+from ..settings import among, build
 from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
@@ -134,8 +134,7 @@ class Run:
         Raises DataError where it is not what it was.
         """
         about = self.about["data"]
-        given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
-        given = self.with_own_tokenizer(given)
+        given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
         source = self.source
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
