@@ -135,14 +135,18 @@ class Run:
         """
         about = self.about["data"]
         given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
-        source = self.source
-        sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
-        data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
+        data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
+
+    @property
+    def image_sizes(self) -> ImageSizes:
+        """The sizes that its images may have."""
+        sizes = self.about["data"].get("image_sizes")
+        return ImageSizes(**sizes) if sizes else ANY_SIZE
 
     @property
     def source(self) -> Any:

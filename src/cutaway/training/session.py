@@ -301,16 +301,20 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and judged and not _unlabelled(ready):
+    if status == "finished" and judged:
         about["summary"] = documents.summary(ready, state)
-        name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
-        write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
+        judge(ready, folder)
     write_json(folder / "run.json", about)
 
 
-def _unlabelled(ready: Prepared) -> bool:
-    """Whether there are no classes that what was learned could be judged by."""
-    return isinstance(ready.data.spec.target, Unlabelled) and len(ready.data.spec.target.names) < 2
+def judge(ready: Prepared, folder: Path) -> None:
+    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
+    without classes has none that it could be judged by, and no such file."""
+    splits, target = ready.data.splits, ready.data.spec.target
+    if isinstance(target, Unlabelled) and len(target.names) < 2:
+        return
+    name = next(one for one in ("test", "val", "train") if one in splits)
+    write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:
