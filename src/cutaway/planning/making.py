@@ -20,7 +20,7 @@ from ..training.estimate import Estimate, estimate
 from ..training.layers import blocks
 from ..training.memory.choice import room_here
 from ..training.memory.step import NeedsNumbers, Step, step_of
-from ..training.memory.strategies import Memory, Weights, bytes_sent, memory_of, weights_of
+from ..training.memory.strategies import Memory, Weights, bytes_sent, holders, memory_of, weights_of
 from ..training.objectives.choice import epochs_of
 from ..training.prepared import Prepared, prepare
 from ..training.processes import whole_weights_for
@@ -209,7 +209,7 @@ class Costs:
 
     def memory(self, strategy: str, recompute: str) -> Memory:
         """What one device holds by that strategy."""
-        ranks = {"fsdp": self.copies, "hsdp": self.node // self.shared.tensor_parallel}.get(strategy, 1)
+        ranks = holders(strategy, self.copies, self.node // self.shared.tensor_parallel)
         shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
         here = not elsewhere and self.ready.place.device.type == "cpu"
