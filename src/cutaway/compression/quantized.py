@@ -17,7 +17,7 @@ from ..files import write_json
 from ..models.low_precision import scheme_of
 from ..models.saving import save_model
 from ..settings import build
-from ..training.folder import new_folder
+from ..training.folder import whole_run
 from ..training.prepared import prepared_of
 from ..training.run import Run
 from ..training.session import judge
@@ -36,14 +36,11 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
     model = run.model
     method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
     reject_method(model, str(run.folder), method, settings.bits)
-    if settings.qat:
-        fresh = not Path(out).exists()
-        folder = new_folder(out, "quantized", False, [run.folder])  # refused before time is spent
-        if fresh:
-            folder.rmdir()
+    with whole_run(out, "quantized") as folder:
+        if not settings.qat:
+            return _made(run, run, method, settings, folder)
         with tempfile.TemporaryDirectory() as between:
-            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, out)
-    return _made(run, run, method, settings, out)
+            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, folder)
 
 
 def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
@@ -57,13 +54,12 @@ def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Ru
     return learn_on(run, out, {}, given, judged=False)
 
 
-def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, out: str | Path) -> Run:
-    """The model of a run quantized, which is that of the `whole` one or has learned on from there; a run in `out`."""
+def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:
+    """The model of a run quantized, which is that of the `whole` one or has learned on from there, as a run."""
     data = _data_of(run, method)
     inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
     made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
 
-    folder = new_folder(out, "quantized", False, [run.folder, whole.folder])
     scheme = scheme_of(made)
     assert scheme is not None
     about = {

@@ -17,7 +17,7 @@ from ..files import write_csv, write_json
 from ..report.writing import report_on
 from ..training import documents, session
 from ..training.checkpoint import save_weights
-from ..training.folder import locked, new_folder
+from ..training.folder import whole_run
 from ..training.prepared import Prepared
 from ..training.run import Run
 from ..training.settings import TrainSettings
@@ -61,9 +61,9 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
     weights, history, stopped, kept_at = live.layout.copy(), state.history, state.stopped, trainer.checkpoints
     best = state.best_epoch, state.best_score, state.best_loss
     ready = dataclasses.replace(live.ready, settings=_as_of_a_run(live))
-    folder = new_folder(None, f"{ready.preset.file_name}-{ready.data.name}", overwrite=False, inputs=())
+    name = f"{ready.preset.file_name}-{ready.data.name}"
     try:
-        with torch.random.fork_rng([]), locked(folder):
+        with whole_run(None, name) as folder, torch.random.fork_rng([]):
             ready = _with_data_of_its_own(ready, folder, opening)
             again = same_again(live, opening, ready.data.source, shared)
             about = documents.about(ready, {})
@@ -84,9 +84,6 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
             write_json(folder / "run.json", {**about, "status": "running"})
             session.finish(folder, about, ready, state, "finished")
             report_on(Run(folder))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # a run is whole, or it is not there
-        raise
     finally:
         live.layout.read(weights)
         state.history, state.stopped, trainer.checkpoints = history, stopped, kept_at
