@@ -15,7 +15,7 @@ from ..errors import ModelError, SettingError
 from ..models.memory import in_bytes
 from ..nn.transformer import is_block
 from ..settings import among, build, keys, unknown_setting
-from ..training.batches import batches_of, largest_of
+from ..training.batches import batches_of, examples_of_a_batch, largest_of
 from ..training.estimate import Estimate, estimate
 from ..training.layers import blocks
 from ..training.memory.choice import room_here
@@ -23,7 +23,7 @@ from ..training.memory.step import NeedsNumbers, Step, step_of
 from ..training.memory.strategies import Memory, Weights, bytes_sent, holders, memory_of, weights_of
 from ..training.objectives.choice import epochs_of
 from ..training.prepared import Prepared, prepare
-from ..training.processes import whole_weights_for
+from ..training.processes import reject_small_batches, whole_weights_for
 from ..training.session import settle_length
 from ..training.settings import TrainSettings
 from .hardware import GIB, Gpu, find_gpu
@@ -181,11 +181,9 @@ class Costs:
         self.names = names_of(shared, devices, node, self.whole_for)
         self.copies = devices // shared.tensor_parallel  # that share a batch
         self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
-        if self.copies > self.batch:
-            raise SettingError(
-                f"{devices} devices share each batch of {self.batch:,} examples, and some would have none: give "
-                f"batch_size={self.copies} or more, or fewer devices."
-            )
+        called = "processes" if asked.gpu is None else "gpus"
+        examples = examples_of_a_batch(ready.data.splits["train"], ready.settings)
+        reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
         parts = blocks(ready.model)
         if shared.recompute != "none" and not parts:
             raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")

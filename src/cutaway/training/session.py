@@ -42,7 +42,7 @@ from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
 from .placement import alone
 from .prepared import Prepared, prepare
-from .processes import and_how_to_go_on, asked_for, run_of
+from .processes import and_how_to_go_on, asked_for, reject_small_batches, run_of
 from .progress import Progress
 from .resolved import resolve
 from .run import Run
@@ -100,7 +100,9 @@ def fit(
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            resolve(preset_for(model), source, given, resumed=False)
+            asked_of = resolve(preset_for(model), source, given, resumed=False).training
+            if asked_of.batch_size and not asked_of.batch_tokens:
+                reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
             raise SettingError(
                 f"processes={several.processes} starts processes that make the model by its name, and "
