@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import shlex
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -186,6 +187,19 @@ def as_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
+
+
+def exact(value: Any) -> str:
+    """A value as text that is read back to the same one, digit for digit."""
+    if isinstance(value, tuple):
+        return ",".join(map(exact, value)) or "none"
+    return repr(value) if isinstance(value, float) else as_text(value)
+
+
+def command_of(command: str, model: str, data: str, given: Mapping[str, Any], *options: str) -> str:
+    """What is typed at a shell for a command of a model and data with these settings, which are its own again then."""
+    settings = (f"{key}={exact(value)}" for key, value in given.items())
+    return shlex.join(["cutaway", command, model, data, *settings, *options])
 
 
 class _NotFinite(ValueError):

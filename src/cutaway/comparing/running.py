@@ -18,8 +18,8 @@ from ..errors import CutawayError, SettingError, short
 from ..files import write_text
 from ..models.made import Made, maker, module_of
 from ..models.registry import Preset, preset
-from ..searching.plan import exact, located
-from ..settings import among, as_text, build, keys, unknown_setting
+from ..searching.plan import located
+from ..settings import among, as_text, build, exact, keys, unknown_setting
 from ..terms import metric
 from ..training.folder import locked
 from ..training.run import Run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..data.opening import open_data
 from ..errors import SettingError
 from ..files import write_csv, write_json
 from ..report.writing import report_on
+from ..settings import command_of
 from ..training import documents, session
 from ..training.checkpoint import save_weights
 from ..training.folder import whole_run
@@ -42,11 +42,14 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
     if live.ready.data.tasks is not None:
         return {"command": shared, "python": "", "says": TASKS}
     given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
-    words = ["cutaway", "train", opening.model, source, *(f"{key}={value}" for key, value in given.items())]
     keywords = [f"        {key!r}: {value!r}," for key, value in given.items()]
     call = ["run = cutaway.train(", f"    {opening.model!r},", f"    {source!r},", "    **{", *keywords, "    },", ")"]
     python = "\n".join(["import cutaway", "", *call, "run.evaluate()", ""])
-    return {"command": shlex.join(words), "python": python, "says": SAME.format(step=max(1, live.step))}
+    return {
+        "command": command_of("train", opening.model, source, given),
+        "python": python,
+        "says": SAME.format(step=max(1, live.step)),
+    }
 
 
 def save(live: Live, opening: Opening, shared: str) -> Path:
