@@ -142,6 +142,13 @@ def test_imports_go_one_way() -> None:
     assert not against
 
 
+def test_every_folder_is_told_of_where_one_begins_to_read() -> None:
+    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    parts = {f"{name}/" if (SOURCE / name).is_dir() else f"{name}.py" for name in ALLOWED if not name.startswith("__")}
+    assert rows == parts
+
+
 def imported_files(path: Path) -> Iterator[Path]:
     """The files of the package that a file imports anywhere in it, but for the package's own names."""
     for node in imports(path):

@@ -127,6 +127,7 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
         (["digits", "lr=fast", "processes=2"], "lr=fast"),
         (["nowhere.csv", "processes=2"], "nowhere.csv"),
         (["digits", "processes=0"], "processes=0"),
+        (["digits", "batch_size=2", "processes=3"], "Give batch_size=3 or more, or fewer processes."),
         (["processes=2"], "A model and data are needed"),
     ],
 )

@@ -20,7 +20,7 @@ from cutaway.errors import FileError, SettingError
 from cutaway.files import read_json, replacing
 from cutaway.models.saving import write_tensors
 from cutaway.training.board import Board
-from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder
+from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
@@ -40,6 +40,28 @@ with locked(Path(sys.argv[1])):
         os._exit(0)
     time.sleep(60)
 """
+
+
+def test_a_run_is_whole_or_not_there(tmp_path: Path) -> None:
+    def fill(folder: Path, fails: bool) -> None:
+        with whole_run(folder, "run") as made:
+            assert (made / LOCK).exists()
+            (made / "model").mkdir()
+            (made / "model" / "config.json").touch()
+            if fails:
+                raise KeyboardInterrupt
+
+    (tmp_path / "mine").mkdir()
+    for name in ("mine", "new"):
+        with pytest.raises(KeyboardInterrupt):
+            fill(tmp_path / name, fails=True)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "mine"]  # which was there before
+    fill(tmp_path / "new", fails=False)
+    assert [entry.name for entry in (tmp_path / "new").rglob("*")] == ["model", "config.json"]
+    with pytest.raises(FileError, match="nothing in it is overwritten"):
+        fill(tmp_path / "new", fails=False)
+    with locked(tmp_path / "mine"), pytest.raises(RunInUse):
+        fill(tmp_path / "mine", fails=False)
 
 
 def test_a_lock_dies_with_its_process_and_says_who_holds_it(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..models.own import Own
-from ..settings import as_text
+from ..settings import command_of
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_of
@@ -95,8 +94,7 @@ def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
         data = "data" if in_memory else repr(ready.data.source)
         words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
         return f"cutaway.train({', '.join(words)})"
-    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
-    return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
+    return command_of("train", ready.preset.name, ready.data.source, given)
 
 
 def path_of(source: str) -> str | None:

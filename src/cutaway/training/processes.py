@@ -15,6 +15,7 @@ from ..errors import LostProcess, SettingError
 from ..files import read_json
 from ..models.contract import Network, contract_of
 from ..settings import build
+from .batches import examples_of_a_batch
 from .checkpoint import newest
 from .placement import Placement
 from .settings import TrainSettings
@@ -63,6 +64,31 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
         from ..distributed.tensor_parallel import reject_for_tensor_parallel  # what it imports takes a second
 
         reject_for_tensor_parallel(model, name, tensor)
+    if there > 1:
+        examples = examples_of_a_batch(data.splits["train"], settings)
+        reject_small_batches(settings, examples, there, tensor)
+
+
+def reject_small_batches(
+    settings: TrainSettings, examples: int, processes: int, tensor: int, called: str = "processes"
+) -> None:
+    """Raise SettingError where a batch has fewer `examples` than there are copies of the model that share it. `called`
+    is the setting that says how many processes there are. (The last batch of an epoch may have fewer: then each copy
+    learns from all of it.)"""
+    copies = processes // tensor
+    if examples >= copies:
+        return
+    asked = f"{called}={processes}" + (f" with tensor_parallel={tensor}" if tensor > 1 else "")
+    has = f"{examples:,} example{'s' * (examples != 1)}"
+    said = f"{asked} shares each batch among {copies}, and it has {has}: some would have nothing to learn from."
+    if settings.batch_tokens:
+        raise SettingError(f"{said} Give a larger batch_tokens, or fewer {called}.")
+    if not settings.batch_size or examples < settings.batch_size:
+        raise SettingError(f"{said} The training split has no more: give fewer {called}.")
+    said += f" Give batch_size={copies} or more, or fewer {called}."
+    if settings.accumulate > 1:
+        said += f" accumulate={settings.accumulate} does not help: its batches are shared one by one."
+    raise SettingError(said)
 
 
 def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> None:

@@ -42,7 +42,7 @@ from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
 from .placement import alone
 from .prepared import Prepared, prepare
-from .processes import and_how_to_go_on, asked_for, run_of
+from .processes import and_how_to_go_on, asked_for, reject_small_batches, run_of
 from .progress import Progress
 from .resolved import resolve
 from .run import Run
@@ -100,7 +100,9 @@ def fit(
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            resolve(preset_for(model), source, given, resumed=False)
+            asked_of = resolve(preset_for(model), source, given, resumed=False).training
+            if asked_of.batch_size and not asked_of.batch_tokens:
+                reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
             raise SettingError(
                 f"processes={several.processes} starts processes that make the model by its name, and "
@@ -301,16 +303,20 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and judged and not _unlabelled(ready):
+    if status == "finished" and judged:
         about["summary"] = documents.summary(ready, state)
-        name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
-        write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
+        judge(ready, folder)
     write_json(folder / "run.json", about)
 
 
-def _unlabelled(ready: Prepared) -> bool:
-    """Whether there are no classes that what was learned could be judged by."""
-    return isinstance(ready.data.spec.target, Unlabelled) and len(ready.data.spec.target.names) < 2
+def judge(ready: Prepared, folder: Path) -> None:
+    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
+    without classes has none that it could be judged by, and no such file."""
+    splits, target = ready.data.splits, ready.data.spec.target
+    if isinstance(target, Unlabelled) and len(target.names) < 2:
+        return
+    name = next(one for one in ("test", "val", "train") if one in splits)
+    write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, SettingError, listed
-from ...settings import as_text, build, keys, short
+from ...settings import among, as_text, build, short
 from ...spec import ANY_SIZE, ImageSizes, Target
 from ..kinds import KINDS
 from ..sets import DataSet
@@ -61,7 +61,7 @@ def prepare_data(
             f"{listed([KINDS[k].plural for k in SHARDED], 'and')}.",
             fix=f"Train on it as it is: cutaway train MODEL {source}",
         )
-    own = {key: value for key, value in given.items() if key in keys(ShardSettings)}
+    own = among(given, ShardSettings)
     how = build(ShardSettings, own)
     settings = build(DataSettings, {key: value for key, value in given.items() if key not in own})
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
