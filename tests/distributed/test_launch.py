@@ -127,6 +127,7 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
         (["digits", "lr=fast", "processes=2"], "lr=fast"),
         (["nowhere.csv", "processes=2"], "nowhere.csv"),
         (["digits", "processes=0"], "processes=0"),
+        (["digits", "processes=99"], "processes=99 take about 19.3 GiB before any of them has a model"),
         (["processes=2"], "A model and data are needed"),
     ],
 )
@@ -134,6 +135,7 @@ def test_what_is_typed_wrong_is_told_before_processes_are_started(
     words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cutaway.training.session.launch", None)
+    monkeypatch.setattr("cutaway.training.processes.free_memory", lambda: 1 << 34)
     assert main(["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())
 
