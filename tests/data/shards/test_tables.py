@@ -79,7 +79,8 @@ def test_a_kill_changes_no_byte_and_damage_is_named(
     sorted_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cutaway.prepare(sorted_table, tmp_path / "whole", shard_size=1)
-    write, written = Shuffled.write, []
+    written: list[str] = []
+    write = Shuffled.write
 
     def killed(self: Shuffled, path: Path) -> None:
         if len(written) == 2:

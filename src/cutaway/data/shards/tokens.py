@@ -110,7 +110,7 @@ class ShardTokens:
     def _reject_strange(self, rows: npt.NDArray[Any], starts: Sequence[int]) -> None:
         """Raise DataError that names the shard where the tokens (N, width) from each start on hold one that is none."""
         if rows.size and rows.max() >= len(self.counts):
-            row, column = np.unravel_index(int(rows.argmax()), rows.shape)
+            row, column = divmod(int(rows.argmax()), rows.shape[1])
             shard = int(np.searchsorted(self._ends, starts[row] + column, side="right"))
             said = f"it holds token {rows[row, column]:,}, of a vocabulary of {len(self.counts):,}: it is damaged"
             raise self._lost(shard, said)
