@@ -80,6 +80,7 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
             state.best_epoch = max(1, state.epoch)
             state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
             state.stopped = f"saved in the studio at step {live.step:,}"
+            state.run = documents.known_by(about)
             trainer.checkpoints = folder / "checkpoints"
             trainer.checkpoint_now()
             save_weights(folder / "checkpoints" / "best.safetensors", trainer.weights())

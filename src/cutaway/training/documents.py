@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from collections.abc import Mapping
@@ -82,6 +84,13 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         },
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def known_by(about: Mapping[str, Any]) -> str:
+    """By which a checkpoint is known to be of the run with this run.json: sha256 of what no later sitting changes."""
+    data = [about["data"][key] for key in ("fingerprint", "split_hash")]
+    kept = [about[key] for key in ("model", "model_settings", "seed", "command")]
+    return hashlib.sha256(json.dumps([data, kept], sort_keys=True).encode()).hexdigest()
 
 
 def _command(ready: Prepared, given: Mapping[str, Any]) -> str:

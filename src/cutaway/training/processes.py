@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..distributed.group import place as place_in_group
 from ..errors import LostProcess, SettingError
 from ..files import read_json
 from ..models.contract import Network, contract_of
+from ..models.memory import free_memory, in_bytes
 from ..settings import build
 from .batches import examples_of_a_batch
 from .checkpoint import newest
@@ -22,7 +24,8 @@ from .settings import TrainSettings
 
 # Others compare the examples of a whole batch, or remember what they have seen.
 SHARED = ("supervised", "mae")
-SETTINGS = ("processes", "max_restarts")
+SETTINGS = ("processes", "max_restarts", "memory_fraction")
+EACH = 200 << 20  # bytes of its own that a process has once PyTorch is there, before it has a model or data
 
 
 def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
@@ -39,6 +42,17 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
             "decides."
         )
     return settings
+
+
+def reject_beyond_machine(settings: TrainSettings) -> None:
+    """Raise SettingError where so many processes would take all memory of this machine before they learn anything."""
+    free = free_memory() if settings.memory_fraction else None
+    if free is not None and settings.processes * EACH > settings.memory_fraction * free:
+        raise SettingError(
+            f"processes={settings.processes} take about {in_bytes(settings.processes * EACH)} before any of them has a "
+            f"model, and {in_bytes(free)} are free, of which memory_fraction={settings.memory_fraction:g} may be "
+            f"taken. One for each GPU, or for each of the {os.cpu_count()} processors here, is enough."
+        )
 
 
 def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Module, name: str) -> None:

@@ -45,7 +45,13 @@ class Sharded:
 
 
 _MEDIA = Sharded("media", "prepare_media", "open_media")
-SHARDED = {"text": Sharded("text", "prepare_text", "open_text"), "image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
+SHARDED = {
+    "text": Sharded("text", "prepare_text", "open_text"),
+    "image": _MEDIA,
+    "audio": _MEDIA,
+    "video": _MEDIA,
+    "table": Sharded("tables", "prepare_table", "open_table_shards"),
+}
 
 
 def prepare_data(
