@@ -62,7 +62,8 @@ def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric
         resamples, count = rows.shape
         each = bins[rows] + BINS * np.arange(resamples)[:, None]
         sums = np.bincount(each.ravel(), weights=apart[rows].ravel(), minlength=resamples * BINS)
-        return np.abs(sums.reshape(resamples, BINS)).sum(1) / count
+        found: NDArray[np.float64] = np.abs(sums.reshape(resamples, BINS)).sum(1) / count
+        return found
 
     return bootstrap_at_once(errors, len(said))
 
