@@ -74,8 +74,9 @@ docs: .venv/.installed-test
 	touch $@ .venv/.installed
 
 # Each version has a folder, so that an address stays what it was. What notebooks gave is kept in build/ until they change.
+# Pages are read, and their notebooks run, on all cores.
 site: .venv/.installed-site
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/site docs \
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -j auto -b html -d build/site docs \
 		site/$$($(BIN)/python -c 'import cutaway; print(cutaway.__version__)')
 	@echo "site/index.html is its first page."
 

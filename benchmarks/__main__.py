@@ -65,7 +65,7 @@ ELSEWHERE: dict[str, Callable[[], object]] = {
     "export": export.main,
     "quantize": quantize.main,
 }  # what is told on a page of its own, when it is asked for by name
-BY_HAND = "\n## "  # what benchmarks.corpus and benchmarks.dry_run have measured, which is not done again
+BY_HAND = "\n## "  # what benchmarks.corpus, .tars and .dry_run have measured, which is not done again
 
 PAGE = """\
 # Speed and memory beside peers

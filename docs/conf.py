@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,13 @@ sys.path[:0] = [str(HERE), str(ROOT / "src"), str(ROOT)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 # What notebooks and commands of the site run with: one thread each, and no weights or data fetched.
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
+
+# Nor does a person's own IPython have a say in them. That each kernel begins, and listens on this machine, is not told.
+KERNELS = ROOT / "build" / "ipython" / "profile_default" / "ipython_kernel_config.py"
+KERNELS.parent.mkdir(parents=True, exist_ok=True)
+KERNELS.write_text("c.IPKernelApp.log_level = 40\n", encoding="utf-8")
+os.environ["IPYTHONDIR"] = str(KERNELS.parents[1])
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 import cutaway  # noqa: E402
 
@@ -29,6 +37,7 @@ extensions = [
     "extensions.console",
     "extensions.drawings",
     "extensions.notebooks",
+    "extensions.pictures",
     "extensions.index",
     "extensions.reference",
 ]

@@ -1,8 +1,9 @@
 """Hold the site to what it promises: python -m tests.site [FOLDER].
 
 Every page is opened in Chromium, from its folder: no error in its console, nothing asked of another host, drawn within
-a second. Links lead somewhere, to the very heading. No page is heavier than 1.5 MB, all of them than 60 MB. Wide and
-narrow, in light and dark, axe-core finds no serious barrier, and nothing is wider than the window.
+a second. Links lead somewhere, to the very heading. No page is heavier than 1.5 MB, with what it loads at once, all of
+them than 60 MB. Wide and narrow, in light and dark, axe-core finds no serious barrier, and nothing is wider than the
+window.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Seen(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.loads: list[str] = []
+        self.loads_at_once: list[str] = []  # not only when it is scrolled to
         self.names: set[str] = set()
         self.feed(text)
 
@@ -48,7 +50,10 @@ class Seen(HTMLParser):
         if tag == "a" and found.get("href"):
             self.links.append(str(found["href"]))
         elif found.get("src") or (tag == "link" and found.get("rel") in ("stylesheet", "icon")):
-            self.loads.append(str(found.get("src") or found.get("href")))
+            load = str(found.get("src") or found.get("href"))
+            self.loads.append(load)
+            if found.get("loading") != "lazy":
+                self.loads_at_once.append(load)
 
 
 def main(folder: str = "") -> int:
@@ -103,11 +108,17 @@ def links(site: Path, pages: list[Path]) -> Iterator[str]:
                 yield f"{name}: loads {load}"
 
 
+def loaded(page: Path) -> Iterator[Path]:
+    """The files of the site that a page loads when it is opened."""
+    for load in seen(page).loads_at_once:
+        if found := local(page, load):
+            yield found[0]
+
+
 def sizes(site: Path, pages: list[Path]) -> Iterator[str]:
     """Pages that are too heavy with all that they show, and the whole."""
     for page in pages:
-        parts = {page} | {found[0] for load in seen(page).loads if (found := local(page, load))}
-        heavy = sum(path.stat().st_size for path in parts if path == page or path.suffix != ".html")
+        heavy = sum(path.stat().st_size for path in {page, *loaded(page)})
         if heavy > PAGE:
             yield f"{page.relative_to(site)}: {heavy / 1e6:.2f} MB"
     whole = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
@@ -134,7 +145,8 @@ def opened(site: Path, pages: list[Path], seconds: list[float]) -> Iterator[str]
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
             count = Counter[Path]()
             for k, page in enumerate(pages):
-                print(f"{width} pixels, {scheme}: {k} of {len(pages)} pages", end="\r", file=sys.stderr, flush=True)
+                if sys.stderr.isatty():
+                    print(f"{width} pixels, {scheme}: {k} of {len(pages)} pages", end="\r", file=sys.stderr, flush=True)
                 count[page.parent] += 1
                 rest = count[page.parent] > PER_FAMILY
                 if rest and (width, scheme) != VIEWPORTS[0]:
@@ -143,7 +155,8 @@ def opened(site: Path, pages: list[Path], seconds: list[float]) -> Iterator[str]
                 seconds.append(took)
                 yield from (f"{page.relative_to(site)} at {width}, {scheme}: {one}" for one in said)
             context.close()
-        print(" " * 50, end="\r", file=sys.stderr)
+        if sys.stderr.isatty():
+            print(" " * 50, end="\r", file=sys.stderr)
         browser.close()
 
 
@@ -163,7 +176,7 @@ def looked_at(context: Any, site: Path, page: Path, axe: str) -> tuple[list[str]
     if axe:
         tab.wait_for_load_state("load")
         tab.evaluate(axe)
-        result = tab.evaluate("axe.run(document, {iframes: false, resultTypes: ['violations']})")
+        result = tab.evaluate("axe.run(document, {iframes: false, preload: false, resultTypes: ['violations']})")
         for one in result["violations"]:
             if one["impact"] in SERIOUS:
                 where = one["nodes"][0]["target"]

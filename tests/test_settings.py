@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 import pytest
 
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.settings import RENAMED, VALUES_RENAMED, as_now, as_text, build, describe, keys, parse, setting
+from cutaway.settings import RENAMED, VALUES_RENAMED, as_now, as_text, build, command_of, describe, keys, parse, setting
 from cutaway.training.settings import TrainSettings
 
 
@@ -125,3 +126,12 @@ def test_an_old_value_is_answered_by_the_new_one() -> None:
             with pytest.raises(SettingError, match=f"^{key}={old} is now {key}={new}"):
                 build(DataSettings, {key: old})
             assert getattr(build(DataSettings, as_now({key: old})), key) == new
+
+
+def test_a_command_says_its_settings_digit_for_digit() -> None:
+    given = {"lr": 0.00012345678, "betas": (0.9, 0.123456789), "nesterov": True, "target": "two words", "epochs": 3}
+    typed = shlex.split(command_of("train", "mlp", "my data.csv", given, "--out", "here"))
+    assert typed[:4] == ["cutaway", "train", "mlp", "my data.csv"]
+    assert typed[4:] == [
+        "lr=0.00012345678", "betas=0.9,0.123456789", "nesterov=true", "target=two words", "epochs=3", "--out", "here",
+    ]  # fmt: skip

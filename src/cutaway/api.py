@@ -212,8 +212,8 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
         small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
         small.evaluate()["accuracy"]
 
-    `settings` are those of `cutaway train --help`, `sparsity` or `prune_channels` among them; data, split and all that
-    is not given are the run's. Raises CutawayError for what a person can fix.
+    `settings` are those of `cutaway train --help`, `sparsity`, `prune_pattern` and `prune_channels` among them; data,
+    split and all that is not given are the run's. Raises CutawayError for what a person can fix.
     """
     from .compression.pruned import prune as prune_run
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import shlex
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -97,6 +98,12 @@ def keys(*groups: type) -> list[str]:
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
+def among(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
+    """Those of the given settings that are in these groups."""
+    known = keys(*groups)
+    return {key: value for key, value in given.items() if key in known}
+
+
 OF_MODEL = "model."  # before a setting of the model
 
 
@@ -180,6 +187,19 @@ def as_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
+
+
+def exact(value: Any) -> str:
+    """A value as text that is read back to the same one, digit for digit."""
+    if isinstance(value, tuple):
+        return ",".join(map(exact, value)) or "none"
+    return repr(value) if isinstance(value, float) else as_text(value)
+
+
+def command_of(command: str, model: str, data: str, given: Mapping[str, Any], *options: str) -> str:
+    """What is typed at a shell for a command of a model and data with these settings, which are its own again then."""
+    settings = (f"{key}={exact(value)}" for key, value in given.items())
+    return shlex.join(["cutaway", command, model, data, *settings, *options])
 
 
 class _NotFinite(ValueError):

@@ -37,9 +37,16 @@ def test_both_models_are_shown(run: cutaway.Run, tmp_path: Path, capsys: pytest.
     assert (small.folder / "report.html").is_file()
 
 
-def test_from_python(run: cutaway.Run, tmp_path: Path) -> None:
-    sparse = cutaway.prune(run, tmp_path / "sparse", sparsity=0.9, epochs=1, prune_until=0)
-    assert sparsity_of(sparse.model) == pytest.approx(0.9, abs=1e-3)
+@pytest.mark.parametrize(
+    ("settings", "fraction"),
+    [
+        ({"sparsity": 0.9, "prune_until": 0}, 0.9),
+        ({"prune_pattern": "2:4"}, 0.4793),  # the convolutions have 1 and 6 inputs, which stay
+    ],
+)
+def test_from_python(run: cutaway.Run, tmp_path: Path, settings: dict[str, Any], fraction: float) -> None:
+    sparse = cutaway.prune(run, tmp_path / "sparse", epochs=1, **settings)
+    assert sparsity_of(sparse.model) == pytest.approx(fraction, abs=1e-3)
 
 
 @pytest.mark.parametrize(

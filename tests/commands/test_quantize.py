@@ -97,8 +97,9 @@ def test_it_learns_on_with_rounded_numbers(
 ) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
-    assert main(["quantize", str(gpt2.folder), str(tmp_path / "full"), "bits=4", "qat=1"]) == 2
-    assert "nothing in it is overwritten" in " ".join(capsys.readouterr().err.split())
+    for settings in (["qat=1"], []):
+        assert main(["quantize", str(gpt2.folder), str(tmp_path / "full"), "bits=4", *settings]) == 2
+        assert "nothing in it is overwritten" in " ".join(capsys.readouterr().err.split())
     made = cutaway.quantize(gpt2, tmp_path / "q", bits=4, qat=1)
     assert made.about["quantized"]["qat"] == 1
     assert made.about["quantized"]["from"] == str(gpt2.folder)

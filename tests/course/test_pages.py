@@ -12,7 +12,9 @@ from cutaway.course.chapters import CHAPTERS, Chapter
 from cutaway.course.exercises import Exercise
 from cutaway.course.showing import frame, source
 from cutaway.draw import make
+from cutaway.generation.ctc import prefix_beam
 from cutaway.textbook.backprop import backward
+from cutaway.training.rounding import Rounding
 
 from .pages import COURSE, run
 
@@ -110,6 +112,12 @@ def test_a_source_is_what_the_file_says_now() -> None:
     assert "def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor)" in text
     assert "\ndef signature(self)" not in repr(shown).replace("@property\n", "")[:3]
     assert "`src/cutaway/textbook/backprop.py`, `src/cutaway/course/exercises.py`" in text
+
+
+def test_the_source_of_a_decorated_function_is_its_own() -> None:
+    text = source(prefix_beam, Rounding.applied)._repr_markdown_()
+    assert "@torch.no_grad()\ndef prefix_beam(log_probs: Tensor" in text
+    assert text.endswith("`src/cutaway/generation/ctc.py`, `src/cutaway/training/rounding.py`\n")
 
 
 @pytest.mark.browser

@@ -127,6 +127,8 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
         (["digits", "lr=fast", "processes=2"], "lr=fast"),
         (["nowhere.csv", "processes=2"], "nowhere.csv"),
         (["digits", "processes=0"], "processes=0"),
+        (["digits", "batch_size=2", "processes=3"], "Give batch_size=3 or more, or fewer processes."),
+        (["digits", "processes=1024"], "before any of them has a model"),
         (["processes=2"], "A model and data are needed"),
     ],
 )
@@ -134,6 +136,7 @@ def test_what_is_typed_wrong_is_told_before_processes_are_started(
     words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cutaway.training.session.launch", None)
+    monkeypatch.setattr("cutaway.training.processes.free_memory", lambda: 1 << 34)
     assert main(["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())
 

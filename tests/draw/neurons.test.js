@@ -37,6 +37,19 @@ test("the neuron that is clicked unfolds: what it adds up, and where its δ come
   assert.deepEqual(targets.find((target) => target.key === "1.1").set, { chosen: "1.1" });
 });
 
+test("only a neuron that is normalized says so, and its activation is of u", () => {
+  const normal = spec();
+  normal.layers[1].neurons[0].normalized = 1.5;
+  for (const [layers, symbol] of [[normal, "u"], [spec(), "z"]]) {
+    const { svg, targets } = neurons(layers, 900, { chosen: "1.0" });
+    assert.equal(texts(svg, "text").includes("u, normalized"), symbol === "u");
+    assert.ok(texts(svg, "text").includes(`a = tanh(${symbol})`));
+    const { tip } = targets.find(({ key, tip }) => key === "1.0" && tip);
+    assert.equal(tip.includes("u, normalized 1.5"), symbol === "u");
+    assert.ok(tip.includes(`a = tanh(${symbol}) 0.25`), tip.join());
+  }
+});
+
 test("at first the neuron with the largest δ before the output is unfolded, whatever the state holds", () => {
   for (const state of [{}, { chosen: "0.1" }, { chosen: "7.9" }, { chosen: null }]) {
     assert.ok(texts(neurons(spec(), 900, state).svg, "text").includes("hidden 1, neuron 8"));

@@ -97,6 +97,27 @@ test("a step that can be opened asks the list for it, and is marked", () => {
   assert.equal(chosen({ thought: "gone" }).length, 0);
 });
 
+test("values beyond 1 are drawn as parts of the largest, and stay the numbers that they are", () => {
+  const bars = (drawn) => all(drawn.svg, "rect").filter(({ attributes }) => attributes.class.startsWith("bar"));
+  const widths = (...values) => {
+    const nodes = values.map((value, k) => node(`${k}`, { place: k, value }));
+    const drawn = thoughts(spec(0, { nodes }), 900);
+    const [[x, , wide]] = drawn.targets.filter(({ key }) => key?.startsWith("step ")).map(({ box }) => box);
+    for (const { attributes } of bars(drawn)) {
+      assert.ok(Number(attributes.x) >= x && Number(attributes.x) + Number(attributes.width) <= x + wide);
+    }
+    const room = wide - 6;
+    const parts = bars(drawn).map(({ attributes }) => Number((attributes.width / room).toFixed(9)));
+    return { parts, drawn };
+  };
+  assert.deepEqual(widths(0.25, 0.5).parts, [0.25, 0.5]);
+  const { parts, drawn } = widths(20, 5, 0.5);
+  assert.deepEqual(parts, [1, 0.25, 0.025]);
+  for (const text of ["20.00", "5.00", "0.50"]) assert.ok(texts(drawn.svg, "text").includes(text), text);
+  const { tip } = drawn.targets.find(({ key }) => key === "step 1");
+  assert.ok(tip.includes("value 5: the model's own opinion; a full bar is 20"), tip.join());
+});
+
 test("everything is within its width, with no number missing, and names stay words", () => {
   const hostile = spec(12, { question: "<img onerror=alert(1)> => </svg>" });
   hostile.nodes[0].text = "<script>alert(1)</script> ".repeat(9);

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from PIL import Image
@@ -17,10 +18,12 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.commands import main
+from cutaway.data.tables.columns import ColumnType
+from cutaway.data.tables.encoders import fit_encoder
 from cutaway.errors import FileError, ModelError
-from cutaway.exporting.fronts import AsGiven, Whole
+from cutaway.exporting.fronts import AsGiven, Encoded, Whole
 from cutaway.interop.export.artefact import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
-from cutaway.interop.export.onnx import SUM, _digest, write_onnx
+from cutaway.interop.export.onnx import SUM, Session, _converted, _digest, write_onnx
 
 SMALL: dict[str, Any] = {"max_samples": 128, "batch_size": 32, "epochs": 1, "tensorboard": False, "threads": 1}
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -234,6 +237,19 @@ def test_a_conversion_that_is_silently_wrong_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="answers otherwise"):
         write_onnx(traced, tmp_path / "sum.onnx", {})
     assert not list(tmp_path.iterdir())
+
+
+def test_dates_keep_their_digits_in_onnx() -> None:
+    pytest.importorskip("onnxscript")
+    days = pl.Series("sold", ["2020-02-29", "1999-12-31", "2021-07-01", None], dtype=pl.String)
+    encoder = fit_encoder("sold", ColumnType("date", "%Y-%m-%d"), days, "standard")
+    assert encoder is not None
+    front = Whole(nn.Identity(), Encoded((encoder,))).eval()
+    inputs = [(torch.tensor([[16543.21], [torch.nan], [19000.0]], dtype=torch.float64)[-n:],) for n in (2, 3, 1)]
+    traced = trace(front, ("numbers",), ({0: DYNAMIC},), inputs)
+    session = Session(_converted(traced).SerializeToString())
+    for given, expected in traced.checks:
+        assert torch.allclose(session(*given), expected, rtol=0, atol=1e-6)  # an angle in float32 is off by 1e-5
 
 
 def test_an_answer_that_differs_is_refused() -> None:

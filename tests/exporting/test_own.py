@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
+from cutaway.errors import ModelError
 
 ROWS = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
 TEXTS = ["a lovely film", "a dreadful film", "lovely, all of it", "dreadful, and long"] * 10
@@ -39,7 +40,13 @@ class Bag(nn.Module):
     ids=["rows", "texts"],
 )
 def test_a_module_of_ones_own_is_exported(
-    tmp_path: Path, net: nn.Module, data: Any, new: Any, settings: dict[str, Any], ending: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    net: nn.Module,
+    data: Any,
+    new: Any,
+    settings: dict[str, Any],
+    ending: str,
 ) -> None:
     if ending == ".onnx":
         pytest.importorskip("onnxruntime")
@@ -49,5 +56,11 @@ def test_a_module_of_ones_own_is_exported(
     if ending == ".pt2":  # which Cutaway does not open, as it holds pickles
         assert torch.export.load(path).graph_module is not None
         return
+    if data[0] is TEXTS:
+        with monkeypatch.context() as changed:
+            changed.setattr(run.preprocessing.tokenizer, "encode", lambda text: [-1])  # type: ignore[attr-defined]
+            with pytest.raises(ModelError, match="cut otherwise"):
+                cutaway.export(run, tmp_path / "other.onnx")
+        assert not list(tmp_path.glob("*other*"))
     for there, here in zip(cutaway.load(path).predict(new), run.predict(new)):
         assert {k: pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for k, v in here.items()} == there

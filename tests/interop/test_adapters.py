@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,6 @@ from cutaway.interop.oracles.operators import make_torchvision_importable
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import LoRALinear, adapt, adaptable, merge
 
-make_torchvision_importable()
-from peft import LoraConfig, PeftModel, get_peft_model  # noqa: E402
-
 SMALL: dict[str, dict[str, Any]] = {
     "gpt2": {"layers": 2, "dim": 24, "heads": 3, "context_length": 16, "vocab_size": 50, "dropout": 0.0},
     "bert-base-uncased": {
@@ -33,6 +31,13 @@ SMALL: dict[str, dict[str, Any]] = {
 TARGETS = {"gpt2": ["c_attn"], "bert-base-uncased": ["query", "value"]}
 AUTO = {"gpt2": "AutoModelForCausalLM", "bert-base-uncased": "AutoModelForSequenceClassification"}
 TOKENS = torch.randint(5, 50, (3, 9), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def peft() -> Any:
+    """The module peft, which takes as long to import as PyTorch does."""
+    make_torchvision_importable()
+    return importlib.import_module("peft")
 
 
 def base(name: str, folder: Path) -> nn.Module:
@@ -57,7 +62,7 @@ def stirred(parameters: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_is_learned_here_answers_alike_in_peft(name: str, tmp_path: Path) -> None:
+def test_what_is_learned_here_answers_alike_in_peft(name: str, tmp_path: Path, peft: Any) -> None:
     model = base(name, tmp_path / "base")
     adapt(model, adaptable(model), 4, 6)
     stirred(p for m in model.modules() if isinstance(m, LoRALinear) for p in (m.lora_A, m.lora_B))
@@ -65,7 +70,7 @@ def test_what_is_learned_here_answers_alike_in_peft(name: str, tmp_path: Path) -
         model.head.requires_grad_(True)
         stirred(model.head.parameters())
     assert write_adapter(model, name, tmp_path / "adapter", str(tmp_path / "base"))
-    theirs = PeftModel.from_pretrained(theirs_of(name, tmp_path / "base"), tmp_path / "adapter").eval()
+    theirs = peft.PeftModel.from_pretrained(theirs_of(name, tmp_path / "base"), tmp_path / "adapter").eval()
     with torch.no_grad():
         expected: Tensor = theirs(TOKENS).logits
         found = model(TOKENS)
@@ -79,13 +84,13 @@ def test_what_is_learned_here_answers_alike_in_peft(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("more", [{}, {"use_rslora": True}, {"rank": True}])
-def test_what_peft_has_learned_answers_alike_here(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_what_peft_has_learned_answers_alike_here(name: str, more: dict[str, Any], tmp_path: Path, peft: Any) -> None:
     base(name, tmp_path / "base")
-    if more.pop("rank", False):
+    if "rank" in more:
         more = {"rank_pattern": {TARGETS[name][0]: 5}, "alpha_pattern": {TARGETS[name][-1]: 11}}
     task = {"task_type": "SEQ_CLS"} if name != "gpt2" else {"task_type": "CAUSAL_LM", "fan_in_fan_out": True}
-    config = LoraConfig(r=3, lora_alpha=7, target_modules=TARGETS[name], **task, **more)
-    theirs = get_peft_model(theirs_of(name, tmp_path / "base"), config).eval()
+    config = peft.LoraConfig(r=3, lora_alpha=7, target_modules=TARGETS[name], **task, **more)
+    theirs = peft.get_peft_model(theirs_of(name, tmp_path / "base"), config).eval()
     stirred(p for p in theirs.parameters() if p.requires_grad)
     theirs.save_pretrained(tmp_path / "adapter")
     with torch.no_grad():

@@ -63,11 +63,13 @@ def stopping(update: int) -> Iterator[None]:
             yield
 
 
-def fitted(make: Callable[[], Trainer], stopped: bool) -> Trainer:
-    """The trainer that `make` gives, after training; stopped after two updates, another one takes it up there."""
+def fitted(make: Callable[[], Trainer], stop_at: int = 0) -> Trainer:
+    """The trainer that `make` gives, after training; stopped after so many updates, another one takes it up there,
+    whatever state torch's random numbers are in by then."""
     trainer = make()
-    if stopped:
-        stop_behind(trainer, 2)
+    if stop_at:
+        stop_behind(trainer, stop_at)
+        torch.manual_seed(12345)
         trainer = make()
         trainer.resume()
     trainer.fit()

@@ -20,7 +20,7 @@ from cutaway.training.loop import Mean, Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
-from .conftest import stop_behind
+from .conftest import fitted
 
 
 def network() -> nn.Sequential:
@@ -114,13 +114,8 @@ def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., T
 @pytest.mark.parametrize("stop_at", [1, 9, 17, 24])
 def test_a_stop_does_not_change_the_mean(make_trainer: Callable[..., Trainer], tmp_path: Path, stop_at: int) -> None:
     given = {"epochs": 4, "average_epochs": 2, "dropout": 0.3}
-    whole = make_trainer(folder=tmp_path / "whole", **given)
-    whole.fit()
-
-    stop_behind(make_trainer(folder=tmp_path / "again", **given), stop_at)
-    again = make_trainer(folder=tmp_path / "again", **given)
-    again.resume()
-    again.fit()
+    whole = fitted(lambda: make_trainer(folder=tmp_path / "whole", **given))
+    again = fitted(lambda: make_trainer(folder=tmp_path / "again", **given), stop_at)
     assert whole.mean == again.mean
     a, b = (read_tensors(t.checkpoints / "average.safetensors")[0] for t in (whole, again))
     assert all(torch.equal(a[k], b[k]) for k in a)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import cutaway
-from cutaway.data.text.masked import GAP
+from cutaway.data.text.masked import GAP, MaskedPreprocessing
 from cutaway.errors import DataError
-from cutaway.training.filling import FILLED
+from cutaway.training.filling import FILLED, filled
 from cutaway.training.run import Run
 
 
@@ -52,6 +53,17 @@ def test_every_gap_is_filled_with_the_likeliest_tokens(run: Run, text: str) -> N
             f"{tokenizer.tokens[2 + i]} {fraction:.3f}" for fraction, i in zip(*(x.tolist() for x in likeliest))
         ]
         assert gap.split(", ") == expected
+
+
+def test_a_model_that_takes_no_call_without_a_mask_fills_gaps_too(run: Run) -> None:
+    class Asks(nn.Module):
+        def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            assert mask.all()
+            return run.model(tokens, mask)  # type: ignore[no-any-return]
+
+    texts = [f"the {GAP} sat"]
+    assert isinstance(run.preprocessing, MaskedPreprocessing)
+    assert filled(Asks(), run.place, run.preprocessing, texts) == run.predict(texts)
 
 
 def test_texts_with_and_without_gaps_are_not_mixed(run: Run) -> None:

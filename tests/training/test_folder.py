@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from cutaway.errors import FileError, SettingError
 from cutaway.files import read_json, replacing
 from cutaway.models.saving import write_tensors
 from cutaway.training.board import Board
-from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder
+from cutaway.training.checkpoint import load_weights
+from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
@@ -40,6 +42,28 @@ with locked(Path(sys.argv[1])):
         os._exit(0)
     time.sleep(60)
 """
+
+
+def test_a_run_is_whole_or_not_there(tmp_path: Path) -> None:
+    def fill(folder: Path, fails: bool) -> None:
+        with whole_run(folder, "run") as made:
+            assert (made / LOCK).exists()
+            (made / "model").mkdir()
+            (made / "model" / "config.json").touch()
+            if fails:
+                raise KeyboardInterrupt
+
+    (tmp_path / "mine").mkdir()
+    for name in ("mine", "new"):
+        with pytest.raises(KeyboardInterrupt):
+            fill(tmp_path / name, fails=True)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "mine"]  # which was there before
+    fill(tmp_path / "new", fails=False)
+    assert [entry.name for entry in (tmp_path / "new").rglob("*")] == ["model", "config.json"]
+    with pytest.raises(FileError, match="nothing in it is overwritten"):
+        fill(tmp_path / "new", fails=False)
+    with locked(tmp_path / "mine"), pytest.raises(RunInUse):
+        fill(tmp_path / "mine", fails=False)
 
 
 def test_a_lock_dies_with_its_process_and_says_who_holds_it(tmp_path: Path) -> None:
@@ -98,6 +122,23 @@ def test_a_curve_that_finds_no_room_is_told_unless_another_file_was(tmp_path: Pa
         close(None)
     with pytest.raises(SettingError, match="the first"):
         close(SettingError("the first"))
+
+
+def test_a_full_disk_and_another_runs_checkpoint_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    with monkeypatch.context() as once:
+        once.setattr("cutaway.models.saving.save_file", full)
+        with pytest.raises(FileError, match=r"No space left.*Then go on with the run: cutaway train --resume .*run$"):
+            fit("mlp", "iris", GIVEN, out=folder, **QUIET)
+    assert fit(None, None, {}, resume=folder, **QUIET).about["status"] == "finished"
+    other = fit("mlp", "iris", {**GIVEN, "seed": 1}, out=tmp_path / "other", **QUIET)
+    shutil.copy(other.folder / "checkpoints" / "last.safetensors", folder / "checkpoints")
+    before = (folder / "run.json").read_bytes()
+    with pytest.raises(FileError, match=r"last\.safetensors is the checkpoint of another run"):
+        fit(None, None, {"epochs": 2}, resume=folder, **QUIET)
+    assert (folder / "run.json").read_bytes() == before
+    with pytest.raises(FileError, match=r"last\.safetensors is the checkpoint of another model: 4 of .* are missing"):
+        load_weights(folder / "checkpoints" / "last.safetensors", torch.nn.LSTM(1, 1))
 
 
 def test_a_run_that_is_trained_is_neither_resumed_nor_replaced_and_its_files_stay(

@@ -24,7 +24,7 @@ from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State, load_weights
 from cutaway.training.loop import Trainer
 
-from .conftest import fitted, network, stop_behind
+from .conftest import fitted, network
 
 Make = Callable[..., Trainer]
 
@@ -97,15 +97,7 @@ def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
 def test_a_run_taken_up_again_ends_where_the_uninterrupted_one_ends(
     make_trainer: Make, stop_at: int, given: dict[str, object]
 ) -> None:
-    whole = make_trainer(dropout=0.3, **given)
-    whole.fit()
-
-    stop_behind(make_trainer(dropout=0.3, **given), stop_at)
-    torch.manual_seed(12345)  # whatever state torch is in by then
-    again = make_trainer(dropout=0.3, **given)
-    again.resume()
-    again.fit()
-
+    whole, again = (fitted(lambda: make_trainer(dropout=0.3, **given), at) for at in (0, stop_at))
     assert same(whole.model, again.model)
     assert [{**r, "seconds": 0} for r in whole.state.history] == [{**r, "seconds": 0} for r in again.state.history]
     for key in ("best_epoch", "best_score", "best_loss"):
@@ -174,9 +166,9 @@ def test_patience_stops_and_the_best_weights_are_kept(make_trainer: Make) -> Non
         ((math.nan, math.nan), (0.5, 0.4), False, 2),
     ],
 )
-@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("stop_at", [0, 2])
 def test_of_equal_scores_the_smaller_loss_is_better(
-    make_trainer: Make, tmp_path: Path, scores: Any, losses: Any, higher: bool, kept: int, stop: bool
+    make_trainer: Make, tmp_path: Path, scores: Any, losses: Any, higher: bool, kept: int, stop_at: int
 ) -> None:
     given = {"epochs": len(scores), "batch_size": 0}
 
@@ -188,7 +180,7 @@ def test_of_equal_scores_the_smaller_loss_is_better(
         )
         return made
 
-    running = fitted(trainer, stop)
+    running = fitted(trainer, stop_at)
     assert running.state.best_epoch == kept
     assert running.state.best_loss == losses[kept - 1]
     ends = load_weights(tmp_path / "checkpoints" / "best.safetensors")

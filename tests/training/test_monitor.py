@@ -35,16 +35,16 @@ SCORES = [  # accuracy rises while the loss does, as where a network grows too s
 @pytest.mark.parametrize(
     ("monitor", "best", "ended"), [(None, 4, 4), ("accuracy", 4, 4), ("loss", 1, 3), ("macro_f1", 3, 4)]
 )
-@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("stop_at", [0, 2])
 def test_the_best_epoch_and_early_stopping_go_by_it(
-    make_trainer: Make, monitor: str | None, best: int, ended: int, stop: bool
+    make_trainer: Make, monitor: str | None, best: int, ended: int, stop_at: int
 ) -> None:
     def trainer() -> Trainer:
         made = make_trainer(epochs=4, batch_size=0, patience=2, monitor=monitor)
         made.validate = lambda split: SCORES[made.state.epoch]  # type: ignore[method-assign]
         return made
 
-    running = fitted(trainer, stop)
+    running = fitted(trainer, stop_at)
     assert (running.state.best_epoch, running.state.epoch) == (best, ended)
     assert running.state.best_score == SCORES[best - 1][monitor or "accuracy"]
     if ended < 4:

@@ -76,6 +76,21 @@ def test_a_device_that_is_not_here_is_rejected(device: str) -> None:
         find_place(device, "auto", None, nn.Linear(2, 2))
 
 
+def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(place_module, "find_device", torch.device)  # as if it were here
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert find_place("cuda", "float32", None, nn.Linear(2, 2)).device == torch.device("cuda:1")
+    with pytest.raises(SettingError, match=r"device=cuda:0 is one GPU, and each of the 2 processes on this machine"):
+        find_place("cuda:0", "float32", None, nn.Linear(2, 2))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(SettingError, match="2 processes on this machine would each take a GPU, and it has 1"):
+        find_place("cuda", "float32", None, nn.Linear(2, 2))
+
+
 @pytest.mark.parametrize(("free", "held"), [(4 * 960, True), (4 * 960 - 1, False)])
 def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
     monkeypatch: pytest.MonkeyPatch, free: int, held: bool

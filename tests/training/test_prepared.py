@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 
 from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.files import write_json
+from cutaway.training.batches import batches_of
 from cutaway.training.estimate import estimate
+from cutaway.training.placement import Placement
 from cutaway.training.prepared import prepare
 
 
@@ -29,6 +32,45 @@ def test_the_model_fits_the_data() -> None:
     larger = prepare("lenet5-modern", "digits", {"image_size": "48"})
     assert larger.data.spec.shape == (1, 48, 48)
     assert larger.model(torch.zeros(1, 1, 48, 48)).shape == (1, 10)
+
+
+@pytest.mark.parametrize(
+    ("processes", "given", "said"),
+    [
+        (2, {"batch_size": 1}, "processes=2 shares each batch among 2, and it has 1 example: some would"),
+        (4, {"batch_size": 3}, "it has 3 examples: .* Give batch_size=4 or more, or fewer processes.$"),
+        (2, {"batch_size": 1, "accumulate": 4}, "accumulate=4 does not help: its batches are shared one by one"),
+        (200, {"batch_size": 0}, "The training split has no more: give fewer processes"),
+        (200, {"batch_size": 300}, "The training split has no more: give fewer processes"),
+        (4, {"batch_size": 4}, None),
+        (7, {"batch_size": 7}, None),  # the last batch of an epoch has three
+    ],
+)
+def test_each_process_has_an_example_of_its_own(
+    processes: int, given: dict[str, int], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("processes.place_in_group", "placement.group.place"):
+        monkeypatch.setattr(f"cutaway.training.{module}", lambda: (0, processes))
+    asked = {**given, "processes": processes, "parallel": "ddp", "max_samples": 100, "device": "cpu"}
+    if said is None:
+        ready = prepare("mlp", "iris", asked)
+        sizes = [len(index) for index in batches_of(ready.data.splits["train"], ready.settings, epoch=0)]
+        assert sizes[0] >= processes
+        return
+    with pytest.raises(SettingError, match=said):
+        prepare("mlp", "iris", asked)
+
+
+def test_a_batch_with_fewer_examples_than_processes_counts_once() -> None:
+    place = Placement(torch.device("cpu"), torch.float32, None, False)
+    for count, processes, carries in ((3, 7, False), (3, 7, True), (1, 2, False), (7, 3, True), (8, 4, False)):
+        counted = torch.zeros(count)
+        for rank in range(processes):
+            here = replace(place, rank=rank, processes=processes)
+            own = here.share(torch.arange(count), carries)
+            assert len(own) > 0  # no process is left without any
+            counted[own] += here.weight(count, carries)
+        torch.testing.assert_close(counted, torch.ones(count))
 
 
 def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_many(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import cutaway
 from cutaway.errors import SettingError
-from cutaway.training.pruning import Pruning, prunable, sparsity_of
+from cutaway.training.pruning import PatternPruning, Pruning, prunable, sparsity_of
 
 from ..small import small
 from .conftest import stopping
@@ -77,6 +77,27 @@ def test_a_pruned_model_that_is_pruned_on_keeps_its_zeros() -> None:
     assert all((before <= after).all() for before, after in zip(gone, zeros(model)))
 
 
+def test_in_the_pattern_the_smaller_two_of_each_four_inputs_are_0_and_stay_so() -> None:
+    torch.manual_seed(0)
+    fits: list[Any] = [nn.Linear(12, 5), nn.Conv1d(8, 4, 3), nn.Conv2d(16, 8, 3, groups=4)]
+    others: list[nn.Module] = [nn.Linear(6, 3), nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.LSTM(8, 4)]
+    before = [layer.weight.detach().clone() for layer in fits]
+    pruning = PatternPruning(nn.ModuleList([*fits, *others]))
+    for layer, old in zip(fits, before):
+        new, old = layer.weight.unfold(1, 4, 4), old.unfold(1, 4, 4)  # (outputs, inputs / 4, …, 4)
+        assert torch.equal((new == 0).sum(-1), torch.full(new.shape[:-1], 2))
+        assert torch.equal(new, old.where(old.abs() >= old.abs().sort(-1).values[..., 2:3], torch.zeros(())))
+    assert sparsity_of(nn.ModuleList(others)) == 0
+    gone = [layer.weight == 0 for layer in fits]
+    with torch.no_grad():
+        for layer in fits:
+            layer.weight += 1
+    pruning.step(0.5)
+    assert all(torch.equal(layer.weight == 0, zero) for layer, zero in zip(fits, gone))
+    with pytest.raises(SettingError, match="multiple of four inputs"):
+        PatternPruning(nn.ModuleList(others))
+
+
 def test_norms_biases_and_embeddings_are_not_pruned() -> None:
     model, _ = small("gpt2")  # whose head is the embedding
     left = {name for name, _ in model.named_parameters()} - set(prunable(model))
@@ -106,7 +127,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, whole: 
     assert all(torch.equal(value, resumed[name]) for name, value in whole.model.state_dict().items())
 
 
-@pytest.mark.parametrize("given", [{"ema": 0.9}, {"average_epochs": 2}, {"parallel": "fsdp"}, {"freeze_epochs": 1}])
+@pytest.mark.parametrize(
+    "given", [{"ema": 0.9}, {"average_epochs": 2}, {"parallel": "fsdp"}, {"freeze_epochs": 1}, {"prune_pattern": "2:4"}]
+)
 def test_what_does_not_go_with_pruning_is_rejected_by_name(tmp_path: Path, given: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=f"sparsity=0.5.*{next(iter(given.values()))}"):
         cutaway.train("lenet5-modern", "digits", out=tmp_path / "run", sparsity=0.5, **{**SMALL, **given})

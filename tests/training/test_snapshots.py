@@ -18,7 +18,7 @@ from cutaway.training.checkpoint import load_weights
 from cutaway.training.loop import Trainer
 from cutaway.training.snapshots import kept, moments
 
-from .conftest import stop_behind
+from .conftest import fitted
 
 SETTINGS = {"epochs": 3, "batch_size": 50, "tensorboard": False, "snapshots": 5}
 
@@ -61,13 +61,9 @@ def test_weights_are_those_of_the_moment_and_training_is_what_it_is_without(tmp_
 def test_a_run_that_is_stopped_and_taken_up_again_keeps_the_same_bytes(
     make_trainer: Callable[..., Trainer], tmp_path: Path, stop_at: int, given: dict[str, Any]
 ) -> None:
-    whole = make_trainer(folder=tmp_path / "whole", dropout=0.3, snapshots=6, **given)
-    whole.fit()
-    stop_behind(make_trainer(folder=tmp_path / "again", dropout=0.3, snapshots=6, **given), stop_at)
-    torch.manual_seed(12345)
-    again = make_trainer(folder=tmp_path / "again", dropout=0.3, snapshots=6, **given)
-    again.resume()
-    again.fit()
+    given = {"dropout": 0.3, "snapshots": 6, **given}
+    whole = fitted(lambda: make_trainer(folder=tmp_path / "whole", **given))
+    fitted(lambda: make_trainer(folder=tmp_path / "again", **given), stop_at)
     ours, theirs = kept(tmp_path / "again"), kept(tmp_path / "whole")
     assert list(ours) == list(theirs) == sorted(moments(whole.state.update, 6))
     for update, path in theirs.items():

@@ -22,7 +22,7 @@ from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
-from .conftest import stop_behind
+from .conftest import fitted
 
 Make = Callable[..., Trainer]
 GIVEN = {"max_samples": 90, "batch_size": 32, "tensorboard": False, "threads": 1}
@@ -102,14 +102,7 @@ def test_a_run_stopped_in_either_phase_or_between_goes_on_bit_for_bit(
     make_trainer: Make, stop_at: int, optimizer: str
 ) -> None:
     given = {"freeze_epochs": 1, "layer_decay": 0.7, "freeze": "0.bias", "ema": 0.9, "optimizer": optimizer}
-    whole = make_trainer(model=normed(), **given)
-    whole.fit()
-
-    stop_behind(make_trainer(model=normed(), **given), stop_at)
-    torch.manual_seed(12345)
-    again = make_trainer(model=normed(), **given)
-    again.resume()
-    again.fit()
+    whole, again = (fitted(lambda: make_trainer(model=normed(), **given), at) for at in (0, stop_at))
     assert not moved(left(whole.model), again.model)
     assert whole.average is not None
     assert again.average is not None

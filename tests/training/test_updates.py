@@ -17,7 +17,7 @@ from cutaway.training.progress import Progress
 from cutaway.training.schedules import factor
 from cutaway.training.session import fit
 
-from .conftest import stop_behind
+from .conftest import fitted
 
 Make = Callable[..., Trainer]
 GIVEN = {"max_samples": 200, "batch_size": 32, "tensorboard": False, "threads": 1, "save_minutes": 0}
@@ -59,13 +59,8 @@ def test_the_schedule_is_laid_out_over_the_updates_there_are(make_trainer: Make,
 @pytest.mark.parametrize("stop_at", [3, 6, 8])
 def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path) -> None:
     given = {"max_steps": 9, "epochs": 5, "dropout": 0.3}
-    whole = make_trainer(folder=tmp_path / "whole", **given)
-    whole.fit()
-
-    stop_behind(make_trainer(folder=tmp_path / "again", **given), stop_at)
-    again = make_trainer(folder=tmp_path / "again", **given)
-    again.resume()
-    again.fit()
+    whole = fitted(lambda: make_trainer(folder=tmp_path / "whole", **given))
+    again = fitted(lambda: make_trainer(folder=tmp_path / "again", **given), stop_at)
     assert (again.state.update, again.state.epoch) == (9, 2)
     assert all(torch.equal(p, q) for p, q in zip(whole.model.parameters(), again.model.parameters()))
     assert [{**r, "seconds": 0} for r in whole.state.history] == [{**r, "seconds": 0} for r in again.state.history]

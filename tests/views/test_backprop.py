@@ -121,6 +121,14 @@ def test_sums_add_up_though_only_some_are_shown() -> None:
             assert neuron["back"] * neuron["slope"] == pytest.approx(neuron["delta"], abs=2e-3)
 
 
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_sums_are_normalized_only_where_the_model_normalizes(norm: str) -> None:
+    model = create_model("mlp", in_features=4, num_classes=2, hidden_dims=(3,), norm=norm)
+    _, hidden, output = view(open_model(model, torch.randn(1, 4)))["drawings"][0]["layers"]
+    assert all(("normalized" in neuron) == (norm != "none") for neuron in hidden["neurons"])
+    assert not any("normalized" in neuron for neuron in output["neurons"])
+
+
 def test_a_gradient_is_delta_times_what_came_in() -> None:
     model, inputs = small("mlp")
     layers = view(open_model(model, *inputs))["drawings"][0]["layers"]

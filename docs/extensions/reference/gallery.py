@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from recipes import minilm
 from recipes.__main__ import figure
 
@@ -19,6 +20,7 @@ from .models import address, picture
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+WIDEST, COLOURS = 480, 64  # pixels and colours of a view's picture on its card
 RECIPES = """# Recipes
 
 Every score was reached by the command beside it, once. The interval holds the score of further examples with 95 %
@@ -127,10 +129,21 @@ def _views() -> str:
     cards = []
     for name in VIEWS:
         drawn = DOCS / "images" / "inspect" / f"{name}.png"
-        image = f":img-top: ../images/inspect/{name}.png\n:img-alt: The view {name}\n" if drawn.is_file() else ""
+        image = f":img-top: {_small(drawn)}\n:img-alt: The view {name}\n" if drawn.is_file() else ""
         cards.append(
             f":::{{grid-item-card}} {name}\n:link: ../inspect.html#{name}\n{image}\n"
             f"{escape(sayings(name)['SAYS'])}.\n\n"
             f"`--view {name}`\n:::\n"
         )
     return LOOKS + "::::{grid} 1 2 2 3\n:gutter: 3\n\n" + "\n".join(cards) + "\n::::\n"
+
+
+def _small(drawn: Path) -> str:
+    """A picture for a card, as wide as two cards' pixels: its path beside the pages of the gallery."""
+    path = DOCS / "gallery" / "pictures" / drawn.name
+    if not path.is_file() or path.stat().st_mtime < drawn.stat().st_mtime:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image = Image.open(drawn).convert("RGB")
+        image.thumbnail((WIDEST, image.height), Image.Resampling.LANCZOS)
+        image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    return f"pictures/{path.name}"

@@ -25,7 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = (
         "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt, read a part at a time\n"
-        "  cutaway train gpt2 shards/                       as on any data\n\n"
+        "  cutaway train gpt2 shards/                       as on any data\n"
+        "  cutaway prepare sorted.parquet shuffled/         the rows of a table in a random order\n\n"
         "Stopped or killed, the same command goes on: shards that are finished are kept. `cutaway check MODEL OUT`\n"
         "compares their checksums.\n"
         + "\n".join(described((ShardSettings, "shards")))
@@ -84,10 +85,10 @@ def _lines(made: Manifest, out: str) -> list[str]:
     from ..draw.words import plural
 
     found = _document(made, out)
-    unit = "token" if made.kind == "text" else "example"
+    unit = {"text": "token", "table": "row"}.get(made.kind, "example")
     splits = ", ".join(f"{split} {plural(count, unit)}" for split, count in found["splits"].items())
     return [
         f"{splits}; {plural(found['shards'], 'shard')} of {found['bytes'] / 2**20:,.1f} MiB in all",
         f"folder  {out}",
-        f"train   cutaway train MODEL {out}",
+        f"train   cutaway train MODEL {out}{' target=COLUMN' if made.kind == 'table' else ''}",
     ]

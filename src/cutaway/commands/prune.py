@@ -13,12 +13,16 @@ examples:
   cutaway prune runs/resnet20-cifar10-1 sparse/ sparsity=0.8
   cutaway prune runs/resnet20-cifar10-1 small/ prune_channels=0.5 epochs=10
   cutaway prune runs/mlp-wine-1 sparse/ sparsity=0.9 prune_scope=layer
+  cutaway prune runs/textcnn-docs-1 sparse/ prune_pattern=2:4
 
-Two ways, which can go together. Magnitude pruning (sparsity=0.8) sets the
-smallest weights to 0, step by step (Zhu and Gupta, 2017): the network keeps its
-shape, and dense hardware runs it no faster. Structured pruning
-(prune_channels=0.5) takes whole channels and hidden units out: the network that
-is left is smaller and faster.
+Magnitude pruning (sparsity=0.8) sets the smallest weights to 0, step by step
+(Zhu and Gupta, 2017): the network keeps its shape, and dense hardware runs it no
+faster. The pattern 2:4 (prune_pattern=2:4; Mishra and others, 2021) sets the
+smaller two of each four consecutive inputs to 0, a form that NVIDIA GPUs from
+Ampere on can multiply faster, by torch.sparse.to_sparse_semi_structured or
+TensorRT; here it is a mask, no faster, and was tried on CPUs alone. Structured
+pruning (prune_channels=0.5), which goes together with either, takes whole
+channels and hidden units out: the network that is left is smaller and faster.
 
 The model learns on meanwhile, on the run's own data and split, for half as many
 epochs and at 0.3 times the learning rate, unless other settings of `cutaway

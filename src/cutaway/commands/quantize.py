@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         both = beside([before, after])
     except DataError as error:
-        note(f"note: neither score nor time is measured, since the data is not at hand. {error}")
+        note(f"note: neither score nor time is measured. {error}")
         both = []
     if args.json:
         emit_json(

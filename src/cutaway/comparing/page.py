@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from ..draw import make
 from ..draw.description import Drawing, Page, View, table
 from ..draw.page import page
 from ..draw.words import capital, count, duration, moment, plural, written
-from ..settings import as_text
+from ..settings import as_text, command_of
 from ..terms import metric
 
 if TYPE_CHECKING:
@@ -321,8 +320,7 @@ def command(found: Comparison) -> str:
         models = ", ".join(f'("{name}", {made[name]})' if name in made else f'"{name}"' for name in about["models"])
         data = ", ".join(name if name in about["in_memory"] else f'"{name}"' for name in about["data"])
         return f"cutaway.compare([{models}], {data if len(about['data']) == 1 else f'[{data}]'}, **{given})"
-    words = ["cutaway", "compare", ",".join(about["models"]), ",".join(about["data"])]
-    return shlex.join([*words, *(f"{key}={value}" for key, value in given.items())])
+    return command_of("compare", ",".join(about["models"]), ",".join(about["data"]), given)
 
 
 def said(pair: Row, format: str) -> str:

@@ -18,8 +18,8 @@ from ..errors import CutawayError, SettingError, short
 from ..files import write_text
 from ..models.made import Made, maker, module_of
 from ..models.registry import Preset, preset
-from ..searching.plan import exact, located
-from ..settings import as_text, build, keys, unknown_setting
+from ..searching.plan import located
+from ..settings import among, as_text, build, exact, keys, unknown_setting
 from ..terms import metric
 from ..training.folder import locked
 from ..training.run import Run
@@ -122,7 +122,7 @@ def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[st
     for key, why in NOT_GIVEN.items():
         if key in given:
             raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
-    how = {key: value for key, value in given.items() if key in keys(CompareSettings)}
+    how = among(given, CompareSettings)
     rest = {key: value for key, value in given.items() if key not in how}
     known = keys(TrainSettings, DataSettings)
     for key in rest:
@@ -134,8 +134,8 @@ def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[st
             )
         if key not in known:
             raise unknown_setting(key, [*keys(CompareSettings), *known])
-    build(TrainSettings, {k: v for k, v in rest.items() if k in keys(TrainSettings)})
-    build(DataSettings, {k: v for k, v in rest.items() if k in keys(DataSettings)})
+    build(TrainSettings, among(rest, TrainSettings))
+    build(DataSettings, among(rest, DataSettings))
     settings = build(CompareSettings, how)
     return {
         "models": [one.name for one in models],

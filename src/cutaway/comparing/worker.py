@@ -23,7 +23,7 @@ from ..errors import CutawayError
 from ..files import read_json, write_json
 from ..models import made
 from ..models.registry import Preset, preset
-from ..searching.plan import exact
+from ..settings import exact
 from ..training.folder import RunInUse, locked
 from ..training.progress import Progress
 from ..training.session import fit

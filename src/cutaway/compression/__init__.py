@@ -1,1 +1,1 @@
-"""A trained model made smaller: pruned, and held beside what it was."""
+"""A trained model made smaller, pruned or quantized, and held beside what it was."""

@@ -15,7 +15,8 @@ RATE = 0.3  # of the run's learning rate: what was learned is to be kept, and wh
 # What a run may have been trained with and its going on is not, unless it is asked for.
 ANEW = (
     "weights", "vectors", "epochs", "max_steps", "minutes", "lr", "warmup", "patience", "freeze_epochs", "layer_decay",
-    "ema", "average_epochs", "lora", "sparsity", "prune_channels", "prune_scope", "prune_until", "qat", "qat_group",
+    "ema", "average_epochs", "lora", "sparsity", "prune_channels", "prune_pattern", "prune_scope", "prune_until", "qat",
+    "qat_group",
 )  # fmt: skip
 
 

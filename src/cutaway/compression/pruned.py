@@ -15,15 +15,15 @@ HOW = ("sparsity", "prune_channels")
 
 def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
     """Prune a run's model while it learns on from its weights, and leave a run in `out`. `settings` are those of
-    training: `sparsity`, `prune_channels` or both, and what is to be other than in the run.
+    training: `sparsity` or `prune_pattern`, `prune_channels` or both, and what is to be other than in the run.
 
     Epochs are half as many as the run had, 0.3 times its learning rate, unless they are given. Raises what a person can
     fix.
     """
-    if not any(float(settings.get(key, 0)) for key in HOW):
+    if not any(float(settings.get(key, 0)) for key in HOW) and settings.get("prune_pattern", "none") == "none":
         raise SettingError(
-            "Say how much is to be pruned: sparsity=0.8 sets 80 % of the weights to 0, and prune_channels=0.5 takes "
-            "half of the channels out, which makes the network smaller and faster."
+            "Say how much is to be pruned: sparsity=0.8 sets 80 % of the weights to 0, prune_pattern=2:4 two of each "
+            "four, and prune_channels=0.5 takes half of the channels out, which makes the network smaller and faster."
         )
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")

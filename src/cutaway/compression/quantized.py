@@ -12,18 +12,15 @@ import torch
 from torch import Tensor
 
 from ..data.sets import DataSet
-from ..data.settings import DataSettings
 from ..errors import DataError
 from ..files import write_json
 from ..models.low_precision import scheme_of
 from ..models.saving import save_model
-from ..settings import build, keys
-from ..spec import ANY_SIZE
-from ..training import documents
-from ..training.folder import new_folder
-from ..training.prepared import Prepared
+from ..settings import build
+from ..training.folder import whole_run
+from ..training.prepared import prepared_of
 from ..training.run import Run
-from ..training.settings import TrainSettings
+from ..training.session import judge
 from .learning_on import learn_on, reject_in_python
 from .quantizing import method_for, quantized, reject_method
 from .settings import QuantizeSettings
@@ -39,14 +36,11 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
     model = run.model
     method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
     reject_method(model, str(run.folder), method, settings.bits)
-    if settings.qat:
-        fresh = not Path(out).exists()
-        folder = new_folder(out, "quantized", False, [run.folder])  # refused before time is spent
-        if fresh:
-            folder.rmdir()
+    with whole_run(out, "quantized") as folder:
+        if not settings.qat:
+            return _made(run, run, method, settings, folder)
         with tempfile.TemporaryDirectory() as between:
-            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, out)
-    return _made(run, run, method, settings, out)
+            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, folder)
 
 
 def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
@@ -60,13 +54,12 @@ def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Ru
     return learn_on(run, out, {}, given, judged=False)
 
 
-def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, out: str | Path) -> Run:
-    """The model of a run quantized, which is that of the `whole` one or has learned on from there; a run in `out`."""
+def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:
+    """The model of a run quantized, which is that of the `whole` one or has learned on from there, as a run."""
     data = _data_of(run, method)
     inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
     made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
 
-    folder = new_folder(out, "quantized", False, [run.folder, whole.folder])
     scheme = scheme_of(made)
     assert scheme is not None
     about = {
@@ -89,7 +82,7 @@ def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, out: st
     if run._given is not None:
         found._given = run._given
     if data is not None:
-        _judge(found, data)
+        judge(prepared_of(found, data), found.folder)
     return found
 
 
@@ -111,26 +104,6 @@ def _calibration(run: Run, data: DataSet, count: int) -> list[tuple[Tensor, ...]
     train = data.splits["train"]
     rows = torch.linspace(0, len(train) - 1, min(count, len(train))).round().long()
     return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, AT_ONCE))]
-
-
-def _judge(run: Run, data: DataSet) -> None:
-    """Write evaluation.json as training does."""
-    settings = run.about["settings"]
-    ready = Prepared(
-        preset=run.preset,
-        data=data,
-        model=run.place.model(run.model, learns=False),
-        config=getattr(run.model, "config", None),
-        task=run.task,
-        place=run.place,
-        settings=build(TrainSettings, {k: v for k, v in settings.items() if k in keys(TrainSettings)}),
-        data_settings=build(DataSettings, {k: v for k, v in settings.items() if k in keys(DataSettings)}),
-        model_settings=run.about["model_settings"],
-        sizes=ANY_SIZE,
-    )
-    name = "test" if "test" in data.splits else "val" if "val" in data.splits else "train"
-    if data.splits[name].target is not None:
-        write_json(run.folder / "evaluation.json", documents.evaluation(ready, name, run.folder))
 
 
 def _said(scheme: Mapping[str, Any], run: Run, qat: int) -> str:

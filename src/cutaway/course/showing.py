@@ -21,7 +21,8 @@ class Source:
     """A piece of the library, read from its file as it is now."""
 
     def __init__(self, *objects: Any) -> None:
-        self.objects = objects
+        # A decorator such as torch.no_grad() leaves a function of its own, whose file is torch's.
+        self.objects = tuple(one if inspect.isclass(one) else inspect.unwrap(one) for one in objects)
 
     def __repr__(self) -> str:
         return "\n\n".join(textwrap.dedent(inspect.getsource(one)).rstrip() for one in self.objects)

@@ -20,6 +20,7 @@ from ..errors import CutawayError, LostProcess, SettingError, TrainingError
 from .environment import rank
 
 FOUND, STOPPED = "found.txt", "stopped.txt"  # what the first process leaves: the run's folder
+AGENT = "agent.txt"  # the number of the process that starts them
 
 
 class Stopped(KeyboardInterrupt):
@@ -39,6 +40,7 @@ def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it is told here what went wrong
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        tell(folder, AGENT, os.getpid())
         try:
             (folder / "asked.json").write_text(json.dumps(asked))
         except TypeError as error:

@@ -207,12 +207,13 @@ function cardOf(neuron, at, chosen) {
 }
 
 /** @param {Layer} layer @param {Neuron} neuron */
-function tipOf({ title, weights, activation }, { name, z, a, delta, bias }) {
+function tipOf({ title, weights, activation }, { name, z, normalized, a, delta, bias }) {
   if (!weights) return [name, `x ${written(a)}`];
-  const g = activation === "identity" ? "" : ` = ${activation}(z)`;
+  const g = activation === "identity" ? "" : ` = ${activation}(${normalized === undefined ? "z" : "u"})`;
   return [
     `${title}, ${name}`,
     `z ${written(z)}`,
+    ...(normalized === undefined ? [] : [`u, normalized ${written(normalized)}`]),
     `a${g} ${written(a)}`,
     `δ = ∂L/∂z ${written(delta)}`,
     ...(bias === null ? [] : [`bias ${written(bias)}`]),

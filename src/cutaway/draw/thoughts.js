@@ -228,13 +228,21 @@ function box(node, { x, y, width }, spec, state) {
   const foot = { class: "bar split-test", opacity: 0.55, x: x + 3, y: y + HIGH - 5, height: 3, rx: 1 };
   return [
     svg("rect", { class: look, x: x + 1, y: y + 1, width: width - 2, height: HIGH - 2, rx: 4 }),
-    ...(value === null ? [] : [svg("rect", { ...foot, width: Math.max(0.5, value * (width - 6)) })]),
+    ...(value === null ? [] : [svg("rect", { ...foot, width: Math.max(0.5, (value / full(spec.nodes)) * (width - 6)) })]),
     sign(node.truth, x + 12, y + HIGH / 2 - 1),
     svg("text", { class: words, x: x + SIGN, y: y + 17 }, shorten(node.text, room, 12, weight)),
     ...numbers.map((said, k) =>
       svg("text", { class: "tick small", x: x + width - 8 - k * NUMBER, y: y + 17, "text-anchor": "end" }, said),
     ),
   ];
+}
+
+/**
+ * The value of a full bar: 1, as of a probability, or the largest where a solver of one's own gives larger ones.
+ * @param {Node[]} nodes
+ */
+function full(nodes) {
+  return Math.max(1, ...nodes.map(({ value }) => value ?? 0));
 }
 
 /** @param {number} value with one decimal */
@@ -254,9 +262,11 @@ function roomy(nodes, width) {
 /** @param {Thoughts} spec @param {Node} node @param {number} k @param {Place} place */
 function target(spec, node, k, { x, y, width }) {
   const tries = node.count > 1 ? `, ${node.count} tries led here` : "";
+  const most = full(spec.nodes);
+  const scale = most > 1 ? `; a full bar is ${number(most)}` : "";
   const tip = [
     node.text,
-    ...(node.value === null ? [] : [`value ${number(node.value)}: the model's own opinion`]),
+    ...(node.value === null ? [] : [`value ${number(node.value)}: the model's own opinion${scale}`]),
     ...(node.log_p === null ? [] : [`log p ${number(node.log_p)}${tries}`]),
     `${spec.says[node.truth] ?? node.truth}${node.why ? `: ${node.why}` : ""}`,
     node.path ? "of the answer" : node.kept ? spec.kept : spec.pruned,

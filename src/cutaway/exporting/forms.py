@@ -32,7 +32,7 @@ from ..spec import (
     Tokens,
     VideoSpec,
 )
-from .fronts import AsGiven, EdgesDescribed, Encoded, Fitted, GraphLevel, LogMel, Standardised
+from .fronts import AsGiven, EdgesDescribed, Encoded, Fitted, GraphLevel, LogMel, Standardised, StandardisedByEach
 
 LONGEST = 128  # tokens, or frames, of the longest input that is tried
 MANY = 24  # nodes, or values of one input, likewise
@@ -77,6 +77,7 @@ def form_of(preprocessing: Preprocessing) -> Form:
     if isinstance(spec, PairSpec):
         return _pairs(spec)
     if isinstance(spec, SeriesSpec):
+        assert isinstance(given, SeriesPreprocessing | ForecastPreprocessing)
         return _series(spec, given)
     if isinstance(spec, AudioSpec):
         assert isinstance(given, AudioPreprocessing)
@@ -156,23 +157,22 @@ def _pairs(spec: PairSpec) -> Form:
     return Form(("source", "mask", "target_so_far"), ((0, 1),) * 3, draw)
 
 
-def _series(spec: SeriesSpec, given: Preprocessing) -> Form:
-    alone = isinstance(given, SeriesPreprocessing | ForecastPreprocessing) and not getattr(given, "scales", None)
-    wide = torch.float64 if alone else torch.float32
+def _series(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPreprocessing) -> Form:
+    several = list(given.scales.values()) if isinstance(given, ForecastPreprocessing) else []
 
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
         del part
-        found = [torch.randn(rows, *spec.shape, generator=generator, dtype=wide)]
+        found = [torch.randn(rows, *spec.shape, generator=generator, dtype=torch.float64)]
         if spec.known_future:
             steps = getattr(spec.target, "steps", 1)
-            found.append(torch.randn(rows, steps, spec.known_future, generator=generator, dtype=wide))
-        if alone:
-            mean, std = (torch.tensor(x, dtype=wide) for x in (given.mean, given.std))  # type: ignore[attr-defined]
-            found = [x * std[-x.shape[2] :] + mean[-x.shape[2] :] for x in found]
-        return tuple(found)
+            found.append(torch.randn(rows, steps, spec.known_future, generator=generator, dtype=torch.float64))
+        of_rows = [several[row % len(several)] if several else (given.mean, given.std) for row in range(rows)]
+        mean, std = torch.tensor(of_rows, dtype=torch.float64).unbind(1)  # (N, F) each
+        found = [x * std[:, None, -x.shape[2] :] + mean[:, None, -x.shape[2] :] for x in found]
+        return (*found, mean, std) if several else tuple(found)
 
-    names = ("series" if alone else "standardised", *(("known_future",) if spec.known_future else ()))
-    front = Standardised(given.mean, given.std) if alone else AsGiven()  # type: ignore[attr-defined]
+    names = ("series", *(("known_future",) if spec.known_future else ()), *(("mean", "std") if several else ()))
+    front = StandardisedByEach() if several else Standardised(given.mean, given.std)
     return Form(names, ((0,),) * len(names), draw, front)
 
 

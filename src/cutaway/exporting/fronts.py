@@ -109,13 +109,22 @@ def _rounded(sums: Tensor) -> Tensor:
 
 class Encoded(nn.Module):
     """The columns of a table, (N, F) float32, of its numbers float64 (N, n), NaN where a cell is missing, and the codes
-    of its categories int64 (N, c): the place of the input that is set."""
+    of its categories int64 (N, c): the place of the input that is set.
+
+    Numbers to compute with are buffers: torch's exporter to ONNX rounds those of Python to float32 (torch 2.13), and of
+    a date, 19 000 days since 1970, four digits would be left of its angle in a year.
+    """
+
+    turn: Tensor
 
     def __init__(self, encoders: tuple[Encoder, ...]) -> None:
         super().__init__()
         self.encoders = encoders
         self.numeric = [e for e in encoders if isinstance(e, Numeric)]
+        self.register_buffer("turn", torch.tensor(2 * np.pi, dtype=torch.float64))
         for k, encoder in enumerate(self.numeric):
+            numbers = (encoder.fill, encoder.mean, encoder.scale, *(CYCLES[cycle] for cycle in encoder.cycles))
+            self.register_buffer(f"numbers{k}", torch.tensor(numbers, dtype=torch.float64))
             if encoder.curve:
                 self.register_buffer(f"curve{k}", torch.tensor(encoder.curve, dtype=torch.float64).t().contiguous())
 
@@ -137,11 +146,12 @@ class Encoded(nn.Module):
     def _number(self, k: int, encoder: Numeric, values: Tensor) -> Tensor:
         """The inputs (N, features) of one column of numbers (N,), as `Numeric.encode` computes them."""
         gaps = values.isnan()
-        values = torch.where(gaps, encoder.fill, values)
-        scaled = self._on_curve(k, values) if encoder.curve else (values - encoder.mean) / encoder.scale
+        fill, mean, scale, *periods = self.get_buffer(f"numbers{k}").unbind()
+        values = torch.where(gaps, fill, values)
+        scaled = self._on_curve(k, values) if encoder.curve else (values - mean) / scale
         columns = [scaled]
-        for cycle in encoder.cycles:
-            angle = 2 * np.pi * values / CYCLES[cycle]
+        for period in periods:
+            angle = self.turn * values / period
             columns += [torch.where(gaps, 0.0, angle.sin()), torch.where(gaps, 0.0, angle.cos())]
         if encoder.missing:
             columns.append(gaps.double())
@@ -215,6 +225,18 @@ class Standardised(nn.Module):
         found = [(series - self.mean) / self.std]
         found += [(x - self.mean[-x.shape[2] :]) / self.std[-x.shape[2] :] for x in known]
         return tuple(x.float() for x in found)
+
+
+class StandardisedByEach(nn.Module):
+    """Windows of several series, float64 (N, T, F), less the means of their series (N, F), over its deviations (N, F),
+    which stand last; what is known in advance, (N, H, K), stands between."""
+
+    def forward(self, series: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """float32 of the same shapes; the variables known in advance are the last."""
+        *known, mean, std = rest
+        return tuple(
+            ((x - mean[:, None, -x.shape[2] :]) / std[:, None, -x.shape[2] :]).float() for x in (series, *known)
+        )
 
 
 class GraphLevel(nn.Module):

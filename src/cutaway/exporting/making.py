@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from .. import __version__
 from ..data.tables.encoders import Category
 from ..data.tables.preprocessing import TablePreprocessing
 from ..errors import ModelError, SettingError
-from ..files import read_json, reject_overwriting
+from ..files import read_json, reject_overwriting, replacing
 from ..interop.export.artefact import Traced, trace
 from ..interop.export.columns import Column
 from ..interop.export.onnx import need_onnx, write_onnx
@@ -36,7 +37,7 @@ from ..spec import (
 from ..training.run import Run
 from .forms import form_of
 from .fronts import Whole
-from .tokenizer_files import tokenizer_files, write_tokenizers
+from .tokenizer_files import contents, tokenizer_files
 
 FORMATS = (".onnx", ".pt2")
 LEARNED: tuple[type[Target], ...] = (
@@ -67,7 +68,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
     if path.suffix == ".onnx":
         need_onnx()
     _reject_kind(run)
-    beside = tokenizer_files(run.preprocessing, path)
+    beside = contents(tokenizer_files(run.preprocessing, path))
     for file in beside:
         reject_overwriting(file, overwrite=overwrite)
     form = form_of(run.preprocessing)
@@ -75,11 +76,13 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
     whole = Whole(run.model, form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
     traced = trace(whole, form.names, form.dynamic(), form.inputs())
     document = _document(run, traced)
-    if path.suffix == ".onnx":
-        write_onnx(traced, path, document, columns_of(run.preprocessing))
-    else:
-        write_program(traced, path, document)
-    write_tokenizers(beside)
+    with contextlib.ExitStack() as stack:  # all files or none
+        for file, text in beside.items():
+            stack.enter_context(replacing(file)).write_text(text, encoding="utf-8")
+        if path.suffix == ".onnx":
+            write_onnx(traced, path, document, columns_of(run.preprocessing))
+        else:
+            write_program(traced, path, document)
     return [path, *beside]
 
 
@@ -118,9 +121,10 @@ def _document(run: Run, traced: Traced) -> dict[str, Any]:
     """What stands in the file beside the model. No path of this machine does."""
     target = run.spec.target
     answer = {"kind": type(target).__name__.lower(), "column": target.column}
-    for name in ("mean", "scale"):  # (output · scale + mean) is in the units of the data
-        if hasattr(target, name):
-            answer[name] = getattr(target, name)
+    if not getattr(run.preprocessing, "scales", None):  # several series have theirs, in the preprocessing
+        for name in ("mean", "scale"):  # (output · scale + mean) is in the units of the data
+            if hasattr(target, name):
+                answer[name] = getattr(target, name)
     return {
         "cutaway": __version__,
         "model": run.about["model"],

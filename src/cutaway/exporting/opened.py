@@ -97,5 +97,5 @@ class Carrying(Answering):
 
 
 def is_exported(path: str | Path) -> bool:
-    """Whether the name says an exported file, and a file stands there."""
-    return Path(path).suffix in (".onnx", ".pt2") and Path(path).is_file()
+    """Whether the name says an exported file, and no folder stands there."""
+    return Path(path).suffix in (".onnx", ".pt2") and not Path(path).is_dir()

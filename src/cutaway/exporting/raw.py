@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.images.preprocessing import ImagePreprocessing
 from ..data.series.preprocessing import ForecastPreprocessing
 from ..data.series.signals import SeriesPreprocessing
-from ..data.sets import Preprocessing, SequenceSplit
+from ..data.series.windows import WindowSplit
+from ..data.sets import Batch, Preprocessing, SequenceSplit
 from ..data.tables.columns import decode
 from ..data.tables.encoders import Category
 from ..data.tables.preprocessing import Cells, TablePreprocessing
@@ -69,8 +70,21 @@ class RawSeries(SeriesPreprocessing):
         return torch.from_numpy(series)
 
 
+class RawWindows(WindowSplit):
+    """Windows of series in their own units; of several, the scale of its series beside each."""
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs (N, T, F), what is known in advance, and of several series their means and deviations, (N, F) each."""
+        of_batches = list(order)
+        for index, batch in zip(of_batches, super().batches(of_batches, seed)):
+            scales = self.several.scales(index) if self.several else ()
+            yield Batch((*batch.inputs, *scales), batch.target)
+
+
 class RawForecast(ForecastPreprocessing):
-    """Windows of a series in its own units, in float64."""
+    """Windows of series in their own units, in float64."""
+
+    windows = RawWindows
 
     def prepare(self, values: Any, scale: Any = None) -> Tensor:
         """The same numbers."""
@@ -110,7 +124,7 @@ def raw(preprocessing: Preprocessing) -> Preprocessing:
     if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
         made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]
         return made
-    if type(given) not in RAW or getattr(given, "scales", None):
+    if type(given) not in RAW:
         return preprocessing
     fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
     return RAW[type(given)](**fields)  # type: ignore[no-any-return]

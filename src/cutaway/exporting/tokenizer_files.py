@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.text.tokenizers import PAD, UNKNOWN, Characters, OnLibrary, Tokenizer
 from ..errors import ModelError
-from ..files import write_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -24,14 +23,16 @@ def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
     return {path.with_name(f"{path.stem}{end}.tokenizer.json"): one for end, one in ours.items() if one is not None}
 
 
-def write_tokenizers(files: Mapping[Path, Tokenizer]) -> None:
-    """Write each. Raises ModelError where the library would cut a text otherwise."""
+def contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
+    """What stands in each file. Raises ModelError where the library would cut a text otherwise."""
+    found: dict[Path, str] = {}
     for path, ours in files.items():
         library = as_library(ours)
         for text in TRIED:
             if list(library.encode(text, add_special_tokens=False).ids) != ours.encode(text):
                 raise ModelError(f"The {ours.kind} of this run are cut otherwise by the tokenizers library: {text!r}.")
-        write_text(path, library.to_str(pretty=False))
+        found[path] = library.to_str(pretty=False)
+    return found
 
 
 def as_library(ours: Tokenizer) -> Library:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..data.images.opening import verify
+from ..data.shards.manifest import is_prepared, unusable
 from ..data.shards.media import damaged_shards
 from ..draw.words import plural
 from ..errors import DataError
@@ -106,7 +107,9 @@ def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
     reject_unfit(ready.settings, ready.data.splits["train"])
     settle_length(ready, given)
     damaged = damaged_shards(source) if isinstance(source, str) else []
-    if problems := [p for split in ready.data.splits.values() for p in verify(split)] + damaged:
+    if problems := damaged or [p for split in ready.data.splits.values() for p in verify(split)]:
+        if is_prepared(source):
+            raise unusable(source, problems)
         raise DataError(
             f"{len(problems)} files in {source} cannot be read.", problems, "Fix or remove them; nothing was changed."
         )

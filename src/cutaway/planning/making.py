@@ -14,16 +14,16 @@ from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
 from ..models.memory import in_bytes
 from ..nn.transformer import is_block
-from ..settings import build, keys, unknown_setting
-from ..training.batches import batches_of, largest_of
+from ..settings import among, build, keys, unknown_setting
+from ..training.batches import batches_of, examples_of_a_batch, largest_of
 from ..training.estimate import Estimate, estimate
 from ..training.layers import blocks
 from ..training.memory.choice import room_here
 from ..training.memory.step import NeedsNumbers, Step, step_of
-from ..training.memory.strategies import Memory, Weights, bytes_sent, memory_of, weights_of
+from ..training.memory.strategies import Memory, Weights, bytes_sent, holders, memory_of, weights_of
 from ..training.objectives.choice import epochs_of
 from ..training.prepared import Prepared, prepare
-from ..training.processes import whole_weights_for
+from ..training.processes import reject_small_batches, whole_weights_for
 from ..training.session import settle_length
 from ..training.settings import TrainSettings
 from .hardware import GIB, Gpu, find_gpu
@@ -53,7 +53,7 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     for key in given:
         if key not in known and not key.startswith("model."):
             raise unknown_setting(key, known)
-    own = {key: value for key, value in given.items() if key in keys(PlanSettings)}
+    own = among(given, PlanSettings)
     asked = build(PlanSettings, own)
     shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
     rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
@@ -181,11 +181,9 @@ class Costs:
         self.names = names_of(shared, devices, node, self.whole_for)
         self.copies = devices // shared.tensor_parallel  # that share a batch
         self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
-        if self.copies > self.batch:
-            raise SettingError(
-                f"{devices} devices share each batch of {self.batch:,} examples, and some would have none: give "
-                f"batch_size={self.copies} or more, or fewer devices."
-            )
+        called = "processes" if asked.gpu is None else "gpus"
+        examples = examples_of_a_batch(ready.data.splits["train"], ready.settings)
+        reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
         parts = blocks(ready.model)
         if shared.recompute != "none" and not parts:
             raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
@@ -209,7 +207,7 @@ class Costs:
 
     def memory(self, strategy: str, recompute: str) -> Memory:
         """What one device holds by that strategy."""
-        ranks = {"fsdp": self.copies, "hsdp": self.node // self.shared.tensor_parallel}.get(strategy, 1)
+        ranks = holders(strategy, self.copies, self.node // self.shared.tensor_parallel)
         shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
         here = not elsewhere and self.ready.place.device.type == "cpu"

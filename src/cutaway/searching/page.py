@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from ..draw.page import page
 from ..draw.words import capital, count, duration, moment, plural, written
 from ..files import write_text
 from ..models import cellnet
+from ..settings import command_of
 from ..terms import metric
 from ..training.schemas import read_evaluation
 from ..views.run.outcome import figure, metrics_rows
@@ -340,8 +340,7 @@ def command(found: Search) -> str:
         model = about["model"] if OWN in about else repr(about["model"])
         data = "data" if about["data"] == IN_MEMORY else repr(about["data"])
         return f"cutaway.search({model}, {data}, out={str(found.folder)!r}, **{given!r})"
-    words = ["cutaway", "search", about["model"], about["data"], *(f"{key}={value}" for key, value in given.items())]
-    return shlex.join([*words, "--out", str(found.folder)])
+    return command_of("search", about["model"], about["data"], given, "--out", str(found.folder))
 
 
 def scored(found: Search, row: Row) -> str:

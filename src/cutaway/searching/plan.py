@@ -13,7 +13,7 @@ from ..errors import SettingError, short
 from ..files import exists
 from ..models.made import Made, described, maker
 from ..models.registry import Preset, preset
-from ..settings import as_text, build
+from ..settings import as_text, build, exact
 from ..training.documents import path_of
 from . import darts
 from .settings import SearchSettings, reject_idle
@@ -125,11 +125,6 @@ def named(about: Mapping[str, Any]) -> Preset:
     """The model of a search that is opened again, by its document: one of one's own with its settings alone."""
     own = about.get(OWN)
     return preset(about["model"]) if own is None else described(about["model"], own["path"], own["kinds"])
-
-
-def exact(value: Any) -> str:
-    """A fixed value as text that is read back to the same one."""
-    return repr(value) if isinstance(value, float) else as_text(value)
 
 
 def located(source: str) -> str:

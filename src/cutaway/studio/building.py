@@ -14,7 +14,7 @@ from ..data.opening import open_data
 from ..data.settings import DataSettings
 from ..errors import CutawayError, ModelError, SettingError
 from ..models.registry import Preset, preset
-from ..settings import as_text, build, keys, parse, parted
+from ..settings import among, as_text, build, parse, parted
 from ..spec import Context, Masked, NextToken, Solution, Target
 from ..training.prepared import Prepared, prepare
 from ..training.run import Run
@@ -47,7 +47,7 @@ def build_side(opening: Opening) -> Built:
     same = not opening.anew and opening.model == about["model"] and _same_model(run, opening.given)
     own = run.with_own_tokenizer(about["settings"])
     if not same:
-        of_data = {k: v for k, v in own.items() if k in keys(DataSettings)}
+        of_data = among(own, DataSettings)
         built = Built(prepare(opening.model, source, {**of_data, **USUAL, **opening.given, **ALWAYS}))
         built.notes = ("These are not the weights of the run: this model begins anew, on the run's data.",)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +14,10 @@ from ..data.opening import open_data
 from ..errors import SettingError
 from ..files import write_csv, write_json
 from ..report.writing import report_on
+from ..settings import command_of
 from ..training import documents, session
 from ..training.checkpoint import save_weights
-from ..training.folder import locked, new_folder
+from ..training.folder import whole_run
 from ..training.prepared import Prepared
 from ..training.run import Run
 from ..training.settings import TrainSettings
@@ -42,11 +42,14 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
     if live.ready.data.tasks is not None:
         return {"command": shared, "python": "", "says": TASKS}
     given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
-    words = ["cutaway", "train", opening.model, source, *(f"{key}={value}" for key, value in given.items())]
     keywords = [f"        {key!r}: {value!r}," for key, value in given.items()]
     call = ["run = cutaway.train(", f"    {opening.model!r},", f"    {source!r},", "    **{", *keywords, "    },", ")"]
     python = "\n".join(["import cutaway", "", *call, "run.evaluate()", ""])
-    return {"command": shlex.join(words), "python": python, "says": SAME.format(step=max(1, live.step))}
+    return {
+        "command": command_of("train", opening.model, source, given),
+        "python": python,
+        "says": SAME.format(step=max(1, live.step)),
+    }
 
 
 def save(live: Live, opening: Opening, shared: str) -> Path:
@@ -61,9 +64,9 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
     weights, history, stopped, kept_at = live.layout.copy(), state.history, state.stopped, trainer.checkpoints
     best = state.best_epoch, state.best_score, state.best_loss
     ready = dataclasses.replace(live.ready, settings=_as_of_a_run(live))
-    folder = new_folder(None, f"{ready.preset.file_name}-{ready.data.name}", overwrite=False, inputs=())
+    name = f"{ready.preset.file_name}-{ready.data.name}"
     try:
-        with torch.random.fork_rng([]), locked(folder):
+        with whole_run(None, name) as folder, torch.random.fork_rng([]):
             ready = _with_data_of_its_own(ready, folder, opening)
             again = same_again(live, opening, ready.data.source, shared)
             about = documents.about(ready, {})
@@ -77,6 +80,7 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
             state.best_epoch = max(1, state.epoch)
             state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
             state.stopped = f"saved in the studio at step {live.step:,}"
+            state.run = documents.known_by(about)
             trainer.checkpoints = folder / "checkpoints"
             trainer.checkpoint_now()
             save_weights(folder / "checkpoints" / "best.safetensors", trainer.weights())
@@ -84,9 +88,6 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
             write_json(folder / "run.json", {**about, "status": "running"})
             session.finish(folder, about, ready, state, "finished")
             report_on(Run(folder))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # a run is whole, or it is not there
-        raise
     finally:
         live.layout.read(weights)
         state.history, state.stopped, trainer.checkpoints = history, stopped, kept_at

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..nn.losses import of_both
-from .metrics import Metric, bootstrap
+from .metrics import Metric, bootstrap_at_once
 
 BINS = 10
 EDGES = np.linspace(0, 1, BINS + 1)
@@ -58,10 +58,14 @@ def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric
     said, so = _said(likely, outputs, target)
     bins, apart = np.searchsorted(EDGES[1:-1], said), so - said
 
-    def error(rows: NDArray[np.int64]) -> float:
-        return float(np.abs(np.bincount(bins[rows], weights=apart[rows], minlength=BINS)).sum() / len(rows))
+    def errors(rows: NDArray[np.int64]) -> NDArray[np.float64]:  # (R, n) to (R,)
+        resamples, count = rows.shape
+        each = bins[rows] + BINS * np.arange(resamples)[:, None]
+        sums = np.bincount(each.ravel(), weights=apart[rows].ravel(), minlength=resamples * BINS)
+        found: NDArray[np.float64] = np.abs(sums.reshape(resamples, BINS)).sum(1) / count
+        return found
 
-    return bootstrap(error, len(said))
+    return bootstrap_at_once(errors, len(said))
 
 
 def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:

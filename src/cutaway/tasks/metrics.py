@@ -22,6 +22,7 @@ HIGHER_IS_BETTER = frozenset(
         *("exact_match", "solved", "answer_accuracy", "token_accuracy"),
     )
 )
+AT_ONCE = 2**16  # example numbers that are drawn together, at least one resample
 Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many standard deviations
 
 
@@ -72,12 +73,19 @@ def bootstrap(score: Callable[[NDArray[np.int64]], float], count: int, seed: int
 
     `score` is given example numbers. Up to 1 000 resamples, fewer where there are very many examples.
     """
+    return bootstrap_at_once(lambda rows: np.array([score(one) for one in rows]), count, seed)
+
+
+def bootstrap_at_once(scores: Callable[[NDArray[np.int64]], NDArray[np.float64]], count: int, seed: int = 0) -> Metric:
+    """The same, where `scores` is given the example numbers of several resamples, (R, count), and gives R scores."""
     rng = np.random.default_rng(seed)
     resamples = max(100, min(1000, 20_000_000 // max(count, 1)))
-    scores = [score(rng.integers(0, count, count)) for _ in range(resamples)]
-    value = score(np.arange(count))
-    known = [found for found in scores if not math.isnan(found)]
-    if not known or math.isnan(value):  # R² of a constant, for one
+    each = max(1, AT_ONCE // max(count, 1))
+    parts = [min(each, resamples - first) for first in range(0, resamples, each)]
+    found = np.concatenate([scores(rng.integers(0, count, (part, count))) for part in parts])
+    value = float(scores(np.arange(count)[None])[0])
+    known = found[~np.isnan(found)]
+    if not len(known) or math.isnan(value):  # R² of a constant, for one
         return Metric(value, math.nan, math.nan)
     low, high = np.percentile(known, [2.5, 97.5])
     return Metric(value, float(low), float(high))

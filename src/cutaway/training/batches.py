@@ -51,6 +51,14 @@ def largest_of(split: Split, settings: TrainSettings) -> Tensor:
     return largest[lengths[largest].argsort(descending=True)]
 
 
+def examples_of_a_batch(split: Split, settings: TrainSettings) -> int:
+    """How many examples each batch has but for the last of an epoch; with batch_tokens the most that one has."""
+    if not settings.batch_tokens:
+        return min(settings.batch_size or len(split), len(split))
+    batches = batches_of(split, settings, epoch=0)
+    return len(batches[0]) if isinstance(batches, Plan) else max(map(len, batches))
+
+
 def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""

@@ -49,6 +49,7 @@ class State:
     best_zeros: int = 0  # likewise, weights that were pruned: those of more of them are better
     resumed: int = 0  # how often the run was resumed
     stopped: str = ""  # why training ended; empty while it goes on
+    run: str = ""  # by which the run is known (documents.py); earlier versions left it empty
     history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
 
     def to_json(self) -> dict[str, Any]:
@@ -200,9 +201,12 @@ def _random_rank(name: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
-    """The weights alone of a checkpoint."""
-    return _under("model.", read_tensors(path)[0])
+def load_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor]:
+    """The weights alone of a checkpoint. Raises FileError where it is damaged, or not of that `model`."""
+    tensors, _ = read_tensors(path)
+    if model is not None:
+        _reject_other(path, model, tensors)
+    return _under("model.", tensors)
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:

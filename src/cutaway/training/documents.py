@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..models.own import Own
-from ..settings import as_text
+from ..settings import command_of
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_of
@@ -85,6 +86,13 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def known_by(about: Mapping[str, Any]) -> str:
+    """By which a checkpoint is known to be of the run with this run.json: sha256 of what no later sitting changes."""
+    data = [about["data"][key] for key in ("fingerprint", "split_hash")]
+    kept = [about[key] for key in ("model", "model_settings", "seed", "command")]
+    return hashlib.sha256(json.dumps([data, kept], sort_keys=True).encode()).hexdigest()
+
+
 def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
     """What a person types to train so: in Python where the model is a module of their own, or data was given there."""
     own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
@@ -95,8 +103,7 @@ def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
         data = "data" if in_memory else repr(ready.data.source)
         words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
         return f"cutaway.train({', '.join(words)})"
-    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
-    return shlex.join(["cutaway", "train", ready.preset.name, ready.data.source, *typed])
+    return command_of("train", ready.preset.name, ready.data.source, given)
 
 
 def path_of(source: str) -> str | None:

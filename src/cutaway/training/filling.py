@@ -27,7 +27,9 @@ def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts:
     rows = []
     for given in texts:
         ids = text.with_gaps(str(given))
-        outputs = model(ids[None].to(place.device), None)[0].float().cpu()  # (T, V)
+        tokens = ids[None].to(place.device)
+        real = torch.ones_like(tokens, dtype=torch.bool)  # an exported graph takes no call without a mask
+        outputs = model(tokens, real)[0].float().cpu()  # (T, V)
         p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
         gaps = [
             ", ".join(f"{text.tokenizer.tokens[others[i]]} {p:.3f}" for i, p in zip(*gap))

@@ -135,6 +135,28 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     return folder
 
 
+@contextlib.contextmanager
+def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
+    """A folder for a new run, as `new_folder` makes it, held while it is filled. Where that fails nothing is left in
+    it: a run is whole, or it is not there. Raises FileError, before anything is computed, where it cannot be."""
+    fresh, done = out is None or not Path(out).exists(), False
+    folder = new_folder(out, name, overwrite=False, inputs=())
+    try:
+        with locked(folder):
+            try:
+                yield folder
+                done = True
+            finally:
+                for entry in () if done else folder.iterdir():
+                    if entry.name != LOCK:
+                        with contextlib.suppress(FileError):  # what went wrong before is to be told
+                            _remove(entry)
+    finally:
+        if fresh and not done:
+            with contextlib.suppress(OSError):  # another process holds it
+                folder.rmdir()
+
+
 def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
     """The folder of what trains several runs, a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
 

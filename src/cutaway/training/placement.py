@@ -170,11 +170,28 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     )
     if channels_last is None:
         channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
-    if found.type == "cuda" and found.index is None and environment.launched():
-        found = torch.device("cuda", environment.local_rank())
+    if found.type == "cuda" and environment.launched():
+        found = _own_gpu(found)
     rank, processes = group.place()
     own = (rank // tensor, processes // tensor, tensor, rank % tensor)
     return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
+
+
+def _own_gpu(asked: torch.device) -> torch.device:
+    """The GPU of this process's number on its machine. Raises SettingError where there are more processes than GPUs, or
+    all of them are to share one."""
+    here, there = environment.local_world_size(), torch.cuda.device_count()
+    if asked.index is not None and here > 1:
+        raise SettingError(
+            f"device={asked} is one GPU, and each of the {here} processes on this machine takes one of its own: leave "
+            "device out."
+        )
+    if here > there:
+        raise SettingError(
+            f"{here} processes on this machine would each take a GPU, and it has {there}: start no more than that, or "
+            "take device=cpu."
+        )
+    return asked if asked.index is not None else torch.device("cuda", environment.local_rank())
 
 
 def for_parts(settings: TrainSettings, place: Placement) -> Placement:

@@ -1,11 +1,11 @@
-"""A model fitted to a data set, ready to learn: what `train` and `check` have in common."""
+"""A model fitted to a data set, ready to learn or to be judged: what `train`, `check` and `quantize` have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from ..models.memory import shaped
 from ..models.own import Own, preset_for
 from ..models.registry import Preset
 from ..nn.resizing import resize
-from ..settings import short
+from ..settings import among, build, short
 from ..spec import ImageSizes, Value
 from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
@@ -42,6 +42,9 @@ from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
 from .tried import reject_other_shapes
 from .weights import Taken, built_like, keep_origin, resized_at, take_weights
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 @dataclass
@@ -120,6 +123,23 @@ def prepare(
     place = for_parts(settings, place)
     learns = (task, place, settings, data_settings)
     return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
+
+
+def prepared_of(run: Run, data: DataSet) -> Prepared:
+    """What a run was trained with, and its model as it stands, to be judged on its data."""
+    settings = run.about["settings"]
+    return Prepared(
+        run.preset,
+        data,
+        run.place.model(run.model, learns=False),
+        getattr(run.model, "config", None),
+        run.task,
+        run.place,
+        build(TrainSettings, among(settings, TrainSettings)),
+        build(DataSettings, among(settings, DataSettings)),
+        run.about["model_settings"],
+        run.image_sizes,
+    )
 
 
 def _built(

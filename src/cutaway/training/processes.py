@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from ..distributed.group import place as place_in_group
 from ..errors import LostProcess, SettingError
 from ..files import read_json
 from ..models.contract import Network, contract_of
+from ..models.memory import free_memory, in_bytes
 from ..settings import build
+from .batches import examples_of_a_batch
 from .checkpoint import newest
 from .placement import Placement
 from .settings import TrainSettings
 
 # Others compare the examples of a whole batch, or remember what they have seen.
 SHARED = ("supervised", "mae")
-SETTINGS = ("processes", "max_restarts")
+SETTINGS = ("processes", "max_restarts", "memory_fraction")
+EACH = 200 << 20  # bytes of its own that a process has once PyTorch is there, before it has a model or data
 
 
 def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
@@ -38,6 +42,17 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
             "decides."
         )
     return settings
+
+
+def reject_beyond_machine(settings: TrainSettings) -> None:
+    """Raise SettingError where so many processes would take all memory of this machine before they learn anything."""
+    free = free_memory() if settings.memory_fraction else None
+    if free is not None and settings.processes * EACH > settings.memory_fraction * free:
+        raise SettingError(
+            f"processes={settings.processes} take about {in_bytes(settings.processes * EACH)} before any of them has a "
+            f"model, and {in_bytes(free)} are free, of which memory_fraction={settings.memory_fraction:g} may be "
+            f"taken. One for each GPU, or for each of the {os.cpu_count()} processors here, is enough."
+        )
 
 
 def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Module, name: str) -> None:
@@ -63,6 +78,31 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
         from ..distributed.tensor_parallel import reject_for_tensor_parallel  # what it imports takes a second
 
         reject_for_tensor_parallel(model, name, tensor)
+    if there > 1:
+        examples = examples_of_a_batch(data.splits["train"], settings)
+        reject_small_batches(settings, examples, there, tensor)
+
+
+def reject_small_batches(
+    settings: TrainSettings, examples: int, processes: int, tensor: int, called: str = "processes"
+) -> None:
+    """Raise SettingError where a batch has fewer `examples` than there are copies of the model that share it. `called`
+    is the setting that says how many processes there are. (The last batch of an epoch may have fewer: then each copy
+    learns from all of it.)"""
+    copies = processes // tensor
+    if examples >= copies:
+        return
+    asked = f"{called}={processes}" + (f" with tensor_parallel={tensor}" if tensor > 1 else "")
+    has = f"{examples:,} example{'s' * (examples != 1)}"
+    said = f"{asked} shares each batch among {copies}, and it has {has}: some would have nothing to learn from."
+    if settings.batch_tokens:
+        raise SettingError(f"{said} Give a larger batch_tokens, or fewer {called}.")
+    if not settings.batch_size or examples < settings.batch_size:
+        raise SettingError(f"{said} The training split has no more: give fewer {called}.")
+    said += f" Give batch_size={copies} or more, or fewer {called}."
+    if settings.accumulate > 1:
+        said += f" accumulate={settings.accumulate} does not help: its batches are shared one by one."
+    raise SettingError(said)
 
 
 def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> None:
@@ -83,7 +123,8 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
 def may_begin_in_parts(settings: TrainSettings) -> bool:
     """Whether processes may hold the model in parts, so that none need have it whole when it begins."""
     in_parts = settings.tensor_parallel > 1 or settings.parallel in ("auto", "fsdp", "hsdp")
-    whole = settings.vectors or settings.prune_channels or settings.sparsity  # each looks at weights as they begin
+    pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
+    whole = settings.vectors or pruned  # each looks at weights as they begin
     return in_parts and not whole and place_in_group()[1] > 1
 
 

@@ -26,7 +26,7 @@ from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.own import Own
 from ..models.registry import Preset
-from ..settings import as_text, build, keys, parted, short, unknown_setting
+from ..settings import among, as_text, build, keys, parted, short, unknown_setting
 from ..spec import Episodes, Horizon, ImageSizes
 from ..tasks.task import LEARNED_BY
 from .layers import frozen, heads
@@ -120,8 +120,8 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     for key in flat:
         if key not in known:
             raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
-    training = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
-    data = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
+    training = build(TrainSettings, among(flat, TrainSettings))
+    data = build(DataSettings, among(flat, DataSettings))
     if data.links:
         data = replace(data, **{k: v for k, v in LINKS_HELD_OUT.items() if k not in flat})
     return training, data

@@ -83,6 +83,9 @@ def _rounding(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[An
 
 def _observed(x: Tensor) -> Tensor:
     """As a static layer has its inputs, over the range of this batch."""
+    # Not by `observe` and `quantize_observed`, which take the range as numbers of Python: a GPU would be waited for in
+    # every layer of every step. Those multiply by 1/s in one pass, and an input that lies between two steps can go
+    # either way.
     low, high = (edge.float() for edge in torch.aminmax(x))
     scale = ((high.clamp_min(0) - low.clamp_max(0)) / SEEN).clamp_min(TINY)
     zero = (-low.clamp_max(0) / scale).round()

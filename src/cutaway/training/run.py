@@ -37,7 +37,7 @@ from ..interop.word_vectors import Vectors
 from ..models.own import called, handed_over, preset_for
 from ..models.registry import Preset
 from ..models.saving import load_model, reject_other_kind
-from ..settings import build, keys
+from ..settings import among, build
 from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
@@ -134,16 +134,19 @@ class Run:
         Raises DataError where it is not what it was.
         """
         about = self.about["data"]
-        given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
-        given = self.with_own_tokenizer(given)
-        source = self.source
-        sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
+        given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
         targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
-        data = open_data(source, build(DataSettings, given), sizes, targets, (about["kind"],))
+        data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
+
+    @property
+    def image_sizes(self) -> ImageSizes:
+        """The sizes that its images may have."""
+        sizes = self.about["data"].get("image_sizes")
+        return ImageSizes(**sizes) if sizes else ANY_SIZE
 
     @property
     def source(self) -> Any:

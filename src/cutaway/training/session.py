@@ -42,7 +42,7 @@ from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
 from .placement import alone
 from .prepared import Prepared, prepare
-from .processes import and_how_to_go_on, asked_for, run_of
+from .processes import and_how_to_go_on, asked_for, reject_beyond_machine, reject_small_batches, run_of
 from .progress import Progress
 from .resolved import resolve
 from .run import Run
@@ -97,10 +97,13 @@ def fit(
                     own = None if isinstance(model, str) else model
                     return _fit(own, None, {}, None, begun, progress, overwrite=False)
                 return _fit(model, source, given, out, resume, progress, overwrite, judged)
+        reject_beyond_machine(several)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            resolve(preset_for(model), source, given, resumed=False)
+            asked_of = resolve(preset_for(model), source, given, resumed=False).training
+            if asked_of.batch_size and not asked_of.batch_tokens:
+                reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
             raise SettingError(
                 f"processes={several.processes} starts processes that make the model by its name, and "
@@ -187,7 +190,12 @@ def _fit(
             folder = by_first(begun)
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
-        _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        try:
+            _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        except FileError as error:
+            if isinstance(error.__cause__, OSError):  # as of a full disk: what was learned is there
+                error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
+            raise
         if own is not None:
             own.eval()
         run = Run(folder, own)
@@ -212,8 +220,8 @@ def _train(
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]
-    writes = ready.place.writes
-    if writes:
+    writes, known = ready.place.writes, documents.known_by(about)
+    if writes and not goes_on:
         write_json(folder / "run.json", about)
 
     with progress as bar, Board(folder, ready.settings.tensorboard and writes) as board:
@@ -238,11 +246,19 @@ def _train(
             trainer.begin()
         else:
             trainer.resume()
+            if trainer.state.run not in ("", known):
+                raise FileError(
+                    f"{newest(folder / 'checkpoints')} is the checkpoint of another run, of other data or with other "
+                    "settings. Resume with the run's own checkpoint, from a copy of its folder, or train anew."
+                )
+            if writes:  # now that there is something to go on from
+                write_json(folder / "run.json", about)
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
                 trainer.state.stopped = ""
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
+        trainer.state.run = known
         try:
             state = trainer.fit()
         except Interrupted:
@@ -280,7 +296,7 @@ def finish(
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         give_memory(ready.model)
-        ready.model.load_state_dict(load_weights(kept))
+        ready.model.load_state_dict(load_weights(kept, ready.model))
         if ready.settings.lora and ready.settings.weights:
             write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
         learned(ready.place.model(ready.model), ready.settings)
@@ -301,16 +317,20 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished" and judged and not _unlabelled(ready):
+    if status == "finished" and judged:
         about["summary"] = documents.summary(ready, state)
-        name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
-        write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
+        judge(ready, folder)
     write_json(folder / "run.json", about)
 
 
-def _unlabelled(ready: Prepared) -> bool:
-    """Whether there are no classes that what was learned could be judged by."""
-    return isinstance(ready.data.spec.target, Unlabelled) and len(ready.data.spec.target.names) < 2
+def judge(ready: Prepared, folder: Path) -> None:
+    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
+    without classes has none that it could be judged by, and no such file."""
+    splits, target = ready.data.splits, ready.data.spec.target
+    if isinstance(target, Unlabelled) and len(target.names) < 2:
+        return
+    name = next(one for one in ("test", "val", "train") if one in splits)
+    write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:

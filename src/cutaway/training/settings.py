@@ -8,6 +8,7 @@ from ..settings import setting
 
 OBJECTIVES = ("supervised", "simclr", "mae", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
+PATTERN = "2:4"  # of sparsity that hardware multiplies faster
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
 
@@ -201,6 +202,12 @@ class TrainSettings:
         "once",
         low=0.0,
         high=1.0,
+    )
+    prune_pattern: str = setting(
+        "none",
+        "semi-structured pruning: in the pattern 2:4, of each four consecutive inputs of linear layers and "
+        "convolutions the smaller two become 0 before the model learns",
+        choices=("none", PATTERN),
     )
     prune_channels: float = setting(
         0.0,

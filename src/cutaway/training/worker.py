@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 from ..distributed.environment import rank
-from ..distributed.launch import FOUND, STOPPED, failed, tell
+from ..distributed.launch import AGENT, FOUND, STOPPED, failed, tell
 from ..errors import CutawayError
 from .session import fit
 
@@ -28,5 +32,18 @@ def main(folder: Path) -> int:
     return 0
 
 
+def stop_without(parent: int) -> None:
+    """Ask this process to stop, as SIGTERM does, once the one that started it is gone: killed, that one cannot ask, and
+    nobody would know that training goes on."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    stop_without(int((Path(sys.argv[1]) / AGENT).read_text()))
     sys.exit(main(Path(sys.argv[1])))

@@ -49,8 +49,8 @@ class Numbers(NamedTuple):
     bias: Tensor | None  # (out,)
     x: Tensor  # (in,) what comes in
     z: Tensor  # (out,) W x + b
-    u: Tensor  # (out,) z, normalized where the model does that
-    a: Tensor  # (out,) g(u)
+    u: Tensor | None  # (out,) z normalized; None where the model has no normalization there
+    a: Tensor  # (out,) g(u), or g(z)
     back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the layer after
     slope: Tensor | None  # (out,) ∂a/∂z; None where neurons share statistics
     delta: Tensor  # (out,) ∂L/∂z
@@ -135,8 +135,8 @@ def propagate(one: Subject) -> tuple[list[Numbers], float]:
         return [
             Numbers(
                 dense.linear, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0],
-                trace.u[i][0], trace.a[i + 1][0], None if step.back is None else step.back[0],
-                _slope(layer, trace.u[i][0]), step.delta[0],
+                None if layer.norm is None else trace.u[i][0], trace.a[i + 1][0],
+                None if step.back is None else step.back[0], _slope(layer, trace.u[i][0]), step.delta[0],
             )
             for i, ((title, dense), layer, step) in enumerate(zip(found.items(), layers, gradients, strict=True))
         ], loss  # fmt: skip
@@ -241,7 +241,7 @@ def _layer(
             "bias": None if layer.bias is None else plain(layer.bias[j]),
             "rest": plain(rest[n]) if len(sources) < len(layer.x) else None,
         }
-        if layer.u is not layer.z:
+        if layer.u is not None:
             neuron["normalized"] = plain(layer.u[j])
         if last:
             neuron["how"] = how[1][j]

@@ -30,6 +30,13 @@ def contents(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.name != MANIFEST}
 
 
+def flip(path: Path) -> None:
+    """Change a byte near the end of a file."""
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of 32 KiB, so that a few digits make several."""
@@ -153,6 +160,7 @@ def test_keys_have_no_dot_and_are_told_apart(folder: Path, tmp_path: Path) -> No
         (lambda out: (out / "train-00001.tar").unlink(), r"train-00001\.tar: it is missing"),
         (lambda out: (out / "train-00001.tar").write_bytes(b""), r"train-00001\.tar: it has 0 bytes"),
         (lambda out: (out / INDEX).write_bytes(b"no index"), r"index\.safetensors is missing or damaged"),
+        (lambda out: flip(out / INDEX), r"index\.safetensors is missing or damaged"),
         (lambda out: (out / INDEX).unlink(), r"index\.safetensors is missing or damaged"),
     ],
 )

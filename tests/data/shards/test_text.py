@@ -285,6 +285,16 @@ def test_a_shard_that_is_cut_short_meanwhile_is_named(tmp_path: Path) -> None:
         tokens_of(data, "train")
 
 
+def test_a_token_that_is_none_is_named_with_its_shard(tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    prepare(tmp_path / "poem.txt", tmp_path / "out", val=0, test=0)
+    split: Any = opened(tmp_path / "out", length=5).splits["train"]
+    shard = tmp_path / "out" / "train-00000.bin"
+    shard.write_bytes(b"\xff" * shard.stat().st_size)
+    with pytest.raises(DataError, match=r"train-00000.bin: it holds token 255, of a vocabulary of \d+: it is damaged"):
+        next(split.batches([torch.arange(3)], seed=1))
+
+
 def test_what_the_next_batch_reads_is_asked_for_while_one_is_learned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +318,7 @@ def test_what_cannot_be_prepared_is_told(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
     wrong: list[tuple[Any, str]] = [
-        (tmp_path / "table.csv", "Tables cannot be prepared into shards; what can is text"),
+        (tmp_path / "table.csv", "is read as a whole, and only Parquet is prepared"),
         (tmp_path / "nothing.txt", "There is no file or folder"),
         ("wikitext2", "is a named data set"),
         (3, "is a path"),

@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 import cutaway
+from cutaway.commands import main
 from cutaway.errors import DataError, ModelError, SettingError
 from cutaway.spec import Views
 from cutaway.tasks.contrastive import TEMPERATURE, Contrastive
@@ -133,13 +134,16 @@ def test_it_is_evaluated_and_predicts_by_neighbours(run: Run) -> None:
     is_judged_by_neighbours(run)
 
 
-def test_images_without_classes(tmp_path: Path) -> None:
+def test_images_without_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = photographs(tmp_path / "photos", 16, 16)
     given = {**GIVEN, "batch_size": 8, "epochs": 1}
     run = cutaway.train("simplecnn", folder, out=tmp_path / "run", **given)
     assert not (run.folder / "evaluation.json").exists()
     with pytest.raises(DataError, match="no classes"):
         run.evaluate()
+    assert main(["quantize", str(run.folder), str(tmp_path / "small")]) == 0
+    assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "small" / "evaluation.json").exists()
 
 
 @pytest.mark.parametrize(

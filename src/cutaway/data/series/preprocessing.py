@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ class ForecastPreprocessing:
     gaps: str = "error"  # what is done about missing steps and values: error or fill
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
     scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
+    windows: ClassVar[type[WindowSplit]] = WindowSplit
 
     @classmethod
     def fitted(
@@ -108,8 +109,7 @@ class ForecastPreprocessing:
     def prepare(self, values: Values, scale: Scale | None = None) -> Tensor:
         """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time, or by
         the `scale` of one of several series."""
-        mean, std = scale or (self.mean, self.std)
-        return torch.from_numpy((values - np.array(mean)) / np.array(std)).float()
+        return _standardised(values, scale or (self.mean, self.std))
 
     def splits(
         self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
@@ -120,7 +120,7 @@ class ForecastPreprocessing:
         scales = [self._scale(one) for one in found]
         values = torch.cat([self.prepare(one.values, scale) for one, scale in zip(found, scales)])  # (T, F)
         count = len(self.columns.forecast)
-        targets = values[:, :count].clone()
+        targets = torch.cat([_standardised(one.values[:, :count], scale) for one, scale in zip(found, scales)])
         targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
         return {
             split: self._as_split(
@@ -161,7 +161,7 @@ class ForecastPreprocessing:
         if not values:
             raise DataError("No series was given.")
         begins = np.array(starts) - self.spec.steps
-        return WindowSplit(
+        return self.windows(
             torch.cat(values),
             None,
             torch.tensor(starts),
@@ -242,9 +242,9 @@ class ForecastPreprocessing:
         if not self.columns.id:
             return None
         scales = torch.tensor([self._scale(series) for series in found], dtype=torch.float64)  # (S, 2, F)
-        mean, std = scales[..., : len(self.columns.forecast)].unbind(1)
-        names = tuple(series.own for series in found)
-        return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std)
+        mean, std = scales.unbind(1)
+        names, columns = tuple(series.own for series in found), len(self.columns.forecast)
+        return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std, columns)
 
     def _read(self, source: Any) -> list[Series]:
         frame = None if isinstance(source, Table) else as_frame(source)
@@ -296,7 +296,7 @@ class ForecastPreprocessing:
             before = {f"{c} before": f"{v:.6g}" for c, v in zip(self.columns.forecast, series.values[start - 1])}
             return {"seen from": series.clock.label(start - self.spec.steps), **before}
 
-        return WindowSplit(
+        return self.windows(
             values,
             targets,
             torch.from_numpy(cut.places),
@@ -308,6 +308,12 @@ class ForecastPreprocessing:
             notes=notes,
             several=self._several(cut.all_of_them, cut.which, cut.begins),
         )
+
+
+def _standardised(values: Values, scale: Scale) -> Tensor:
+    """Values (T, n) of the first n variables of a `scale`: float32, less their means, over their deviations."""
+    mean, std = (np.array(part)[: values.shape[1]] for part in scale)
+    return torch.from_numpy((values - mean) / std).float()
 
 
 def _naive_errors(values: Values, season: int) -> tuple[float, ...]:

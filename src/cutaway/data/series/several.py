@@ -34,14 +34,18 @@ class Several:
     names: tuple[str, ...]
     which: Tensor  # (n,) the number of each window's series
     begins: Tensor  # (S,) the first step of each series, in the one tensor that holds all
-    mean: Tensor  # (S, C) float64, of the columns to forecast
-    std: Tensor  # (S, C) float64
+    mean: Tensor  # (S, F) float64, of each variable, the C to forecast first
+    std: Tensor  # (S, F) float64
+    columns: int  # C
+
+    def scales(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """The mean and the standard deviation of each variable, (N, F) each, of these windows."""
+        return self.mean[self.which[index]], self.std[self.which[index]]
 
     def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
         """Outputs or targets (N, H·C) of these windows, each on the scale of its series, in the columns' units."""
-        which = self.which[index].to(standardised.device)
-        mean, std = (scale.to(standardised.device)[which][:, None] for scale in (self.mean, self.std))  # (N, 1, C)
-        steps = standardised.double().view(len(which), -1, mean.shape[-1])  # (N, H, C)
+        mean, std = (x[:, None, : self.columns].to(standardised.device) for x in self.scales(index))  # (N, 1, C)
+        steps = standardised.double().view(len(mean), -1, self.columns)  # (N, H, C)
         return (steps * std + mean).flatten(1)
 
 

@@ -20,7 +20,7 @@ from ..splits import SPLITS, Rows
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from .index import Arrays, Index, kept_at
-from .manifest import AGAIN, is_prepared, read_manifest
+from .manifest import AGAIN, is_prepared, read_manifest, sum_of
 from .members import Member, Members, Names
 from .tars import examples, shards_of
 
@@ -76,9 +76,9 @@ def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
     """The index of these shards, and a sentence where it had to be made. Raises DataError where a shard that was
     prepared is missing or of another size."""
     if not path.is_file() and is_prepared(path):
-        read_manifest(path)  # every shard is there, in its size
+        then = read_manifest(path).about.get("index")  # every shard is there, in its size
         own = Index.load(path / INDEX)
-        if own is None:
+        if own is None or then not in (None, sum_of(path / INDEX)):  # earlier versions did not write it down
             raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}

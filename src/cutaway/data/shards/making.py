@@ -126,7 +126,7 @@ def reject_full(out: Path, jobs: Sequence[Job], size: int) -> None:
     free, wanted = shutil.disk_usage(out).free, size - there + SPARE
     if free < wanted:
         raise FileError(
-            f"{out} has {_in_gib(free)} of free space, and the shards take about {_in_gib(wanted)} more. Free some "
+            f"{out} has {_in_bytes(free)} of free space, and the shards take about {_in_bytes(wanted)} more. Free some "
             f"space, or give a folder on another disk.{f' {KEPT}' if there else ''}"
         )
 
@@ -249,5 +249,5 @@ def _reject_other(out: Path, then: Any, now: Mapping[str, Any]) -> None:
     )
 
 
-def _in_gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
+def _in_bytes(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

@@ -118,7 +118,7 @@ def damaged(
     """Every shard of these splits, or of all, whose content is not what was written, by its checksum. Reads all of
     them, side by side."""
     shards, found = [shard for split in splits or manifest.splits for shard in manifest.splits[split]], []
-    for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: _sum_of(folder / s.name), shards)), 1):
+    for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: sum_of(folder / s.name), shards)), 1):
         if sum_ != shard.sha256:
             said = f"its sha256 is {sum_[:16]}…, and {shard.sha256[:16]}… was written: it is damaged"
             found.append(Problem(str(folder / shard.name), said))
@@ -127,12 +127,17 @@ def damaged(
     return found
 
 
+def unusable(folder: str | Path, problems: list[Problem]) -> DataError:
+    """The error for shards with these problems."""
+    return DataError(f"{len(problems):,} of the shards in {folder} cannot be read:", problems, AGAIN)
+
+
 def shard_of(path: Path, count: int) -> Shard:
     """A shard that has been written: its size and its checksum, as its file has them."""
-    return Shard(path.name, path.stat().st_size, _sum_of(path), count)
+    return Shard(path.name, path.stat().st_size, sum_of(path), count)
 
 
-def _sum_of(path: Path) -> str:
+def sum_of(path: Path) -> str:
     """sha256 of a file; where it cannot be read, why."""
     try:
         with path.open("rb") as file:
@@ -152,4 +157,4 @@ def _reject_sizes(folder: Path, manifest: Manifest) -> None:
         elif size != shard.bytes:
             found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
     if found:
-        raise DataError(f"{len(found):,} of the shards in {folder} cannot be read:", found, AGAIN)
+        raise unusable(folder, found)

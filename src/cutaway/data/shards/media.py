@@ -37,7 +37,7 @@ from ..verifying import Progress
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
 from .making import Made, begin, end, keep, make, processes, reject_full
-from .manifest import Manifest, damaged, is_prepared, read_manifest
+from .manifest import Manifest, damaged, is_prepared, read_manifest, sum_of
 from .members import Names
 from .preparing import reject_settled
 from .settings import ShardSettings
@@ -131,7 +131,7 @@ def prepare_media(
             settings=settled,
             asked=asked,
             notes=[*found.notes, *([f"missing=drop left out {left:,} files that cannot be used."] if left else [])],
-            about={"classes": list(found.classes)},
+            about={"classes": list(found.classes), "index": sum_of(out / INDEX)},
         ),
     )
 
@@ -152,7 +152,8 @@ def open_media(
 def damaged_shards(source: str | Path) -> list[Problem]:
     """Every such shard whose content is not what was written, by its checksum; none of what is no folder of them."""
     path = Path(source).expanduser()
-    if not is_prepared(path) or (manifest := read_manifest(path)).kind not in [kind.kind for kind in KINDS]:
+    kinds = [kind.kind for kind in KINDS]
+    if not is_prepared(path) or (manifest := read_manifest(path)).kind not in (*kinds, "table"):
         return []
     return damaged(path, manifest)
 

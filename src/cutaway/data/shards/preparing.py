@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, SettingError, listed
-from ...settings import as_text, build, keys, short
+from ...settings import among, as_text, build, short
 from ...spec import ANY_SIZE, ImageSizes, Target
 from ..kinds import KINDS
 from ..sets import DataSet
@@ -45,7 +45,13 @@ class Sharded:
 
 
 _MEDIA = Sharded("media", "prepare_media", "open_media")
-SHARDED = {"text": Sharded("text", "prepare_text", "open_text"), "image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
+SHARDED = {
+    "text": Sharded("text", "prepare_text", "open_text"),
+    "image": _MEDIA,
+    "audio": _MEDIA,
+    "video": _MEDIA,
+    "table": Sharded("tables", "prepare_table", "open_table_shards"),
+}
 
 
 def prepare_data(
@@ -61,7 +67,7 @@ def prepare_data(
             f"{listed([KINDS[k].plural for k in SHARDED], 'and')}.",
             fix=f"Train on it as it is: cutaway train MODEL {source}",
         )
-    own = {key: value for key, value in given.items() if key in keys(ShardSettings)}
+    own = among(given, ShardSettings)
     how = build(ShardSettings, own)
     settings = build(DataSettings, {key: value for key, value in given.items() if key not in own})
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):

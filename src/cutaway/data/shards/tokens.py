@@ -54,10 +54,13 @@ class ShardTokens:
         """The tokens at these places, int64. Raises DataError that names the shard where it cannot be read."""
         if isinstance(place, slice):
             start, end, _ = place.indices(len(self))
-            return torch.from_numpy(self._read(start, end).astype(np.int64))
+            found = self._read(start, end)
+            self._reject_strange(found[None], [start])
+            return torch.from_numpy(found.astype(np.int64))
         width = min(place.shape[1], len(self))
         starts = place[:, 0].clamp(max=len(self) - width)
         rows = self._rows(starts.tolist(), width)  # (N, width)
+        self._reject_strange(rows, starts.tolist())
         within = place - starts[:, None]  # 0, 1, 2, …, but where a row repeats a place at the stream's ends
         return torch.from_numpy(rows.astype(np.int64)).gather(1, within)
 
@@ -103,6 +106,14 @@ class ShardTokens:
             written = self._shards[shard].bytes
             raise self._lost(shard, f"it ends after {offset + len(found):,} bytes, and {written:,} were written")
         return found
+
+    def _reject_strange(self, rows: npt.NDArray[Any], starts: Sequence[int]) -> None:
+        """Raise DataError that names the shard where the tokens (N, width) from each start on hold one that is none."""
+        if rows.size and rows.max() >= len(self.counts):
+            row, column = divmod(int(rows.argmax()), rows.shape[1])
+            shard = int(np.searchsorted(self._ends, starts[row] + column, side="right"))
+            said = f"it holds token {rows[row, column]:,}, of a vocabulary of {len(self.counts):,}: it is damaged"
+            raise self._lost(shard, said)
 
     def _file(self, shard: int) -> int:
         """The descriptor of a shard, which is opened where it is not."""

@@ -25,7 +25,7 @@ from .encoders import fit_encoder
 from .forms import Form
 from .leaks import leaks
 from .notes import column_notes, describe_columns, split_notes
-from .parquet import parquet_files, row_groups, table_at
+from .parquet import RowGroups, StreamedTable, parquet_files, reject_form, row_groups
 from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, read_table
 from .roles import choose_roles
@@ -46,10 +46,19 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         reject_changed(settings, ("memory", "workers"), "is for Parquet, and this table is read as a whole")
         return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
     groups = row_groups(path)
-    if groups.cells_in_bytes > settings.memory << 20:
-        return streamed_dataset(groups, settings)
-    origin = Origin.of_file(path) if path.is_file() else Origin(path.resolve().name, str(path), groups.fingerprint)
-    return table_dataset(table_at(path, Form.of(settings)), origin, settings)
+    if path.is_dir() or groups.are_larger_than(settings.memory):
+        return open_groups(groups, settings)
+    return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+
+
+def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
+    """The data set in row groups, in memory where they take no more than settings.memory; whether their rows are known
+    to be `shuffled`. Raises as `open_table`."""
+    if groups.are_larger_than(settings.memory):
+        return streamed_dataset(groups, settings, shuffled)
+    reject_form(groups.path, Form.of(settings))
+    origin = Origin(groups.path.resolve().name, str(groups.path), groups.fingerprint)
+    return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
 
 
 def table_dataset(

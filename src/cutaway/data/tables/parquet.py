@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...errors import DataError, Problem, SettingError
-from ...files import cause, reject_irregular
+from ...files import MEBIBYTE, cause, reject_irregular
 from ..folders import entries
 from .columns import meaning
 from .forms import Form
@@ -55,10 +55,9 @@ class RowGroups:
         """How many there are."""
         return len(self.file)
 
-    @property
-    def cells_in_bytes(self) -> int:
-        """About what all cells take in memory."""
-        return len(self) * len(self.schema) * BYTES
+    def are_larger_than(self, memory: int) -> bool:
+        """Whether all cells take more than so many MiB of memory, about."""
+        return len(self) * len(self.schema) * BYTES > memory * MEBIBYTE
 
     def frame(self, block: int, columns: Sequence[str]) -> pl.DataFrame:
         """The rows of a block as they stand there, in these columns. Raises DataError where they cannot be read."""
@@ -91,14 +90,20 @@ class RowGroups:
         return f"row {self.offset[block] + i - self.first[block] + 1} of {self.files[self.file[block]].name}"
 
     def _read(self, block: int, offset: int, count: int, columns: Sequence[str]) -> pl.DataFrame:
-        path = self.files[self.file[block]]
-        try:
-            frame = pl.scan_parquet(path, glob=False).select(columns).slice(offset, count).collect(engine="streaming")
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-            raise _broken(path, str(error).splitlines()[0]) from error
-        if frame.height != count:
-            raise _broken(path, f"rows {offset + 1:,} to {offset + count:,} are promised, and {frame.height:,} there")
-        return frame
+        return read_rows(self.files[self.file[block]], offset, count, columns)
+
+
+def read_rows(path: Path, offset: int, count: int, columns: Sequence[str] = ()) -> pl.DataFrame:
+    """So many rows of a Parquet file from one on, in these columns, or in all. Raises DataError where they cannot be
+    read."""
+    try:
+        rows = pl.scan_parquet(path, glob=False)
+        frame = (rows.select(columns) if columns else rows).slice(offset, count).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise _broken(path, str(error).splitlines()[0]) from error
+    if frame.height != count:
+        raise _broken(path, f"rows {offset + 1:,} to {offset + count:,} are promised, and {frame.height:,} there")
+    return frame
 
 
 class StreamedTable(Table):
@@ -163,16 +168,21 @@ def table_at(path: Path, form: Form) -> Table:
     """The table at a path, which may be a folder of Parquet files, in memory. Raises as `read_table`."""
     if not path.is_dir():
         return read_table(path, form)
-    if form.asked and form != Form():
-        raise SettingError(f"separator, decimal, encoding and header are for CSV, and {path} holds Parquet.")
+    reject_form(path, form)
     groups = row_groups(path)
     return StreamedTable.of(groups, list(groups.schema))
 
 
-def row_groups(path: Path) -> RowGroups:
-    """What the footers of a Parquet file, or of a folder of them, tell. Raises DataError where one is damaged, or where
-    files have different columns."""
-    files = parquet_files(path)
+def reject_form(folder: Path, form: Form) -> None:
+    """Raise SettingError where it is said how a folder of Parquet files is written."""
+    if form.asked and form != Form():
+        raise SettingError(f"separator, decimal, encoding and header are for CSV, and {folder} holds Parquet.")
+
+
+def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
+    """What the footers of a Parquet file, or of a folder of them or of these `files` in it, tell. Raises DataError
+    where one is damaged, or where files have different columns."""
+    files = files or parquet_files(path)
     if not files:
         raise DataError(f"{path} holds no Parquet files ({PARQUET}).")
     first, file, offset = [0], [], []

@@ -40,8 +40,9 @@ SAMPLE = 100_000  # rows by which types are told
 BYTES = 4  # of an input
 
 
-def streamed_dataset(groups: RowGroups, settings: DataSettings) -> DataSet:
-    """The data set in Parquet files, whose target `settings` name. Raises as `table_dataset`."""
+def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
+    """The data set in Parquet files, whose target `settings` name; whether their rows are known to be `shuffled`.
+    Raises as `table_dataset`."""
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sampled(groups, chosen)
@@ -93,7 +94,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings) -> DataSet:
         preprocessing,
         held,
         [
-            *_how_it_is_read(groups, window, len(sample), settings),
+            *_how_it_is_read(groups, window, len(sample), settings, shuffled),
             *left_out,
             *unread,
             *column_notes(sample, roles, types, preprocessing),
@@ -153,13 +154,14 @@ def _window(groups: RowGroups, features: int, memory: int) -> int:
     return min(groups.blocks, max(1, memory * MEBIBYTE // (2 * largest * features * BYTES)))
 
 
-def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataSettings) -> list[str]:
+def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataSettings, shuffled: bool) -> list[str]:
     """What a person should know of it."""
+    better = "a larger memory= mixes them better, and where they are sorted `cutaway prepare` shuffles them once"
     mixed = (
         "all are mixed"
         if window == groups.blocks
         else f"the rows of {window:,} of them, drawn at random from as many stretches of the table, are mixed at a "
-        "time: a larger memory= or smaller row groups mix them better"
+        f"time: {'all were shuffled when they were prepared' if shuffled else better}"
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "

@@ -22,7 +22,7 @@ from ..prepared import Prepared
 from ..processes import reject_parallel, whole_weights_for
 from ..settings import TrainSettings
 from .step import NeedsNumbers, can_be_watched, step_of
-from .strategies import Memory, memory_of, weights_of
+from .strategies import Memory, holders, memory_of, weights_of
 
 
 def settle_parallel(ready: Prepared) -> None:
@@ -102,7 +102,7 @@ def _held(ready: Prepared, strategy: str) -> Memory:
     )
     weights = weights_of(ready.model, blocks(ready.model), place.dtype, place.autocast_dtype, bool(settings.ema))
     on_gpu = place.device.type == "cuda"
-    ranks = {"fsdp": place.processes, "hsdp": environment.local_world_size() // place.tensor}.get(strategy, 1)
+    ranks = holders(strategy, place.processes, environment.local_world_size() // place.tensor)
     step = step_of(alone, place.processes, gpu=on_gpu)
     here = place.device.type == "cpu"
     return memory_of(strategy, step, weights, ranks, place.tensor, settings.recompute, reserved=on_gpu, copied=here)

@@ -109,6 +109,12 @@ class Memory:
         return self.activations + self.outputs + self.working
 
 
+def holders(strategy: str, copies: int, within: int) -> int:
+    """How many processes hold the weights together, each a part of them: of the `copies` that share a batch, `within`
+    of them on each machine."""
+    return {"fsdp": copies, "hsdp": within}.get(strategy, 1)
+
+
 def memory_of(
     strategy: str,
     step: Step,
@@ -120,7 +126,7 @@ def memory_of(
     copied: bool = False,
 ) -> Memory:
     """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
-    them hold the weights together (1 where each has them whole). With room for all gradients `reserved`, as a GPU's
+    them hold the weights together (see `holders`). With room for all gradients `reserved`, as a GPU's
     allocator keeps it from step to step, those of several processes count in full. A checkpoint of parts is `copied` to
     the memory that they are in, as on a CPU, or to another."""
     matrices = weights.matrices / max(1, weights.total)
