@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {"batch_size": 32, "tensorboard": False, "threads": 1}
 
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    shape = {"model.layers": (1, 1), "model.width": 4, "model.shortcut": "B", "max_samples": 120, "epochs": 1}
+    shape = {"model.layers": (1, 1), "model.width": 8, "model.shortcut": "B", "max_samples": 120, "epochs": 1}
     return cutaway.train("resnet20", "digits", out=tmp_path_factory.mktemp("resnet") / "run", **SMALL, **shape)
 
 
