@@ -1,7 +1,8 @@
 """Copies that were changed in other ways than those of `benchmarks.leaks`, and how many of them are found:
 python -m benchmarks.changes SEEDS SET ….
 
-Multi30k's English captions, Omniglot's drawings and tiles of photographs are sets that no threshold was chosen on.
+Multi30k's English captions are a set of texts that no threshold was chosen on; Omniglot's drawings and tiles of
+photographs had been seen before the rule for images that were moved or cropped was what it is.
 """
 
 from __future__ import annotations

@@ -18,17 +18,16 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _wait(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    body = context.get("body")
-    if doctree is None or not body:
+    first = PICTURE.search(context.get("body") or "")
+    if doctree is None or first is None:
         return
     sources = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
-    first = PICTURE.search(body)
 
     def waiting(picture: re.Match[str]) -> str:
         source = sources.get(Path(picture[2]).name)
-        if source is None or (first and picture.start() == first.start()):
+        if source is None or picture.start() == first.start():
             return picture[0]
         width, height = Image.open(source).size
         return f'<img {picture[1]}src="{picture[2]}"{picture[3]} width="{width}" height="{height}" loading="lazy">'
 
-    context["body"] = PICTURE.sub(waiting, body)
+    context["body"] = PICTURE.sub(waiting, context["body"])
