@@ -222,9 +222,7 @@ class Standardised(nn.Module):
 
     def forward(self, series: Tensor, *known: Tensor) -> tuple[Tensor, ...]:
         """float32 of the same shapes; the variables known in advance are the last."""
-        found = [(series - self.mean) / self.std]
-        found += [(x - self.mean[-x.shape[2] :]) / self.std[-x.shape[2] :] for x in known]
-        return tuple(x.float() for x in found)
+        return _standardised(self.mean, self.std, series, *known)
 
 
 class StandardisedByEach(nn.Module):
@@ -234,9 +232,12 @@ class StandardisedByEach(nn.Module):
     def forward(self, series: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """float32 of the same shapes; the variables known in advance are the last."""
         *known, mean, std = rest
-        return tuple(
-            ((x - mean[:, None, -x.shape[2] :]) / std[:, None, -x.shape[2] :]).float() for x in (series, *known)
-        )
+        return _standardised(mean[:, None], std[:, None], series, *known)
+
+
+def _standardised(mean: Tensor, std: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    """Each part (N, T, n) less the last n of means (…, F), over the deviations, float32."""
+    return tuple(((x - mean[..., -x.shape[2] :]) / std[..., -x.shape[2] :]).float() for x in parts)
 
 
 class GraphLevel(nn.Module):

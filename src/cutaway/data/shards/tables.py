@@ -36,8 +36,16 @@ from .settings import ShardSettings
 MOST_SHARDS = 2048  # beyond them the pieces of a stretch are too small to be read one by one
 
 
+class Rows:
+    """What has been written by a job of either pass."""
+
+    def look(self, path: Path) -> tuple[int, None]:
+        """How many rows there are."""
+        return len(row_groups(path)), None
+
+
 @dataclass(frozen=True)
-class Scattered:
+class Scattered(Rows):
     """The job of the first pass: some rows of a file, in a random order."""
 
     name: str
@@ -52,10 +60,6 @@ class Scattered:
         frame = read_rows(self.file, self.offset, self.count)
         _write(_mixed(frame, self.seed), path, max(1, self.count // self.pieces))
 
-    def look(self, path: Path) -> tuple[int, None]:
-        """How many rows there are."""
-        return len(row_groups(path)), None
-
     def piece(self, k: int, folder: Path) -> pl.DataFrame:
         """The rows that go to shard k."""
         start, stop = (self.count * i // self.pieces for i in (k, k + 1))
@@ -63,7 +67,7 @@ class Scattered:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Rows):
     """The job of the second pass: a shard, of one piece of every stretch."""
 
     name: str
@@ -76,10 +80,6 @@ class Shuffled:
         """Write the rows of all pieces."""
         pieces = [stretch.piece(self.number, self.folder) for stretch in self.stretches]
         _write(_mixed(pl.concat(pieces, rechunk=True), self.seed), path, LEAST_ROWS)
-
-    def look(self, path: Path) -> tuple[int, None]:
-        """How many rows there are."""
-        return len(row_groups(path)), None
 
 
 def prepare_table(
