@@ -6,11 +6,12 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test model check bench recipes docs site site-check release clean
+.PHONY: help demo test test-gpu model check bench recipes docs site site-check release clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
 	@echo "make test     install what the tests need, then lint, type-check and run them all"
+	@echo "make test-gpu  run what only a GPU can show, where there is one"
 	@echo "make recipes  train the recipes and compare with the scores they claim (slow)"
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
@@ -45,6 +46,10 @@ demo: .venv/.installed
 test: .venv/.installed-test
 	$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+# What only a GPU can show, where there is one.
+test-gpu: .venv/.installed-test
+	CUTAWAY_TEST_GPU=1 $(BIN)/python -m pytest tests/gpu
 
 # What concerns one architecture: make model NAME=resnet
 model: .venv/.installed-test

@@ -96,7 +96,8 @@ Geometric's layers with their cached normalization; of word vectors, gensim with
 process, and the row of reading is what that adds.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 
-Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048, measured in
+Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048 (on a GPU
+of 8192×8192), measured in
 turn. A step counts six operations for each multiply-add of the network, also where the library's algorithm needs fewer.
 
 Rows of a millisecond are measured with cold caches, since garbage is collected before each run. That is hard on

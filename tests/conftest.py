@@ -16,6 +16,8 @@ import pytest
 # seeds too: CUTAWAY_TEST_THREADS=4 CUTAWAY_TEST_SEED=7 make test. Set before NumPy is there, for its threads and those
 # of the commands that tests run: waiting for one another they would take the other worker's core.
 THREADS = os.environ.get("CUTAWAY_TEST_THREADS", "1")
+if not os.environ.get("CUTAWAY_TEST_GPU"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is claimed of exact numbers holds on a CPU
 os.environ |= {"OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS}
 
 import numpy as np  # noqa: E402

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
 ROOT = Path(__file__).parents[2]
+TEMPLATE = Path(__file__).parents[1] / "_templates" / "source.html"
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
 PAGES = {"README.md": "/index.md", "CHANGELOG.md": "/changelog.md", "CONTRIBUTING.md": "/contributing.md"}
 
@@ -69,14 +69,23 @@ def _resolve(app: Any, tree: nodes.document, docname: str) -> None:
             link["refuri"] = app.builder.get_relative_uri(docname, f"source/{path}") + (f"#{at}" if at else "")
 
 
-def _pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A page for each file or folder that is linked to, and for the files of those folders."""
+def _pages(app: Any) -> list[Any]:
+    """Write a page for each file or folder that is linked to, and for the files of those folders, where there is none
+    that is as new. None is left for Sphinx to write, which would make all menus for each."""
     paths = {path for found in _linked(app.env).values() for path in found}
     for path in sorted(paths):
         if (ROOT / path).is_dir():
             paths |= {f"{path}/{one.name}" for one in (ROOT / path).iterdir() if one.suffix in (".py", ".toml", ".js")}
+    makes = max(one.stat().st_mtime for one in (Path(__file__), TEMPLATE))
     for path in sorted(paths):
-        yield f"source/{path}", {"title": path, "body": _body(path)}, "source.html"
+        page = Path(app.outdir) / "source" / f"{path}.html"
+        if page.is_file() and page.stat().st_mtime > max(makes, (ROOT / path).stat().st_mtime):
+            continue
+        above = "../" * (path.count("/") + 1)
+        words = {"title": path, "body": _body(path), "version": app.config.version, "above": above}
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(app.builder.templates.render(TEMPLATE.name, words), encoding="utf-8")
+    return []
 
 
 class Plain(HtmlFormatter):  # type: ignore[type-arg]

@@ -35,7 +35,8 @@ def pages() -> dict[str, str]:
         card = preset.card.card
         link = f"[`{name}`]({address(preset.module)})"
         paper = f"[{card.title.rstrip('.')}]({card.link}), {card.year}".replace("|", "\\|")
-        cells = (link, ", ".join(preset.takes), card.family, count(made().counted(preset).parameters), paper)
+        parameters = preset.card.published_parameters or made().counted(preset).parameters
+        cells = (link, ", ".join(preset.takes), card.family, count(parameters), paper)
         rows.append(f"| {' | '.join(cells)} |")
     families = len({preset.module for preset in presets().values()})
     return {"reference/models.md": HEAD.format(presets=len(rows), families=families) + "\n".join(rows) + "\n"}

@@ -11,7 +11,7 @@ from typing import Any
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import CutawayError, DataError, UnknownName
-from ..inspect.example import inputs_like
+from ..inspect.example import inputs_for
 from ..inspect.layers import layer_table
 from ..models.made import begun
 from ..models.registry import Preset
@@ -81,7 +81,7 @@ def contestants(
 def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: float | None, opened: Opened) -> Contestant:
     started, settings = begun(model, given)
     ready = prepare(started, source, settings, opened=opened)
-    table = layer_table(ready.model.eval(), *inputs_like(ready.data.spec))
+    table = layer_table(ready.model.eval(), *inputs_for(ready.model, ready.data.spec))
     cost = table.multiply_adds if table.complete else None
     own = dict(given)
     if macs is not None:

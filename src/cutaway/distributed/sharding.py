@@ -16,6 +16,7 @@ from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from ..errors import SettingError
 from .environment import local_world_size
 from .gradients import Loss
 from .parts import TENSOR
@@ -47,7 +48,12 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
     is left together; the loss in which it computes with whole weights, and after whose backward pass each process has
     its part of the sum of all gradients. With a `dtype` the weights of linear layers and convolutions in blocks, which
     compute in that, travel in it too, together by block; normalizations, which do not, stay what they are. Gradients
-    are added in the weights' own."""
+    are added in the weights' own. Raises SettingError where PyTorch is too old for it."""
+    if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
+        raise SettingError(
+            f"Weights are shared between processes from PyTorch 2.13 on, and this is {torch.__version__}: update it, "
+            "or take parallel=ddp without tensor_parallel."
+        )
     loss = Loss(model)
     data = tuple(name for name in mesh.mesh_dim_names or () if name != TENSOR)
     share, mesh = fully_shard if "shard" in data else replicate, mesh[data]

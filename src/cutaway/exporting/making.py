@@ -73,7 +73,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
         reject_overwriting(file, overwrite=overwrite)
     form = form_of(run.preprocessing)
     by_token = isinstance(run.spec, TextSpec) and isinstance(run.spec.target, Tags | NextToken | Masked)
-    whole = Whole(run.model, form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
+    whole = Whole(run.model.cpu(), form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
     traced = trace(whole, form.names, form.dynamic(), form.inputs())
     document = _document(run, traced)
     with contextlib.ExitStack() as stack:  # all files or none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..models.registry import Preset
@@ -92,6 +92,13 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
     if isinstance(spec, GraphSpec):
         return draw.graph((NODES, spec.features), spec.edge_features)
     return draw.masked(spec.kind, spec.shape)
+
+
+def inputs_for(model: nn.Module, spec: Spec, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """What the model's `forward` takes for one random example of that spec: on its device, in its precision."""
+    one = next(model.parameters())
+    inputs = (x.to(one.device) for x in inputs_like(spec, generator=generator))
+    return tuple(x.to(one.dtype) if x.is_floating_point() else x for x in inputs)
 
 
 MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..nn.attention import Attention, SeenStep
 from ..nn.masks import real_places
-from ..nn.recurrent import lengths_of, over_steps, packed
+from ..nn.recurrent import goes_back, lengths_of, over_steps, packed
 from ..spec import PairSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -150,10 +150,11 @@ class Seq2SeqGRU(Network):
         x = self.dropout(self.embedding(source))  # (N, T, embedding)
         if source_mask is None:
             source_mask = torch.ones_like(source, dtype=torch.bool)
-        if lengths is None:
-            h, last = self.encoder(x)
-        else:
-            h, (last,) = packed(self.encoder, x, lengths)
+        with goes_back(self.encoder, x):
+            if lengths is None:
+                h, last = self.encoder(x)
+            else:
+                h, (last,) = packed(self.encoder, x, lengths)
         s = torch.tanh(self.initial(last[-1]))  # the last layer's backward state has read h←_1 last: (N, hidden)
         return s, self.attention.key(h), h, source_mask
 

@@ -63,7 +63,11 @@ def adapted_answers(
     """What the model says of the queries (E, Q, …) after learning from each episode's support (E, M, …), y (E, M):
     (E, Q, K). Batch normalization takes the statistics of the running batch, of the queries of an episode as of its
     support; all parameters are adapted, and the model is left as it was."""
-    own = dict(model.named_parameters())
+    own: dict[str, Tensor] = dict(model.named_parameters())
+    if support.is_cuda:  # whose convolutions would copy channels-last, which vmap cannot
+        plainly = {"memory_format": torch.contiguous_format}  # a tensor of one channel counts as contiguous either way
+        own = {name: value.clone(**plainly) for name, value in own.items()}
+        support, queries = support.clone(**plainly), queries.clone(**plainly)
 
     def answer(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         outputs: Tensor | tuple[Tensor, ...] = functional_call(model, dict(parameters), (x,))
@@ -72,8 +76,10 @@ def adapted_answers(
     def episode(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
         return answer(adapted(answer, own, x, y, loss, lr, steps, first_order), queries)
 
-    # Fused attention has no second derivative in PyTorch.
-    with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH):
+    # Fused attention has no second derivative in PyTorch, nor does autocast know which format a gradient has whose own
+    # gradient is taken: numbers stay in that of the weights.
+    plain = torch.autocast(support.device.type, enabled=False)
+    with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH), plain:
         answers: Tensor = vmap(episode, randomness="different")(support, y, queries)
     return answers
 

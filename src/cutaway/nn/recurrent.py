@@ -13,6 +13,7 @@ that is not real leaves states as they are, and what stands there in the outputs
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -81,12 +82,21 @@ class Ragged(nn.RNNBase):
         if torch.compiler.is_exporting():
             outputs, after = scanned(self, x, lengths, None if state is None else as_state(state))
             return outputs, as_given(after) if lengths is None else after[0]
-        if lengths is None:
-            return super().forward(x, state)
-        if x.is_cuda:
+        if lengths is not None and not x.is_cuda:
+            return in_rectangles(self, x, lengths)
+        with goes_back(self, x):
+            if lengths is None:
+                return super().forward(x, state)
             outputs, after = packed(super().forward, x, lengths)
             return outputs, after[0]
-        return in_rectangles(self, x, lengths)
+
+
+def goes_back(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Within it a layer on a GPU has gradients in evaluation too, as attributions take them: cuDNN keeps what those
+    need in training alone, and stays out then."""
+    if x.is_cuda and torch.is_grad_enabled() and not layer.training:
+        return torch.backends.cudnn.flags(enabled=False)
+    return contextlib.nullcontext()
 
 
 class RNN(Ragged, nn.RNN):

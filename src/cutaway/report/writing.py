@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..draw.page import page
 from ..files import write_json, write_text
-from ..inspect.example import inputs_like
+from ..inspect.example import inputs_for
 from ..inspect.layers import layer_table
 from ..training.run import Run
 from ..views.network import drawing_of
@@ -18,9 +18,7 @@ def report_on(run: Run) -> Path:
     """Write layers.json and report.html into the run's folder; the path of the page."""
     if (run.folder / "model").is_dir():
         card = None if run.module is not None else run.preset.card.card.to_json()  # one's own has no paper
-        dtype = next(run.model.parameters()).dtype
-        inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
-        layers = layer_table(run.model, *inputs)
+        layers = layer_table(run.model, *inputs_for(run.model, run.spec))
         tree = drawing_of(layers, run.model)
         write_json(
             run.folder / "layers.json",

@@ -21,7 +21,7 @@ from ..data.objects.given import Given
 from ..data.opening import open_guarded
 from ..data.sets import DataSet
 from ..errors import ModelError, SettingError, TrainingError
-from ..inspect.example import inputs_like
+from ..inspect.example import inputs_for
 from ..inspect.layers import layer_table
 from ..models.made import begun
 from ..models.registry import Preset
@@ -143,9 +143,7 @@ def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | No
     Torch's random state is left as it was."""
     model = model or ready.model
     with torch.random.fork_rng(devices=[]):
-        dtype = next(model.parameters()).dtype
-        inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(ready.data.spec)]
-        layers = layer_table(model, *inputs)
+        layers = layer_table(model, *inputs_for(model, ready.data.spec))
     return {"macs": layers.multiply_adds if layers.complete else None, "parameters": layers.parameters}
 
 

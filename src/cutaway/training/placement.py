@@ -201,9 +201,10 @@ def for_parts(settings: TrainSettings, place: Placement) -> Placement:
 
 
 def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
-    """The place of one process that has the whole model, to answer: that of `place`, or the CPU where the weights come
-    to more than a `fraction` of what that has free (0 asks nothing)."""
-    found = replace(place, rank=0, processes=1, tensor=1, tensor_rank=0)
+    """The place of one process that has the whole model, to answer in the precision of its weights, as a run does
+    whenever it is asked: that of `place`, or the CPU where the weights come to more than a `fraction` of what that has
+    free (0 asks nothing)."""
+    found = replace(place, autocast_dtype=None, rank=0, processes=1, tensor=1, tensor_rank=0)
     free = free_memory(place.device)
     weights = place.dtype.itemsize * sum(x.numel() for x in model.parameters())
     if place.device.type != "cpu" and fraction and free is not None and weights > fraction * free:

@@ -141,6 +141,7 @@ def _fit(
         given = {**given, "processes": processes}
     typed = given
     own = model if isinstance(model, nn.Module) else None
+    home = next((p.device for p in own.parameters()), None) if own is not None else None
     earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
@@ -197,7 +198,7 @@ def _fit(
                 error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
             raise
         if own is not None:
-            own.eval()
+            own.eval().to(home)
         run = Run(folder, own)
         return run.hand_over(source) if isinstance(source, Given) else run
 

@@ -25,6 +25,7 @@ from ..tasks.task import Task
 MANY = 2**22
 AT_ONCE = 2**23  # outputs in a chunk, if it then has at least so many tokens:
 FEWEST = 256
+ON_GPU = 8  # times as many tokens in a chunk on a GPU, whose products want them; more take memory and no less time
 READ_AT_ONCE = 2**24  # outputs that are held in evaluation
 
 
@@ -39,6 +40,7 @@ class Words:
         self.vocab_size = task.target.outputs
         self.decides = chunk is None
         self.chunk = max(FEWEST, AT_ONCE // self.vocab_size) if chunk is None else chunk  # tokens at a time
+        self.gpu = False  # whether it is to do as on a GPU wherever it is, for a plan
 
     def many(self, target: Tensor) -> bool:
         """Whether the outputs for this target (N, T) are not to be held whole."""
@@ -51,8 +53,8 @@ class Words:
         found = last_layer(self.head, x)
         if found is None:
             return self.task.loss(self.head(x)[None], target[None])
-        smoothing = self.task.label_smoothing
-        return linear_cross_entropy(*found, target, label_smoothing=smoothing, chunk=self.chunk)
+        chunk = self.chunk * ON_GPU if self.decides and (self.gpu or x.is_cuda) else self.chunk
+        return linear_cross_entropy(*found, target, label_smoothing=self.task.label_smoothing, chunk=chunk)
 
     def outputs(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[slice, Tensor]]:
         """The model's outputs (n, T, V) for some texts after others, and which these are."""

@@ -208,11 +208,18 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
     """A run, with new examples through its own preprocessing, files or an object that holds some as `train` takes them,
     of which the first are looked at; or with the first of its test split where none are named.
 
-    Where its data is not at hand any more, random examples stand in, and a note says so. Raises what reading raises.
+    Where its data is not at hand any more, random examples stand in, and a note says so. The model is brought to the
+    CPU, where examples are. Raises what reading raises.
     """
     bare = Subject(
-        run.model, run.preset, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
-    )
+        run.model.cpu(),
+        run.preset,
+        (),
+        preprocessing=run.preprocessing,
+        task=run.task,
+        run=run,
+        options=dict(options or {}),
+    )  # fmt: skip
     if len(sources) == 1 and holds_examples(sources[0], run.preprocessing):
         split = run.preprocessing.examples(new_examples(sources[0], run.preprocessing))
         first = (f"These are the first {FEW} of {len(split):,} examples.",) if len(split) > FEW else ()
@@ -280,11 +287,9 @@ def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: R
 
 def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
     """One random example of that spec, in the precision of the model."""
-    from ..inspect.example import inputs_like
+    from ..inspect.example import inputs_for
 
-    dtype = next(model.parameters()).dtype
-    inputs = inputs_like(spec, generator=torch.Generator().manual_seed(0))
-    return tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
+    return inputs_for(model, spec, torch.Generator().manual_seed(0))
 
 
 __all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples", "with_first"]

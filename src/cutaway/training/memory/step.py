@@ -71,7 +71,7 @@ class Step:
 
 def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
     """The largest step of a training, or what one of so many processes does of it, each with its part of the batch. On
-    a `gpu` attention keeps no weights, with dropout too.
+    a `gpu` attention keeps no weights, with dropout too, and more logits are held at a time.
 
     `ready.model` may have shapes alone. Raises NeedsNumbers where the network must see numbers and has none, and
     SettingError for an objective whose steps cannot be watched.
@@ -111,6 +111,8 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         for x in (*model.parameters(), *model.buffers()):
             ledger.count(x, "weights")
         trainer = _trainer(replace(ready, model=model, place=place), ledger)
+        if words := getattr(trainer.objective, "words", None):
+            words.gpu = gpu
         index = largest_of(ready.data.splits["train"], ready.settings)
         index = index[: -(-len(index) // parts)]
         batch, passes = _batch(ready, index), min(2, ready.settings.accumulate)
