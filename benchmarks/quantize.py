@@ -32,7 +32,7 @@ ROWS: list[tuple[str, str, dict[str, Any], list[dict[str, Any]]]] = [
         {"method": "static"}, {"bits": 4}, {"bits": 4, "qat": 2}, {"method": "bfloat16"},
     ]),
     ("textcnn, SST-2", "textcnn-sst2", {}, [{"method": "static"}, {"method": "bfloat16"}]),
-    ("lstm, Tiny Shakespeare", "lstm-tinyshakespeare", {}, [{}, {"bits": 4}]),
+    ("lstm, Tiny Shakespeare", "lstm-tinyshakespeare", {"minutes": 9}, [{}, {"bits": 4}]),
     ("MiniLM, SST-2", "bert-minilm-sst2", {"epochs": 1}, [{"method": "dynamic"}, {"method": "bfloat16"}]),
     ("gpt2 of 4 layers, Tiny Shakespeare", "gpt2-tinyshakespeare", {}, [
         {"method": "dynamic"}, {"bits": 4}, {"bits": 4, "qat": 1}, {"method": "bfloat16"},

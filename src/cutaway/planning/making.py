@@ -295,7 +295,7 @@ class Costs:
 def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
     """The strategies that so many devices can have, or the one that is asked for; weights stay whole for the sake of
     what is named."""
-    if whole_for is not None and (shared.tensor_parallel > 1 or shared.parallel in ("fsdp", "hsdp")):
+    if whole_for is not None and shared.in_parts:
         asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
         raise SettingError(f"{asked} holds weights in parts, which {whole_for} does not know: leave one of them out.")
     parts = whole_for is None

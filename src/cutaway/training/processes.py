@@ -110,7 +110,7 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
         there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
         raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
-    if settings.parallel in ("fsdp", "hsdp") or place.tensor > 1:
+    if settings.in_parts:
         _reject_for_shards(settings, model)
     count, within = place.processes * place.tensor, environment.local_world_size()
     if settings.parallel == "hsdp" and (count % within or count == within or within % place.tensor):
@@ -122,10 +122,10 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
 
 def may_begin_in_parts(settings: TrainSettings) -> bool:
     """Whether processes may hold the model in parts, so that none need have it whole when it begins."""
-    in_parts = settings.tensor_parallel > 1 or settings.parallel in ("auto", "fsdp", "hsdp")
+    may = settings.in_parts or settings.parallel == "auto"
     pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
     whole = settings.vectors or pruned  # each looks at weights as they begin
-    return in_parts and not whole and place_in_group()[1] > 1
+    return may and not whole and place_in_group()[1] > 1
 
 
 def parts_at_most(settings: TrainSettings) -> int:

@@ -168,7 +168,7 @@ def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
             raise SettingError(f"{asked} and {key}={short(as_text(value))} do not go together: {why}. Leave one out.")
-    if settings.tensor_parallel > 1 or settings.parallel in ("fsdp", "hsdp"):
+    if settings.in_parts:
         raise SettingError(
             f"{asked} looks for the smallest of all weights, and each process would have a part of them alone with "
             "tensor_parallel and parallel=fsdp or hsdp: take parallel=ddp."

@@ -111,7 +111,7 @@ def reject_for_rounding(settings: TrainSettings) -> None:
         raise SettingError(f"{asked} and lora={settings.lora} do not go together: weights that are frozen learn none.")
     if settings.compile:
         raise SettingError(f"{asked} and compile=true do not go together: weights are other ones in every step.")
-    if settings.tensor_parallel > 1 or settings.parallel in ("fsdp", "hsdp"):
+    if settings.in_parts:
         raise SettingError(
             f"{asked} rounds each layer by its largest weights, and each process would have a part of them alone with "
             "tensor_parallel and parallel=fsdp or hsdp: take parallel=ddp."

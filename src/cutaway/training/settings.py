@@ -293,3 +293,8 @@ class TrainSettings:
         0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000
     )
     tensorboard: bool = setting(True, "write TensorBoard's event file")
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether no process holds the weights whole."""
+        return self.tensor_parallel > 1 or self.parallel in ("fsdp", "hsdp")

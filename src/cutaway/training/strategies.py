@@ -14,7 +14,7 @@ def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferr
     """How the processes share this model, whose numbers may be `deferred`."""
     if place.processes * place.tensor == 1:
         return Alone(place.model(model), place, settings)
-    if settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
+    if not settings.in_parts:
         return Replicated(place.model(model), place, settings)
     from .sharded import Sharded  # what it imports takes a second
 

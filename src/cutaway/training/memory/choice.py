@@ -37,7 +37,7 @@ def settle_parallel(ready: Prepared) -> None:
         ready.settings = replace(settings, parallel="fsdp" if too_large else "ddp")
         reject_parallel(ready.settings, ready.model, place)
         ready.place = for_parts(ready.settings, place)
-    if ready.deferred and ready.settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
+    if ready.deferred and not ready.settings.in_parts:
         fill(ready)
 
 
