@@ -26,6 +26,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.logging import getLogger
+from sphinx.util.parallel import make_chunks
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "commands"
@@ -40,7 +41,15 @@ def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_directive("console", Console)
     app.connect("source-read", lambda app, docname, source: run_page(docname, source[0]))
+    app.connect("env-before-read-docs", _deal)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _deal(app: Any, env: Any, docnames: list[str]) -> None:
+    """Deal the pages out to the processes that read them. In the order of their names those that run much, a chapter's
+    notebook or a journey's commands, stand side by side, and one process would have them all."""
+    parts = len(make_chunks(docnames, app.parallel)) if docnames else 0
+    docnames[:] = [name for first in range(parts) for name in docnames[first::parts]]
 
 
 class Console(SphinxDirective):
