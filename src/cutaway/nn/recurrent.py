@@ -92,8 +92,8 @@ class Ragged(nn.RNNBase):
 
 
 def goes_back(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Within it a layer on a GPU has gradients in evaluation too, as attributions take them: cuDNN keeps what those
-    need in training alone, and stays out then."""
+    """Within it a layer that is given x (N, T, F) on a GPU has gradients in evaluation too, as attributions take them:
+    cuDNN keeps what those need in training alone, and stays out then."""
     if x.is_cuda and torch.is_grad_enabled() and not layer.training:
         return torch.backends.cudnn.flags(enabled=False)
     return contextlib.nullcontext()
