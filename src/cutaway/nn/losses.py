@@ -187,7 +187,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         classes, beyond = len(weight), -len(weight) % TILE if features.is_cuda else 0
         w = F.pad(w, (0, 0, 0, beyond)) if beyond else w  # (K', D)
         dx = torch.empty_like(features) if of_x else None
-        dw = torch.zeros_like(w, dtype=weight.dtype) if of_w else None
+        dw = weight.new_zeros(w.shape) if of_w else None
         db = torch.zeros_like(bias) if of_b and bias is not None else None
         loss = features.new_zeros((), dtype=exact)
         # One buffer for every chunk: to ask the system for so much memory again and again costs more than a product.
@@ -219,7 +219,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 dw.addmm_(error.T, x)
             elif dw is not None:
                 dw += error.T @ x
-        ctx.save_for_backward(dx, None if dw is None else dw[:classes], db)
+        if dw is not None and beyond:  # else it is what autograd takes for the gradient, and a part is what it copies
+            dw = dw[:classes]
+        ctx.save_for_backward(dx, dw, db)
         return loss
 
     @staticmethod
