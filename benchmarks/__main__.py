@@ -96,9 +96,9 @@ Geometric's layers with their cached normalization; of word vectors, gensim with
 process, and the row of reading is what that adds.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 
-Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048 (on a GPU
-of 8192×8192), measured in
-turn. A step counts six operations for each multiply-add of the network, also where the library's algorithm needs fewer.
+Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048 (on a GPU of
+8192×8192), measured in turn. A step counts six operations for each multiply-add of the network, also where the
+library's algorithm needs fewer.
 
 Rows of a millisecond are measured with cold caches, since garbage is collected before each run. That is hard on
 PyTorch's sum: of 5×5 on 512×512 it takes 0.7 ms where it is called again and again, and the transform 1.0 ms.

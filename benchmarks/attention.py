@@ -265,26 +265,34 @@ def nanogpt_step(case: Case, compiled: bool) -> Callable[[], float]:
     return step
 
 
+def training(case: Case, runs: int, device: str = "cpu") -> Pair:
+    """A step of ours beside one of theirs."""
+    return beside(f"step: {case}", case, our_step(case, device), their_step(case, device), runs, device)
+
+
 def beside_nanogpt(case: Case, runs: int, compiled: bool) -> Pair:
     """A step of ours beside one of nanoGPT's on a GPU."""
     torch.set_float32_matmul_precision("high")  # as nanoGPT sets it
+    name = f"step beside nanoGPT's: {case}, {'both' if compiled else 'neither'} compiled"
     mine, other = our_step(case, "cuda", compiled), nanogpt_step(case, compiled)
-    for _ in range(2):
-        a, b = mine(), other()
-        assert abs(a - b) < 2e-2 * abs(b), (str(case), a, b)
-    how = "both compiled" if compiled else "neither compiled"
-    pair = race(f"step beside nanoGPT's: {case}, {how}", mine, other, runs, warm_up=3)
-    return Step(**vars(pair), fraction=fraction_of_peak(mine, operations(case), "cuda"))
+    return beside(name, case, mine, other, runs, "cuda", warm_up=3)
 
 
-def training(case: Case, runs: int, device: str = "cpu") -> Pair:
-    """A step of ours beside one of theirs."""
-    mine, other = our_step(case, device), their_step(case, device)
+def beside(
+    name: str,
+    case: Case,
+    mine: Callable[[], float],
+    other: Callable[[], float],
+    runs: int,
+    device: str,
+    warm_up: int = 1,
+) -> Pair:
+    """A step of ours beside another, whose losses are the same."""
     allowed = 1e-4 if device == "cpu" else 2e-2
     for _ in range(2):  # the second after an update: gradients are the same too
         a, b = mine(), other()
-        assert abs(a - b) < allowed * abs(b), (str(case), a, b)
-    pair = race(f"step: {case}", mine, other, runs, warm_up=1)
+        assert abs(a - b) < allowed * abs(b), (name, a, b)
+    pair = race(name, mine, other, runs, warm_up=warm_up)
     if device == "cpu":
         return pair
     return Step(**vars(pair), fraction=fraction_of_peak(mine, operations(case), device))

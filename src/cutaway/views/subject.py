@@ -219,7 +219,7 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
         task=run.task,
         run=run,
         options=dict(options or {}),
-    )  # fmt: skip
+    )
     if len(sources) == 1 and holds_examples(sources[0], run.preprocessing):
         split = run.preprocessing.examples(new_examples(sources[0], run.preprocessing))
         first = (f"These are the first {FEW} of {len(split):,} examples.",) if len(split) > FEW else ()
