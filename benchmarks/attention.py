@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from cutaway.comparing.peak import let_go
 from cutaway.data.lengths import bucketed
 from cutaway.data.opening import open_data
-from cutaway.data.sets import IGNORED, SequenceSplit
+from cutaway.data.sets import IGNORED, Batch, SequenceSplit, WholeBatch
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.generation.text import generate
@@ -186,7 +186,16 @@ def examples(case: Case) -> tuple[tuple[Tensor, ...], Tensor]:
     return (tokens, real), after
 
 
-def our_step(case: Case, device: str = "cpu", compiled: bool = False) -> Callable[[], float]:
+def window(case: Case) -> Batch:
+    """A batch of a running text, in which each token has one after it, as our training cuts them."""
+    tokens = torch.randint(case.vocab_size, (case.batch, case.length + 1), generator=torch.Generator().manual_seed(0))
+    seen, target = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    return WholeBatch((seen, torch.ones_like(seen, dtype=torch.bool)), target)
+
+
+def our_step(
+    case: Case, device: str = "cpu", compiled: bool = False, batch: Batch | None = None
+) -> Callable[[], float]:
     """One step of ours each time it is called; its loss."""
     model, task = case.model(), case.task()
     place = find_place(device, "auto" if device == "cuda" else "float32", None, model)
@@ -194,14 +203,14 @@ def our_step(case: Case, device: str = "cpu", compiled: bool = False) -> Callabl
     words = words_of(model, task, compiled=compiled)
     assert words is not None
     (optimizer,) = build_optimizers(model, TrainSettings(lr=RATE, weight_decay=0.0))
-    inputs, target = examples(case)
-    inputs, target = tuple(x.to(device) for x in inputs), target.to(device)
+    here = (batch or Batch(*examples(case))).bare
+    inputs, target = place.batch(here)
 
     def step() -> float:
         optimizer.zero_grad()
         with place.autocast():
             loss = words.loss(inputs, target) if words.many(target) else task.loss(model(*inputs), target)
-        loss = loss / task.count(target)
+        loss = loss / task.count(here.target)  # before it is moved, as training counts
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return loss.item()
@@ -250,8 +259,8 @@ def nanogpt_step(case: Case, compiled: bool) -> Callable[[], float]:
             value.zero_()[: len(given)] = given
     peer = peer.to("cuda").train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=RATE, weight_decay=0.0, fused=True)
-    (tokens, *_), target = examples(case)
-    tokens, target = tokens.to("cuda"), target.masked_fill(target == IGNORED, -1).to("cuda")  # which it ignores
+    (tokens,), target = window(case).bare
+    tokens, target = tokens.to("cuda"), target.to("cuda")
     forward = torch.compile(peer) if compiled else peer
 
     def step() -> float:
@@ -274,7 +283,7 @@ def beside_nanogpt(case: Case, runs: int, compiled: bool) -> Pair:
     """A step of ours beside one of nanoGPT's on a GPU."""
     torch.set_float32_matmul_precision("high")  # as nanoGPT sets it
     name = f"step beside nanoGPT's: {case}, {'both' if compiled else 'neither'} compiled"
-    mine, other = our_step(case, "cuda", compiled), nanogpt_step(case, compiled)
+    mine, other = our_step(case, "cuda", compiled, window(case)), nanogpt_step(case, compiled)
     return beside(name, case, mine, other, runs, "cuda", warm_up=3)
 
 

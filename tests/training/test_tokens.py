@@ -286,3 +286,19 @@ def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Pat
         losses.append([row["train_loss"] for row in trainer.state.history])
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
     assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.parametrize("preset", ["gpt2", "parallel-transformer"])
+def test_a_batch_without_padding_needs_no_mask(preset: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(preset, vocab_size=V, context_length=9, **SMALL).double()
+    words = words_of(model, task_for(TextSpec(V, 9, NextToken(V))), chunk=5)
+    assert words is not None
+    tokens = torch.randint(V, (4, 10))
+    seen, target = tokens[:, :-1], tokens[:, 1:]
+    found = []
+    for inputs in ((seen,), (seen, torch.ones_like(seen, dtype=torch.bool))):
+        loss = words.loss(inputs, target)
+        found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)

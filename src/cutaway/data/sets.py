@@ -27,6 +27,23 @@ class Batch(NamedTuple):
     # answered token by token (N, T) int64, IGNORED where there is nothing to learn
     target: Tensor
 
+    @property
+    def bare(self) -> Batch:
+        """The batch without a mask that is known to hide nothing."""
+        return self
+
+
+class WholeBatch(Batch):
+    """A batch of sequences without padding: its mask hides nothing, and each place has a target. To ask a GPU for that
+    would wait until it has done what it has to do."""
+
+    __slots__ = ()
+
+    @property
+    def bare(self) -> Batch:
+        """Without the mask."""
+        return Batch(self.inputs[:1], self.target)
+
 
 class Split(Protocol):
     """One split of a data set: train, val or test; or new examples without targets.

@@ -194,25 +194,35 @@ class _LinearCrossEntropy(torch.autograd.Function):
         products = features.new_empty(min(chunk, len(features)), len(w), dtype=dtype)  # (chunk, K')
         for start in range(0, len(features), chunk):
             x, t = features[start : start + chunk].to(dtype), target[start : start + chunk, None]  # (n, D), (n, 1)
-            z = torch.mm(x, w.T, out=products[: len(x)]).to(exact)  # (n, K')
-            known = z[:, :classes]
-            if bias is not None:
-                known += bias
-            right = known.gather(1, t)
-            if label_smoothing:
-                right = torch.lerp(right, known.mean(1, keepdim=True), label_smoothing)  # Σ_k q_k z_k
+            z = torch.mm(x, w.T, out=products[: len(x)])  # (n, K')
             z[:, classes:] = -math.inf
-            top = z.amax(1, keepdim=True)
-            total = z.sub_(top).exp_().sum(1, keepdim=True)
-            loss += (top + total.log() - right).sum()
-            if not (of_x or of_w or of_b):
-                continue
-            z.div_(total).scatter_add_(1, t, z.new_full(t.shape, label_smoothing - 1))
-            if label_smoothing:
-                known -= label_smoothing / classes
-            if db is not None:
-                db += known.sum(0)
-            error = z.to(dtype)  # p − q
+            if dtype != exact and bias is None and not label_smoothing:
+                # A GPU waits for each time that so many numbers are read: twice, and written twice.
+                log_p = torch.log_softmax(z, 1, dtype=exact)
+                right = log_p.gather(1, t)
+                loss -= right.sum()
+                if not (of_x or of_w):
+                    continue
+                error = torch.exp(log_p, out=z).scatter_(1, t, right.expm1().to(dtype))  # p − q
+            else:
+                z = z.to(exact)
+                known = z[:, :classes]
+                if bias is not None:
+                    known += bias
+                right = known.gather(1, t)
+                if label_smoothing:
+                    right = torch.lerp(right, known.mean(1, keepdim=True), label_smoothing)  # Σ_k q_k z_k
+                top = z.amax(1, keepdim=True)
+                total = z.sub_(top).exp_().sum(1, keepdim=True)
+                loss += (top + total.log() - right).sum()
+                if not (of_x or of_w or of_b):
+                    continue
+                z.div_(total).scatter_add_(1, t, z.new_full(t.shape, label_smoothing - 1))
+                if label_smoothing:
+                    known -= label_smoothing / classes
+                if db is not None:
+                    db += known.sum(0)
+                error = z.to(dtype)  # p − q
             if dx is not None:
                 dx[start : start + chunk] = error @ w
             if dw is not None and dw.dtype == dtype:

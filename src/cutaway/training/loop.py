@@ -226,7 +226,7 @@ class Trainer:
         # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         for weight in weights:
-            inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
+            inputs, target = place.batch(group.pop(0).bare)  # popped: what was copied there is not kept here too
             index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
             own = (place.rank,) if place.processes > 1 else ()
             self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))

@@ -131,6 +131,8 @@ class Placement:
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
     def _put(self, x: Tensor) -> Tensor:
+        if self.device.type == "cuda" and x.device.type == "cpu":
+            x = x.pin_memory()  # else the copy waits for what the GPU still has to do
         x = x.to(self.device, non_blocking=True)
         if x.is_floating_point() and x.dtype != self.dtype:
             x = x.to(self.dtype)

@@ -47,9 +47,13 @@ class Words:
         return target.numel() * self.vocab_size >= MANY if self.decides else self.chunk > 0
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        """The task's loss, (), of the model's answers to `inputs`."""
-        seen, real = self.features(*inputs), target != IGNORED  # (N, T, D), (N, T)
-        x, target = seen[real], target[real]  # (n, D), (n,): the tokens that are learned from
+        """The task's loss, (), of the model's answers to `inputs`; without a mask each place has a target."""
+        target = target.flatten()  # (N·T,)
+        # Which have one a GPU is asked before it is busy, since to ask it waits until it is done.
+        real = (target != IGNORED).nonzero()[:, 0] if len(inputs) > 1 else None  # (n,)
+        x = self.features(*inputs).flatten(0, 1)  # (N·T, D)
+        if real is not None:
+            x, target = x[real], target[real]  # (n, D), (n,): the tokens that are learned from
         found = last_layer(self.head, x)
         if found is None:
             return self.task.loss(self.head(x)[None], target[None])

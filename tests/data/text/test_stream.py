@@ -48,6 +48,17 @@ def test_every_next_token_is_a_target_once(
 
 @few
 @given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans())
+def test_without_a_mask_nothing_is_padding(streams: list[int], length: int, batch_size: int, carries: bool) -> None:
+    split = split_of(streams, length, carries)
+    for batch in split.batches(split.plan(batch_size, None)):
+        (_, mask), (inputs, target) = batch.inputs, batch.bare
+        assert len(inputs) == (1 if mask.all() and not carries else 2)  # what carries a state is told of every mask
+        assert torch.equal(inputs[0], batch.inputs[0])
+        assert torch.equal(target, batch.target)
+
+
+@few
+@given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans())
 def test_each_batch_goes_on_where_the_one_before_it_ended(
     streams: list[int], length: int, batch_size: int, learns: bool
 ) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from ...errors import Problem
 from ..lengths import bucketed
 from ..plans import Batches, Order, Plan
-from ..sets import IGNORED, Batch, Split
+from ..sets import IGNORED, Batch, Split, WholeBatch
 from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
 from ..verifying import Progress
 from .windows import Windows
@@ -91,7 +91,8 @@ class StreamSplit(Split):
             place = starts[:, None] + step  # (N, T + 1)
             if mask.all():
                 seen = self.tokens[place]
-                yield Batch((seen[:, :-1].contiguous(), mask), seen[:, 1:].contiguous())
+                kind = Batch if self.carries else WholeBatch  # a network that carries its state is told of the mask
+                yield kind((seen[:, :-1].contiguous(), mask), seen[:, 1:].contiguous())
             else:
                 seen = self.tokens[place.clamp(max=len(self.tokens) - 1)]
                 inputs = seen[:, :-1].masked_fill(~mask, self.padding)
