@@ -10,12 +10,13 @@ from __future__ import annotations
 import gc
 import json
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,6 +62,16 @@ CASES = (
     "cnn-lstm moving_digits",
     "resnet20 cifar10 optimizer=muon ema=0.99",
     f"gpt2 tinyshakespeare {SMALL} accumulate=4",
+)
+ON_GPU = (
+    "gpt2 tinyshakespeare model.context_length=1024 length=1024 batch_size=8",
+    f"gpt2 tinyshakespeare {SMALL}",
+    "vit-tiny/16 digits",
+    "lenet5-modern digits",
+    "lstm tinyshakespeare",
+    "transformer-tiny multi30k",
+    "resnet18 cifar10 batch_size=512",
+    "densenet-40-12 cifar10 batch_size=64",
 )
 SHARED = "gpt2 tinyshakespeare model.layers=6 model.dim=256 model.heads=4 length=128 batch_size=16 processes=2"
 SECOND = "the second step"
@@ -332,6 +343,47 @@ def llama_rows() -> list[str]:
     return rows
 
 
+def gpu_rows(gpu: str, cases: Sequence[str] = ON_GPU) -> list[str]:
+    """The table of a GPU that is at hand and listed by this name: what is planned for it, and its own clock and
+    allocator."""
+    rows = []
+    for case in cases:
+        model, data, given = given_by(case)
+        planned = plan(model, data, {**given, "gpu": gpu})["one"]
+        seconds, most = by_its_clock(prepare(model, data, given))
+        assert planned.seconds_per_step is not None
+        memory = planned.memory.total / most
+        rows.append(
+            f"| `{case}` | {1e3 * planned.seconds_per_step:.2f} ms ({planned.bound}) | {1e3 * seconds:.2f} ms | "
+            f"{planned.seconds_per_step / seconds:.2f} | {in_bytes(planned.memory.total)} | {in_bytes(most)} | "
+            f"{memory:.3f} |"
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def by_its_clock(ready: Prepared) -> tuple[float, int]:
+    """Seconds of a step on this GPU, the median of the last of some runs of ten, and the bytes that its allocator has
+    handed out at most, without the data that lies there for good."""
+    steps = Steps(ready)
+    splits = [split for split in (steps.trainer.train, steps.trainer.val) if split is not None]
+    steps.batch = next(iter(steps.trainer.train.batches([steps.index], seed=0)))
+    data = _bytes(x for split in splits for x in vars(split).values() if isinstance(x, Tensor) and x.is_cuda)
+    steps.make()
+    torch.cuda.reset_peak_memory_stats()
+    steps.make()
+    most = torch.cuda.max_memory_allocated() - data
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < 5 or (time.perf_counter() - began < 3 and len(times) < 50):
+        before = time.perf_counter()
+        for _ in range(10):
+            steps.make()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - before) / 10)
+    return statistics.median(times[len(times) // 2 :]), most
+
+
 def main() -> None:
     """Measure, and write the page anew."""
     about = f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()}, PyTorch {torch.__version__}, one thread."
@@ -356,6 +408,8 @@ if __name__ == "__main__":
         what, case, *more = sys.argv[1:]
         if what == "shared":
             shared(case, *more)
+        elif what == "gpu":
+            gpu_rows(case, more or ON_GPU)
         else:
             print(json.dumps({"planned": planned, "measured": measured}[what](case)))
     else:

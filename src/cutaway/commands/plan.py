@@ -23,6 +23,7 @@ ROWS = (  # of what a device holds
     ("working", "backward pass"),
     ("communication", "communication"),
     ("checkpoint", "checkpoint (copy)"),
+    ("workspace", "workspace of products"),
 )
 
 EXAMPLES = """\

@@ -31,7 +31,7 @@ from .plan import Plan, Strategy
 from .settings import SHARED, PlanSettings, reject_plan
 from .shares import dry_runs
 
-LAUNCH = 5e-6  # seconds that a GPU needs for the smallest kernel, which eager PyTorch starts one by one
+LAUNCH = 25e-6  # seconds that eager PyTorch takes to start an operation's kernels, one by one: measured beside an H200
 AGAIN = {
     "none": 1.0,
     "selective": 1.0,
@@ -153,7 +153,7 @@ def _elsewhere(
     said = [
         f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
         f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
-        f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs for each kernel, without compile.",
+        f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile.",
         "A step takes the longest of computing, memory, kernels and communication.",
     ]
     if asked.gpus > 1:

@@ -22,6 +22,7 @@ from torch import nn
 from .step import Block, Step
 
 STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
+WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for products, as an H200's allocator has them
 FIRST, BUCKET = 2**20, 25 * 2**20  # bytes at which DistributedDataParallel closes a bucket of gradients
 SENDING = 2  # of a bucket: what comes from the others, and a copy of gloo's own
 GATHERED = 2  # blocks whose weights are whole at once: the one that computes, and the next
@@ -97,6 +98,7 @@ class Memory:
     working: float  # what comes and goes in the backward pass
     communication: float  # buckets, and weights and gradients that are whole for as long as they are at work
     checkpoint: float = 0.0  # the copy of parts that is written while steps go on
+    workspace: float = 0.0  # that products have of their own
 
     @property
     def total(self) -> float:
@@ -126,9 +128,9 @@ def memory_of(
     copied: bool = False,
 ) -> Memory:
     """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
-    them hold the weights together (see `holders`). With room for all gradients `reserved`, as a GPU's
-    allocator keeps it from step to step, those of several processes count in full. A checkpoint of parts is `copied` to
-    the memory that they are in, as on a CPU, or to another."""
+    them hold the weights together (see `holders`). On a GPU, where room is `reserved`, products have a workspace, and
+    the gradients of several processes count in full: its allocator keeps their room from step to step. A checkpoint of
+    parts is `copied` to the memory that they are in, as on a CPU, or to another."""
     matrices = weights.matrices / max(1, weights.total)
     own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
@@ -157,6 +159,7 @@ def memory_of(
             working=peak["working"],
             communication=own * sent,
             checkpoint=part * (peak["weights"] - buffers + peak["optimizer"]) + buffers if copies else 0.0,
+            workspace=WORKSPACE if reserved else 0.0,
         )
 
     found = [at(step.peak), at(step.of_batch)]
