@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import cutaway
 from cutaway.commands import main
@@ -65,3 +66,15 @@ def test_what_cannot_be_pruned_is_said(
     assert main(["prune", str(run.folder), *typed]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_what_nothing_can_judge_is_pruned_and_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    for i in range(12):
+        Image.new("L", (16, 16), 20 * i).save(images / f"{i}.png")
+    given: dict[str, Any] = {"image_size": 32, "batch_size": 4, "epochs": 1, "tensorboard": False, "threads": 1}
+    run = cutaway.train("lenet5-modern", str(images), objective="simclr", out=tmp_path / "run", **given)
+    assert main(["prune", str(run.folder), str(tmp_path / "pruned"), "sparsity=0.5"]) == 0
+    assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
+    assert sparsity_of(cutaway.load(tmp_path / "pruned").model) > 0.4

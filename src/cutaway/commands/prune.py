@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .run_and_out import add_run_and_out, print_beside, typed_run
+from .run_and_out import add_run_and_out, in_json, measured, print_beside, typed_run
 
 SUMMARY = "take weights or channels out of a run's model while it learns on"
 
@@ -20,9 +20,10 @@ Magnitude pruning (sparsity=0.8) sets the smallest weights to 0, step by step
 faster. The pattern 2:4 (prune_pattern=2:4; Mishra and others, 2021) sets the
 smaller two of each four consecutive inputs to 0, a form that NVIDIA GPUs from
 Ampere on can multiply faster, by torch.sparse.to_sparse_semi_structured or
-TensorRT; here it is a mask, no faster, and was tried on CPUs alone. Structured
-pruning (prune_channels=0.5), which goes together with either, takes whole
-channels and hidden units out: the network that is left is smaller and faster.
+TensorRT; here it is a mask, no faster. On an H200 wide layers (4,096) took 0.84 to
+0.92 of the time so, and those of GPT-2's size longer. Structured pruning
+(prune_channels=0.5), which goes together with either, takes whole channels and
+hidden units out: the network that is left is smaller and faster.
 
 The model learns on meanwhile, on the run's own data and split, for half as many
 epochs and at 0.3 times the learning rate, unless other settings of `cutaway
@@ -43,7 +44,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prune, then print the two models beside one another."""
-    from ..compression.measured import beside
     from ..compression.pruned import prune
     from ..report.writing import report_on
     from ..training.run import Run
@@ -53,12 +53,15 @@ def run(args: argparse.Namespace) -> int:
     before = Run(run_folder)
     after = prune(before, out, given)
     report_on(after)
-    both = beside([before, after])
+    both = measured([before, after])
     if args.json:
-        emit_json({"before": both[0].to_json(), "after": both[1].to_json()})
+        emit_json(in_json(both))
         return 0
     for sentence in after.about["data"]["notes"]:
         if sentence.startswith("Channels pruned"):
             note(f"note: {sentence}")
-    print_beside(both, {"parameters": lambda m: f"{m.parameters:,}", "zeros": lambda m: f"{100 * m.sparsity:.0f} %"})
+    if both:
+        print_beside(
+            both, {"parameters": lambda m: f"{m.parameters:,}", "zeros": lambda m: f"{100 * m.sparsity:.0f} %"}
+        )
     return 0

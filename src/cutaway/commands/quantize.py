@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from .run_and_out import add_run_and_out, print_beside, typed_run
+from .run_and_out import add_run_and_out, in_json, measured, print_beside, typed_run
 
 if TYPE_CHECKING:
     from ..compression.measured import Measured
@@ -47,9 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Quantize, then print the two models beside one another."""
-    from ..compression.measured import beside
     from ..compression.quantized import quantize
-    from ..errors import DataError
     from ..report.writing import report_on
     from ..training.run import Run
     from .output import emit_json, note
@@ -59,15 +57,9 @@ def run(args: argparse.Namespace) -> int:
     after = quantize(before, out, given)
     report_on(after)
     note(f"note: {after.about['notes'][-1]}")
-    try:
-        both = beside([before, after])
-    except DataError as error:
-        note(f"note: neither score nor time is measured. {error}")
-        both = []
+    both = measured([before, after])
     if args.json:
-        emit_json(
-            {"before": both[0].to_json(), "after": both[1].to_json()} if both else {"before": None, "after": None}
-        )
+        emit_json(in_json(both))
     elif both:
         print_beside(both)
         for sentence in sentences(both, after):

@@ -11,6 +11,7 @@ from .words import sort_words
 
 if TYPE_CHECKING:
     from ..compression.measured import Measured
+    from ..training.run import Run
 
 
 def add_run_and_out(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,25 @@ def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, A
     if len(names) < 2:
         raise SettingError(f"A run and a new folder are needed: {example}.")
     return names[0], names[1], given
+
+
+def measured(runs: Sequence[Run]) -> list[Measured]:
+    """What `beside` measures of these runs, and nothing, with a note, where their data is not at hand or no answer can
+    be judged."""
+    from ..compression.measured import beside
+    from ..errors import DataError
+    from .output import note
+
+    try:
+        return beside(runs)
+    except DataError as error:
+        note(f"note: neither score nor time is measured. {error}")
+        return []
+
+
+def in_json(both: Sequence[Measured]) -> dict[str, Any]:
+    """The document of a model before and after, null where nothing is measured."""
+    return {name: both[i].to_json() if both else None for i, name in enumerate(("before", "after"))}
 
 
 def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measured], str]] | None = None) -> None:
