@@ -131,7 +131,7 @@ class Placement:
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
     def _put(self, x: Tensor) -> Tensor:
-        if self.device.type == "cuda" and x.device.type == "cpu":
+        if self.device.type == "cuda" and x.device.type == "cpu" and type(x) is Tensor and x.layout is torch.strided:
             x = x.pin_memory()  # else the copy waits for what the GPU still has to do
         x = x.to(self.device, non_blocking=True)
         if x.is_floating_point() and x.dtype != self.dtype:
