@@ -70,6 +70,8 @@ class Run:
             reject_address(self.folder)
             inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
             named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
+            if self.folder.suffix in (".onnx", ".pt2") and self.folder.is_file():
+                named = " What was exported only answers: `cutaway predict` asks it, and all else asks its run."
             raise FileError(
                 f"{self.folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in "
                 "runs/."
