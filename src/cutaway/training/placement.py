@@ -80,7 +80,8 @@ class Placement:
         """The batch's inputs and target, moved here."""
         if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
             return batch.inputs, batch.target  # it is here already
-        return tuple(self._put(x) for x in batch.inputs), self._put(batch.target)
+        inputs, target = (self._pinned(x) for x in batch.inputs), self._pinned(batch.target)
+        return tuple(self._put(x) for x in inputs), self._put(target)
 
     def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
         """Of a batch's examples, which stand along `dim`, those that are this process's: every so-many-th. What they
@@ -130,9 +131,12 @@ class Placement:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
+    def _pinned(self, x: Tensor) -> Tensor:
+        """The tensor where a GPU copies it from without waiting for what it still has to do."""
+        plain = type(x) is Tensor and x.layout is torch.strided and x.device.type == "cpu"
+        return x.pin_memory() if self.device.type == "cuda" and plain else x
+
     def _put(self, x: Tensor) -> Tensor:
-        if self.device.type == "cuda" and x.device.type == "cpu" and type(x) is Tensor and x.layout is torch.strided:
-            x = x.pin_memory()  # else the copy waits for what the GPU still has to do
         x = x.to(self.device, non_blocking=True)
         if x.is_floating_point() and x.dtype != self.dtype:
             x = x.to(self.dtype)
