@@ -20,8 +20,8 @@ Magnitude pruning (sparsity=0.8) sets the smallest weights to 0, step by step
 faster. The pattern 2:4 (prune_pattern=2:4; Mishra and others, 2021) sets the
 smaller two of each four consecutive inputs to 0, a form that NVIDIA GPUs from
 Ampere on can multiply faster, by torch.sparse.to_sparse_semi_structured or
-TensorRT; here it is a mask, no faster. On an H200 wide layers (4,096) took 0.84 to
-0.92 of the time so, and those of GPT-2's size longer. Structured pruning
+TensorRT; here it is a mask, no faster. On an H200 layers 4,096 wide took 0.84
+to 0.92 of the time so, and those of GPT-2's size longer. Structured pruning
 (prune_channels=0.5), which goes together with either, takes whole channels and
 hidden units out: the network that is left is smaller and faster.
 
