@@ -62,6 +62,29 @@ def test_copies_that_were_moved_or_cropped_are_told_by_their_patches(change: obj
     assert not copy[30:].any()
 
 
+def strokes(n: int, seed: int, side: int = 28) -> torch.Tensor:
+    """Images of one stroke each, like ones written by hand: (n, 1, side, side)."""
+    g = torch.Generator().manual_seed(seed)
+    slant, half, width, bend = (
+        low + (high - low) * torch.rand(n, 1, 1, generator=g)
+        for low, high in ((-0.5, 0.5), (7.0, 10.0), (1.0, 2.0), (-0.02, 0.02))
+    )
+    place = torch.arange(side) - (side - 1) / 2
+    y, x = torch.meshgrid(place, place, indexing="ij")
+    across = (x - slant * y - bend * y * y).abs()
+    return plain(((width - across).clamp(0, 1) * (half - y.abs()).clamp(0, 1))[:, None])
+
+
+def test_what_chance_brings_about_is_told_by_the_images_that_were_looked_at_alone() -> None:
+    queries, points, some = strokes(600, seed=1), strokes(600, seed=2), torch.arange(0, 600, 10)
+    held = patches(points, torch.arange(len(points)))
+    among, _ = aligned.copies(queries, points, patches(queries, some, ZOOMS), held)
+    own = queries[some]
+    alone, _ = aligned.copies(own, points, patches(own, torch.arange(len(own)), ZOOMS), held)
+    assert torch.equal(among[some], alone)
+    assert among.sum() == alone.sum()
+
+
 def test_a_blank_image_is_no_copy() -> None:
     blank = torch.ones(3, 1, 8, 8)
     assert (unexplained(blank, DIGITS[:3], torch.arange(3)[:, None]) > 0.999).all()

@@ -22,7 +22,8 @@ from .patches import Candidates, Patches, blurred, candidates
 from .seen import pooled
 
 LEFT = 0.005  # u² of the best image / u of the second, from which on it is no copy
-BY_CHANCE = 0.05  # of the images, whose second u says what chance brings about: a stroke is like a stroke
+# Of the images, and at most how many of them, the second u says what chance brings about: a stroke is like a stroke.
+BY_CHANCE, AT_MOST = 0.05, 50
 SMALLEST = 24  # pixels across, without which there is too little to lay over one another
 COARSE_STEPS, STEPS = 4, 2
 FURTHEST, WIDEST = 1.5, 0.06  # pixels and stretch of a step
@@ -46,7 +47,8 @@ def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patc
     which[tried.query[first]] = tried.point[first]
     others = tried.point != which[tried.query]
     second.scatter_reduce_(0, tried.query[others], u[others], "amin")
-    chance = second.sort().values[int(BY_CHANCE * len(second))]
+    asked = len(of_queries.image.unique())
+    chance = second.sort().values[min(int(BY_CHANCE * asked), AT_MOST)]
     return best.square() <= LEFT * second.clamp_max(chance), which
 
 
