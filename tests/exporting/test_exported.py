@@ -211,6 +211,26 @@ def test_what_cannot_be_is_one_paragraph(
         assert said in capsys.readouterr().err
 
 
+def test_an_exported_file_is_evaluated_as_the_run(
+    run: cutaway.Run, exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(exported), "digits", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for name, metric in run.evaluate("digits").items():
+        assert found[name]["value"] == pytest.approx(metric.value, abs=1e-5)
+    assert main(["evaluate", str(exported), "digits", "--attack", "fgsm"]) == 2
+    assert "gives no gradients" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_takes_a_run_says_so_of_an_exported_file(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(exported)]) == 2
+    assert "Name the run that it was exported from" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(ModelError, match="was exported already"):
+        cutaway.export(cutaway.load(exported), tmp_path / "again.onnx")
+
+
 def test_convolutions_over_time_take_videos_of_any_length() -> None:
     """Where all that is left of the frames at the end is one place, too."""
     spec = VideoSpec(6, 1, 16, 16, Classes(("left", "right")))
