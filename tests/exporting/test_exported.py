@@ -231,6 +231,18 @@ def test_what_takes_a_run_says_so_of_an_exported_file(
         cutaway.export(cutaway.load(exported), tmp_path / "again.onnx")
 
 
+def test_a_module_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="opened by its folder"):
+        cutaway.export(nn.Linear(2, 2), tmp_path / "net.onnx")  # type: ignore[arg-type]
+
+
+def test_weights_that_are_not_float32_name_the_setting(tmp_path: Path) -> None:
+    run = cutaway.train("mlp", "wine", out=tmp_path / "run", precision="float64", max_steps=1, tensorboard=False)
+    with pytest.raises(ModelError, match="precision=float32"):
+        cutaway.export(run, tmp_path / "wine.pt2")
+    assert not (tmp_path / "wine.pt2").exists()
+
+
 def test_convolutions_over_time_take_videos_of_any_length() -> None:
     """Where all that is left of the frames at the end is one place, too."""
     spec = VideoSpec(6, 1, 16, 16, Classes(("left", "right")))

@@ -111,7 +111,7 @@ def _reject_kind(run: Run) -> None:
             "docs/export.md has what can."
         )
     if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
-        raise ModelError(f"{run.folder} has weights that are not float32: train with dtype=float32 to export.")
+        raise ModelError(f"{run.folder} has weights that are not float32: train with precision=float32 to export.")
 
 
 def _carries(run: Run) -> bool:
