@@ -217,7 +217,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     """
     from .compression.pruned import prune as prune_run
 
-    found = prune_run(run if isinstance(run, Run) else Run(Path(run)), Path(out), settings)
+    found = prune_run(run if isinstance(run, Run) else Run(run), Path(out), settings)
     report_on(found)
     return found
 
@@ -234,7 +234,7 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
     from .compression.quantized import quantize as quantize_run
 
     target = as_path(out, "A quantized run is written to a folder, by its path")
-    found = quantize_run(run if isinstance(run, Run) else Run(Path(run)), target, settings)
+    found = quantize_run(run if isinstance(run, Run) else Run(run), target, settings)
     report_on(found)
     return found
 
@@ -251,7 +251,7 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     from .exporting.making import export as export_run
 
     target = as_path(path, "A run is exported to a file, by its path")
-    export_run(run if isinstance(run, Run) else Run(Path(run)), target, overwrite)
+    export_run(run if isinstance(run, Run) else Run(run), target, overwrite)
     return target
 
 

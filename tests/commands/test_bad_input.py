@@ -64,12 +64,6 @@ def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -
     expect_rejection(cli(*words), *said)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "report", "serve"])
-def test_an_exported_file_is_asked_by_predict_alone(cli: Cli, tmp_path: Path, command: str) -> None:
-    (tmp_path / "digits.onnx").write_bytes(b"")
-    expect_rejection(cli(command, "digits.onnx"), "digits.onnx is not a run", "`cutaway predict` asks it")
-
-
 @pytest.mark.parametrize(
     ("content", "settings", "said"),
     [

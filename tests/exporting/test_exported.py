@@ -18,12 +18,18 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.commands import main
+from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.tables.columns import ColumnType
 from cutaway.data.tables.encoders import fit_encoder
+from cutaway.data.video.preprocessing import VideoPreprocessing
 from cutaway.errors import FileError, ModelError
+from cutaway.exporting.forms import form_of
 from cutaway.exporting.fronts import AsGiven, Encoded, Whole
 from cutaway.interop.export.artefact import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
 from cutaway.interop.export.onnx import SUM, Session, _converted, _digest, write_onnx
+from cutaway.models.r3d import R3D
+from cutaway.models.r3d import Config as R3DConfig
+from cutaway.spec import Classes, ImageSpec, VideoSpec
 
 SMALL: dict[str, Any] = {"max_samples": 128, "batch_size": 32, "epochs": 1, "tensorboard": False, "threads": 1}
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -203,6 +209,48 @@ def test_what_cannot_be_is_one_paragraph(
     for out, said in ((exported, "exists"), (tmp_path / "digits.tflite", "no format")):
         assert main(["export", str(run.folder), str(out)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_an_exported_file_is_evaluated_as_the_run(
+    run: cutaway.Run, exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(exported), "digits", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for name, metric in run.evaluate("digits").items():
+        assert found[name]["value"] == pytest.approx(metric.value, abs=1e-5)
+    assert main(["evaluate", str(exported), "digits", "--attack", "fgsm"]) == 2
+    assert "gives no gradients" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_takes_a_run_says_so_of_an_exported_file(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(exported)]) == 2
+    assert "Name the run that it was exported from" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(ModelError, match="was exported already"):
+        cutaway.export(cutaway.load(exported), tmp_path / "again.onnx")
+
+
+def test_a_module_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="opened by its folder"):
+        cutaway.export(nn.Linear(2, 2), tmp_path / "net.onnx")  # type: ignore[arg-type]
+
+
+def test_weights_that_are_not_float32_name_the_setting(tmp_path: Path) -> None:
+    run = cutaway.train("mlp", "wine", out=tmp_path / "run", precision="float64", max_steps=1, tensorboard=False)
+    with pytest.raises(ModelError, match="precision=float32"):
+        cutaway.export(run, tmp_path / "wine.pt2")
+    assert not (tmp_path / "wine.pt2").exists()
+
+
+def test_convolutions_over_time_take_videos_of_any_length() -> None:
+    """Where all that is left of the frames at the end is one place, too."""
+    spec = VideoSpec(6, 1, 16, 16, Classes(("left", "right")))
+    images = ImagePreprocessing(ImageSpec(1, 16, 16, spec.target), (0.3,), (0.2,), "crop", (16, 16), (0,))
+    form = form_of(VideoPreprocessing(spec, images, spec.frames))
+    model = R3D(R3DConfig(in_channels=1, num_classes=2, width=2, layers=(1, 1, 1), stem="small"))
+    traced = trace(Whole(model, form.front).eval(), form.names, form.dynamic(), form.inputs())
+    assert [inputs[1].shape[1] for inputs, _ in traced.checks] == [6, 3]  # at the end 2 and 1
 
 
 class Last(nn.Module):

@@ -11,7 +11,7 @@ SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
     beam_search(parser)
     parser.add_argument(
@@ -39,14 +39,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
+    from ..exporting.opened import run_at
     from ..terms import metric
-    from ..training.run import Run
     from .output import emit_json
     from .tables import print_table
     from .train import figure
 
     asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
-    metrics = Run(args.run).evaluate(
+    metrics = run_at(args.run).evaluate(
         args.data,
         num_beams=args.num_beams,
         length_penalty=args.length_penalty,

@@ -51,13 +51,12 @@ def run(args: argparse.Namespace) -> int:
     import warnings
 
     from ..draw.words import plural
-    from ..exporting.opened import Exported, is_exported
+    from ..exporting.opened import run_at
     from ..files import reject_overwriting, write_csv, write_text
     from ..spec import PairSpec
-    from ..training.run import Run
     from .output import emit_json, note, say
 
-    opened = Exported(args.run) if is_exported(args.run) else Run(args.run)
+    opened = run_at(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
         raise SettingError(

@@ -37,6 +37,7 @@ from ..spec import (
 from ..training.run import Run
 from .forms import form_of
 from .fronts import Whole
+from .opened import Exported
 from .tokenizer_files import contents, tokenizer_files
 
 FORMATS = (".onnx", ".pt2")
@@ -99,6 +100,8 @@ def columns_of(preprocessing: Any) -> list[Column]:
 
 def _reject_kind(run: Run) -> None:
     """Raise ModelError for a run whose answer is more than its model's over a batch."""
+    if isinstance(run, Exported):
+        raise ModelError(f"{run.folder} was exported already: give the run that it was exported from.")
     reject_integers(run.model, run.folder)
     spec, target = run.spec, run.spec.target
     if type(target) not in LEARNED:
@@ -108,7 +111,7 @@ def _reject_kind(run: Run) -> None:
             "docs/export.md has what can."
         )
     if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
-        raise ModelError(f"{run.folder} has weights that are not float32: train with dtype=float32 to export.")
+        raise ModelError(f"{run.folder} has weights that are not float32: train with precision=float32 to export.")
 
 
 def _carries(run: Run) -> bool:

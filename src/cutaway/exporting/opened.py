@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet
-from ..errors import FileError
+from ..errors import FileError, SettingError
 from ..files import reject_irregular
 from ..interop.export.columns import CATEGORY
 from ..interop.export.onnx import Session, read_onnx
+from ..tasks.metrics import Metric
 from ..training.placement import Placement, find_place
 from ..training.run import Run
 from .forms import raw_inputs
@@ -52,6 +54,15 @@ class Exported(Run):
     def data(self) -> DataSet:
         """Raises FileError: the file does not say which data it was trained on."""
         raise FileError(f"{self.folder} does not name the data that it was trained on: name data to evaluate on.")
+
+    def evaluate(self, source: Any = None, *, attack: str | None = None, **asked: Any) -> dict[str, Metric]:
+        """As a run does. Raises SettingError for an attack."""
+        if attack is not None:
+            raise SettingError(
+                f"{self.folder} gives no gradients, and attack={attack} follows them: evaluate the run that it was "
+                "exported from."
+            )
+        return super().evaluate(source, **asked)
 
 
 class Answering(nn.Module):
@@ -94,6 +105,11 @@ class Carrying(Answering):
         if mask is not None:
             real[:, -x.shape[1] :] = mask
         return self(so_far, real)[:, -x.shape[1] :], (so_far[None],)
+
+
+def run_at(path: str | Path) -> Run:
+    """The run in a folder, or what is left of one in a file that was exported."""
+    return Exported(path) if is_exported(path) else Run(path)
 
 
 def is_exported(path: str | Path) -> bool:

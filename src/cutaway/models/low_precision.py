@@ -162,11 +162,11 @@ def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
 
 
 def reject_integers(model: nn.Module, source: object) -> None:
-    """Raise FileError where a model has layers that compute in integers, for which another format has no form."""
+    """Raise FileError where a model has layers that compute in few bits, for which another format has no form."""
     if any(isinstance(module, Quantized) for module in model.modules()):
         raise FileError(
-            f"{source} holds a quantized model, whose layers of integers have no form elsewhere: give the run that it "
-            "was made of, or one that was quantized with method=weight-only."
+            f"{source} holds a quantized model, whose layers compute in few bits and have no form elsewhere: give the "
+            "run that it was made of, or one that was quantized with method=weight-only."
         )
 
 

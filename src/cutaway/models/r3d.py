@@ -176,10 +176,15 @@ class R3D(Network):
         real = _padded(mask, x)
         if real is not None:
             x = x.masked_fill(~real[:, :, None, None, None], 0)
+            if torch.compiler.is_exporting():  # a tracer fixes which sizes are 1, and with more padding none becomes 1
+                more = 2 ** (len(self.config.layers) - 1)
+                x, real = F.pad(x, (0,) * 7 + (more,)), F.pad(real, (0, more))
         x = self.stem(x.transpose(1, 2), real)  # (N, w, T, H/2, W/2)
         for stage in range(len(self.config.layers)):
             for block in getattr(self, f"layer{stage + 1}"):
-                real = real[:, :: block.stride] if real is not None else None  # (N, ⌈T/s⌉)
+                if real is not None:
+                    # Contiguous, as a tracer of torch.export would compare the strides of a view, and fix T by them.
+                    real = real[:, :: block.stride].contiguous()  # (N, ⌈T/s⌉)
                 x = block(x, real)
         pooled: Tensor = self.avgpool(x).flatten(1)  # (N, channels)
         if real is None:

@@ -60,7 +60,7 @@ from .supported import evaluated, told_by
 class Run:
     """What a run's folder holds. Nothing is read before it is asked for."""
 
-    def __init__(self, folder: str | Path, module: nn.Module | type[nn.Module] | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], module: nn.Module | type[nn.Module] | None = None) -> None:
         """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
         and a copy of it is the run's model."""
         self.module = module
@@ -68,10 +68,13 @@ class Run:
         self._given: Given | None = None  # the data, where it was given in Python
         if not (self.folder / "run.json").is_file():
             reject_address(self.folder)
+            if self.folder.suffix in (".onnx", ".pt2") and self.folder.is_file():
+                raise FileError(
+                    f"{self.folder} is a file, and this takes a run's folder. Name the run that it was exported from; "
+                    "cutaway predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
+                )
             inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
             named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
-            if self.folder.suffix in (".onnx", ".pt2") and self.folder.is_file():
-                named = " What was exported only answers: `cutaway predict` asks it, and all else asks its run."
             raise FileError(
                 f"{self.folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in "
                 "runs/."
