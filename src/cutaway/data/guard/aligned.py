@@ -47,7 +47,7 @@ def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patc
     which[tried.query[first]] = tried.point[first]
     others = tried.point != which[tried.query]
     second.scatter_reduce_(0, tried.query[others], u[others], "amin")
-    asked = len(of_queries.image.unique())
+    asked = len(torch.unique(of_queries.image))
     chance = second.sort().values[min(int(BY_CHANCE * asked), AT_MOST)]
     return best.square() <= LEFT * second.clamp_max(chance), which
 
