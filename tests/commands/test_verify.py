@@ -49,7 +49,7 @@ def test_a_row_for_every_claim(cli: Cli) -> None:
 
 
 def test_a_count_that_somebody_published_is_told_from_one_that_was_computed(cli: Cli) -> None:
-    claims = [row["claim"] for row in json.loads(cli("verify", "simplecnn", "resnet18", "--json").out)]
+    claims = [row["claim"] for row in json.loads(cli("verify", "simplecnn", "lenet5", "--json").out)]
     assert claims.count("parameters = computed") == claims.count("parameters = published") == 1
     assert "\ncomputed: 29\u202f738 parameters and 22\u202f423\u202f552 MACs" in cli("show", "simplecnn").out
 
@@ -68,7 +68,7 @@ def test_torchvisions_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatch
         raise OracleMissing("torchvision cannot be imported here.")
 
     monkeypatch.setattr(oracles, "oracle_for", missing)
-    answer = cli("verify", "resnet18", "--json")
+    answer = cli("verify", "mobilenet-v2", "--json")
     rows = {r["claim"]: r for r in json.loads(answer.out)}
     assert answer.status == 0
     assert rows["to torchvision and back, bit for bit"]["status"] == "held"

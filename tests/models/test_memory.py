@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cutaway.commands import main
 from cutaway.errors import ModelError, SettingError
@@ -74,6 +75,27 @@ def test_a_model_larger_than_the_memory_can_still_be_looked_at() -> None:
     assert all(p.device.type == "meta" for p in model.parameters())
     with torch.device("meta"):
         create_model("mlp", hidden_dims=10**11)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
+    """Keeps the names of all that are carried out."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(op._schema.name)
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet18", "lstm", "bert-base-uncased", "t5-small", "gcn"])
+def test_nothing_is_filled_where_there_are_no_numbers(name: str) -> None:
+    """PyTorch loads its reference implementations for it: a second of every command about a model of text."""
+    with _Operations() as seen:
+        shaped(preset(name), preset(name).config)
+    assert seen.names
+    assert not seen.names & {f"aten::{fills}_" for fills in ("normal", "uniform", "fill", "zero")}
 
 
 def test_other_threads_may_build_while_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:

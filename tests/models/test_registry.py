@@ -95,11 +95,15 @@ def test_a_model_file_that_is_not_complete_is_named(tmp_path: Path, monkeypatch:
 
 
 def test_a_model_is_found_without_importing_the_others() -> None:
-    say = "import sys; from cutaway.models.registry import preset; preset(sys.argv[1]); print(*sys.modules)"
-    for name, others in (
-        ("mlp", ("bert", "resnet")),
-        ("vit-base-16", ("mlp", "resnet")),
-        ("bert-base-uncased", ("mlp",)),
-    ):
-        imported = subprocess.run([sys.executable, "-c", say, name], capture_output=True, text=True, check=True).stdout
-        assert not [other for other in others if f"cutaway.models.{other} " in imported]
+    others = {"mlp": ("bert", "resnet"), "vit-base-16": ("mlp", "resnet"), "bert-base-uncased": ("mlp",)}
+    say = (  # each in a process of its own, which begins with the registry alone
+        "import os, sys; from cutaway.models.registry import preset\n"
+        "for name in sys.argv[1:]:\n"
+        "    if not os.fork(): preset(name); print(name, *sys.modules, flush=True); os._exit(0)\n"
+        "    os.wait()"
+    )
+    words = [sys.executable, "-c", say, *others]
+    imported = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in imported] == [*others]
+    for line, unasked in zip(imported, others.values()):
+        assert not {f"cutaway.models.{other}" for other in unasked} & set(line.split())

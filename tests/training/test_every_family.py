@@ -17,10 +17,12 @@ for found in presets().values():
     if found.takes == ("image",) and Classes in found.targets:
         FAMILIES.setdefault(found.module.__name__.rpartition(".")[2], found)
 
-
-FEWER_UNITS = {
-    name: {"model.hidden_dim": 64} for name in ("alexnet", "vgg")
-}  # their checkpoints would be of a gibibyte
+FEWER_UNITS = {  # whose checkpoints would be of hundreds of mebibytes
+    "alexnet": {"model.hidden_dim": 64},
+    "vgg": {"model.hidden_dim": 64},
+    "convnext": {"model.width": 16},
+    "resnet": {"model.width": 16},
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

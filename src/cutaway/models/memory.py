@@ -205,8 +205,9 @@ class _Uninitialized(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
-        if name.endswith("_") and not name.endswith("__") and name != "requires_grad_" and args:
-            return args[0]
+        filled = args[0] if args else (kwargs or {}).get("tensor")  # torch.nn.init gives it by name
+        if name.endswith("_") and not name.endswith("__") and name != "requires_grad_" and filled is not None:
+            return filled
         return func(*args, **(kwargs or {}))
 
 

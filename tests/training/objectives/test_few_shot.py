@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.commands import main
+from cutaway.data.episodes import COUNTS
 from cutaway.errors import CutawayError, DataError, ModelError, SettingError
 from cutaway.models.registry import preset
 from cutaway.spec import Episodes, ImageSpec
@@ -59,6 +60,13 @@ def runs(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
     return {kind: trained(shapes, folder / kind, kind) for kind in KINDS}
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations of few episodes, where no score is looked at."""
+    for name in ("val", "test"):
+        monkeypatch.setitem(COUNTS, name, 20)
+
+
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether all weights are equal to the last bit."""
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
@@ -79,6 +87,7 @@ def test_classes_that_were_never_seen_are_told_better_than_by_a_guess(runs: dict
     assert not labels["test"] & (labels["train"] | labels["val"])
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("kind", [*KINDS, "first order"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(shapes: Path, tmp_path: Path, kind: str) -> None:
     given: dict[str, Any] = {"max_steps": 4, "flip": True}
@@ -90,6 +99,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(shapes: Path, tmp_path:
     assert same(whole.model.state_dict(), cutaway.train(resume=tmp_path / "run").model.state_dict())
 
 
+@pytest.mark.usefixtures("few")
 def test_first_order_and_the_inner_rate_make_other_weights(shapes: Path, tmp_path: Path) -> None:
     ways: list[dict[str, Any]] = [{}, {"first_order": True}, {"inner_lr": 0.1}]
     ends = [trained(shapes, tmp_path / f"{i}", "maml", max_steps=1, **g).model.state_dict() for i, g in enumerate(ways)]
@@ -237,6 +247,7 @@ def test_what_cannot_be_is_rejected(model: str, data: str, given: dict[str, Any]
         prepare(model, data, given)
 
 
+@pytest.mark.usefixtures("few")
 def test_what_normalization_remembers_is_left_alone(tmp_path: Path) -> None:
     """A network of another family, whose normalization remembers what it saw."""
     given = {**GIVEN, "max_steps": 2, "objective": "maml"}
@@ -247,6 +258,7 @@ def test_what_normalization_remembers_is_left_alone(tmp_path: Path) -> None:
     assert norm.running_mean.abs().max() == 0  # MAML takes the batch's statistics, and never the remembered ones
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_goes_on_from_weights_of_another_training(
     runs: dict[str, Run], shapes: Path, tmp_path: Path, kind: str
