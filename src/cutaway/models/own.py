@@ -233,7 +233,7 @@ def called(module: nn.Module, spec: Spec | None) -> nn.Module:
     plans: dict[int, Plan] = {}  # by how much a batch holds
 
     def forward(self: nn.Module, *inputs: Any) -> Any:
-        if spec is not None and spec.kind == TextSpec.kind and inputs[1:] == (None,):  # of a text alone
+        if spec is not None and spec.kind == TextSpec.kind and inputs[1:] in ((), (None,)):  # nothing is padding
             inputs = inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)
         if len(inputs) not in plans:
             plans[len(inputs)] = handed_on(own.forward, len(inputs), spec)

@@ -43,6 +43,23 @@ class RunInUse(FileError):
         )
 
 
+def reject_no_run(folder: Path) -> None:
+    """Raise FileError for what is not the folder of a run."""
+    if (folder / "run.json").is_file():
+        return
+    reject_address(folder)
+    if folder.suffix in (".onnx", ".pt2") and folder.is_file():
+        raise FileError(
+            f"{folder} is a file, and this takes a run's folder. Name the run that it was exported from; cutaway "
+            "predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
+        )
+    inside = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
+    named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
+    raise FileError(
+        f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
+    )
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run's folder, so that no other process does. Raises RunInUse where one does, FileError where the folder

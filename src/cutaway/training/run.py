@@ -28,7 +28,7 @@ from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
-from ..files import as_path, read_json, reject_address
+from ..files import as_path, read_json
 from ..generation import images
 from ..generation.sampling import Settings as Sampled
 from ..generation.thinker import think
@@ -49,6 +49,7 @@ from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
 from .evaluation import Results, at_once, results_of
 from .filling import filled
+from .folder import reject_no_run
 from .missing_links import links_said
 from .placement import Placement, find_place
 from .sampled import texts_of
@@ -66,19 +67,7 @@ class Run:
         self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
         self._given: Given | None = None  # the data, where it was given in Python
-        if not (self.folder / "run.json").is_file():
-            reject_address(self.folder)
-            if self.folder.suffix in (".onnx", ".pt2") and self.folder.is_file():
-                raise FileError(
-                    f"{self.folder} is a file, and this takes a run's folder. Name the run that it was exported from; "
-                    "cutaway predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
-                )
-            inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
-            named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
-            raise FileError(
-                f"{self.folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in "
-                "runs/."
-            )
+        reject_no_run(self.folder)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
