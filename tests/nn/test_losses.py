@@ -253,8 +253,7 @@ def test_gradients_that_were_given_away_are_not_given_again() -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("biased", "label_smoothing"), [(True, 0.0), (False, 0.0), (False, 0.1)])
 def test_in_bfloat16_chunks_are_as_near_as_the_whole(biased: bool, label_smoothing: float) -> None:
     x, weight, bias, target = last_layer(96, 32, 50, seed=4, dtype=torch.float32)
     layer = [x, weight, bias] if biased else [x, weight]
@@ -270,7 +269,7 @@ def test_in_bfloat16_chunks_are_as_near_as_the_whole(biased: bool, label_smoothi
     of_whole, of_chunks = torch.autograd.grad(whole, layer), torch.autograd.grad(chunks, layer)
     for found, other, right in zip(of_chunks, of_whole, exact):
         assert found.dtype == torch.float32
-        assert (found - right).norm() < 1.5 * (other - right).norm() < 0.02 * right.norm()
+        assert (found - right).norm() < 1.25 * (other - right).norm() < 0.02 * right.norm()
 
 
 def views(n: int = 5, seed: int = 3) -> tuple[Tensor, Tensor]:
