@@ -24,6 +24,7 @@ from .errors import FileError, short, visible
 
 RUN = "run.json"  # by which a run's folder is known
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
+EXPORTED = (".onnx", ".pt2")  # endings of the files that a run is exported to
 BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
 MEBIBYTE = 1 << 20
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole

@@ -12,7 +12,7 @@ from .. import __version__
 from ..data.tables.encoders import Category
 from ..data.tables.preprocessing import TablePreprocessing
 from ..errors import ModelError, SettingError
-from ..files import read_json, reject_overwriting, replacing
+from ..files import EXPORTED, read_json, reject_overwriting, replacing
 from ..interop.export.artefact import Traced, trace
 from ..interop.export.columns import Column
 from ..interop.export.onnx import need_onnx, write_onnx
@@ -40,7 +40,6 @@ from .fronts import Whole
 from .opened import Exported
 from .tokenizer_files import contents, tokenizer_files
 
-FORMATS = (".onnx", ".pt2")
 LEARNED: tuple[type[Target], ...] = (
     Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
 )  # fmt: skip
@@ -63,7 +62,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
     Nothing is written unless the converted model answers as the run's own does, at two sizes other than the traced one.
     Raises SettingError for another ending or missing libraries, ModelError for a run that cannot be exported.
     """
-    if path.suffix not in FORMATS:
+    if path.suffix not in EXPORTED:
         raise SettingError(f"{path} says no format: end its name in .onnx, for onnxruntime, or .pt2, for torch.export.")
     reject_overwriting(path, overwrite=overwrite)
     if path.suffix == ".onnx":

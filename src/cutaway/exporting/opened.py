@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet
 from ..errors import FileError, SettingError
-from ..files import reject_irregular
+from ..files import EXPORTED, reject_irregular
 from ..interop.export.columns import CATEGORY
 from ..interop.export.onnx import Session, read_onnx
 from ..tasks.metrics import Metric
@@ -114,4 +114,4 @@ def run_at(path: str | Path) -> Run:
 
 def is_exported(path: str | Path) -> bool:
     """Whether the name says an exported file, and no folder stands there."""
-    return Path(path).suffix in (".onnx", ".pt2") and not Path(path).is_dir()
+    return Path(path).suffix in EXPORTED and not Path(path).is_dir()

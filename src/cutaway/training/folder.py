@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..files import BOARD, OF_A_RUN, RUN, is_leftover, read_json, reject_address
+from ..files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address
 
 try:
     import fcntl
@@ -45,15 +45,15 @@ class RunInUse(FileError):
 
 def reject_no_run(folder: Path) -> None:
     """Raise FileError for what is not the folder of a run."""
-    if (folder / "run.json").is_file():
+    if (folder / RUN).is_file():
         return
     reject_address(folder)
-    if folder.suffix in (".onnx", ".pt2") and folder.is_file():
+    if folder.suffix in EXPORTED and folder.is_file():
         raise FileError(
             f"{folder} is a file, and this takes a run's folder. Name the run that it was exported from; cutaway "
             "predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
         )
-    inside = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
+    inside = [str(found.parent) for found in sorted(folder.glob(f"*/{RUN}"))]
     named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
     raise FileError(
         f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."

@@ -80,8 +80,7 @@ class Placement:
         """The batch's inputs and target, moved here."""
         if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
             return batch.inputs, batch.target  # it is here already
-        inputs, target = (self._pinned(x) for x in batch.inputs), self._pinned(batch.target)
-        return tuple(self._put(x) for x in inputs), self._put(target)
+        return tuple(self._put(self._pinned(x)) for x in batch.inputs), self._put(self._pinned(batch.target))
 
     def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
         """Of a batch's examples, which stand along `dim`, those that are this process's: every so-many-th. What they

@@ -117,7 +117,8 @@ def _of_images(images: Tensor) -> Looks:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
     smaller = pooled(grey, SIDE)
     small = pooled(grey, SMALL)
-    level = torch.cat(_spread(small), 1).flatten(1).flip(1)
+    spread, mean = _spread(small)
+    level = torch.cat([mean, spread], 1).flatten(1)
     return Looks(low_frequencies(smaller), level, plain(smaller))
 
 
