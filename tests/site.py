@@ -170,11 +170,11 @@ def looked_at(context: Any, site: Path, page: Path, axe: str) -> tuple[list[str]
     begin = time.perf_counter()
     tab.goto(page.as_uri(), wait_until="domcontentloaded")
     took = time.perf_counter() - begin
+    tab.wait_for_load_state("load")  # styles may come later than the text, and are what makes it fit
     wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         said.append(f"is {wide} pixels wider than the window")
     if axe:
-        tab.wait_for_load_state("load")
         tab.evaluate(axe)
         result = tab.evaluate("axe.run(document, {iframes: false, preload: false, resultTypes: ['violations']})")
         for one in result["violations"]:

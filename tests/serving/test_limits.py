@@ -153,12 +153,17 @@ class Slow:
     def ask(self, count: int = 1) -> list[asyncio.Task[httpx.Response]]:
         return [asyncio.create_task(self.client.post("/predict", json=TEXT)) for _ in range(count)]
 
+    async def taking(self, count: int) -> None:
+        """Until that many requests are taken."""
+        while self.doors.taken < count:
+            await asyncio.sleep(0.001)
+
 
 def test_where_too_many_wait_more_are_told_429(run_of: Callable[[str], Run]) -> None:
     async def during() -> None:
         async with Slow(run_of("texts"), queue=4) as server:
             first = server.ask(4)
-            await asyncio.sleep(0.05)
+            await server.taking(4)
             (late,) = server.ask()
             answer = await late
             assert answer.status_code == 429
@@ -177,6 +182,7 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
             answer = await server.ask()[0]
             assert answer.status_code == 504
             assert answer.json() == {"error": "The answer took too long."}
+            server.doors.limits = Limits()  # a busy machine may take longer than that to predict
             server.free.set()
             assert (await server.ask()[0]).status_code == 200
 
@@ -184,7 +190,7 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
 
 
 def test_a_batch_waits_where_several_ask_and_one_client_never_does(run_of: Callable[[str], Run]) -> None:
-    wait = 0.5
+    wait = 1.0  # long beside what a busy machine takes for a batch
 
     async def alone(server: Slow) -> float:
         began = time.perf_counter()
@@ -208,7 +214,7 @@ def test_while_it_closes_what_is_new_is_503_and_what_was_taken_is_answered(run_o
     async def during() -> None:
         async with Slow(run_of("texts")) as server:
             taken = server.ask(3)
-            await asyncio.sleep(0.05)
+            await server.taking(3)
             server.doors.closing = server.guard.closing = True
             for path in ("/ready", "/predict"):
                 answer = await server.client.request("GET" if path == "/ready" else "POST", path, json=TEXT)
