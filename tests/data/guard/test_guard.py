@@ -13,6 +13,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from cutaway.commands import main
+from cutaway.data.guard import near
 from cutaway.data.guard.looking import guard
 from cutaway.data.opening import open_data, open_guarded
 from cutaway.data.sets import DataSet
@@ -43,6 +44,15 @@ def test_rows_with_a_little_noise_are_near_duplicates(tmp_path: Path) -> None:
     own = [[int(name.split()[1]) for name in pair] for pair in finding.examples]  # type: ignore[attr-defined]
     assert len(own) >= 10
     assert all(abs(a - b) == len(TABLE) for a, b in own)  # each beside the row that it was made of
+
+
+def test_fewer_near_duplicates_than_chance_brings_about_are_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = TABLE.tail(2).with_columns([pl.col(c) * 1.0001 for c in TABLE.columns[:-1]])
+    for share, told in ((0.0, 1), (0.02, 0)):
+        monkeypatch.setattr(near, "BY_CHANCE", share)
+        assert len(findings(pl.concat([TABLE, copy]), tmp_path)) == told
 
 
 def test_a_column_that_gives_the_target_away(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
-from cutaway.data.guard import aligned, near, texts
+from cutaway.data.guard import aligned, jittered, near, texts
 from cutaway.data.guard.images import copies, unexplained
 from cutaway.data.guard.patches import ZOOMS, patches
 from cutaway.data.guard.seen import loudest, low_frequencies, plain
@@ -98,6 +98,32 @@ def test_a_tree_finds_what_is_much_nearer_than_all_else(monkeypatch: pytest.Monk
     in_tree = near.neighbors(queries, points, 5)
     assert (in_tree[1][:, 0] == exact[1][:, 0]).all()
     assert torch.allclose(in_tree[0][:, 0], exact[0][:, 0])
+
+
+@given(seed=st.integers(0, 1000), count=st.integers(0, 20))
+@settings(max_examples=30, deadline=None)
+def test_measures_with_noise_are_copies_and_measures_a_step_apart_are_not(seed: int, count: int) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    size = torch.randn(3000, 1, generator=rng)
+    measures = (20 * size + 2 * torch.randn(3000, 4, generator=rng)).round() / 100
+    kinds = torch.randint(2, (3000, 1), generator=rng).float()
+    rows = torch.cat([measures.clamp(-0.4, 0.4), kinds], 1).unique(dim=0)  # crowded: many are the same but for a step
+    rows = rows[torch.randperm(len(rows), generator=rng)]
+    measured = torch.tensor([True] * 4 + [False])
+    assert not jittered.copies(rows[:1000], rows[1000:], measured)[0].any()
+
+    noise = 0.003 * torch.rand(count, 5, generator=rng) * measured
+    noisy = rows[:count] + noise + 1e-4 * measured
+    other = torch.cat([noisy[:, :4], 1 - noisy[:, 4:]], 1)
+    for some, others in ((noisy, rows), (rows, noisy)):
+        copy, which = jittered.copies(some, torch.cat([others, rows[1000:]]), measured)
+        a, b = (some[copy], torch.cat([others, rows[1000:]])[which[copy]])
+        assert copy[:count].all()
+        assert torch.allclose(a, b, atol=0.004)
+    assert not jittered.copies(other, rows[:count], measured)[0].any()  # of another kind
+    continuous = torch.cat([rows, torch.randn(len(rows), 1, generator=rng)], 1)
+    measured = torch.cat([measured, torch.tensor([True])])
+    assert not jittered.copies(continuous[:1000], continuous[1000:], measured)[0].any()  # a column has no steps
 
 
 @given(st.integers(0, 1000))

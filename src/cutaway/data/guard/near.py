@@ -6,7 +6,7 @@ Of k neighbours in m dimensions, at distances d₁ ≤ … ≤ d_k, chance puts 
 
 where points lie evenly (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
 estimated from these distances (E. Levina, P. Bickel, 2004), and the probability is held to ALPHA over all examples.
-Images are looked at a second time, by `images`, and a third, by `aligned`.
+Rows are looked at a second time, by `jittered`; images by `images`, and a third time by `aligned`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..findings import Finding
 from ..sets import DataSet, TensorSplit
-from . import aligned, images
+from . import aligned, images, jittered
 from .duplicates import near_note
 from .patches import ZOOMS, Patches, patches
 from .seen import Seen, sample
@@ -28,6 +28,7 @@ from .seen import Seen, sample
 NEIGHBORS = 10  # that are looked at; chance speaks of the first LAST
 LAST = 5
 ALPHA = 0.01
+BY_CHANCE = 0.0003  # of the examples: no score hangs on fewer, and data is less even than the formula has it
 RATIO = {"image": 0.35, "audio": 0.25}  # d₁ / d_k from which on examples are no duplicates, whatever chance says
 OTHER_RATIO = 0.1
 PATCHED = 2000  # images of a later split whose patches are looked for
@@ -67,6 +68,8 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
                 home, i = before[place]
                 pairs.append((f"{own.name(hit)} ({split})", f"{seen[home].name(i)} ({home})"))
         earlier.append(split)
+    if len(pairs) <= BY_CHANCE * sum(looked.values()):
+        return None
     return near_note(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
 
 
@@ -84,9 +87,12 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
     r = first / last
     chance = 1 - (1 - r.clamp(max=1) ** dimensions) ** (LAST - 1)
     hit = apart & (r <= RATIO.get(kind, OTHER_RATIO)) & (chance * len(queries) <= ALPHA)
-    if len(kinds):
-        hit &= (queries[:, kinds] == points[numbers[:, 0]][:, kinds]).all(1)
     place = numbers[:, 0]
+    if len(kinds):
+        hit &= (queries[:, kinds] == points[place][:, kinds]).all(1)
+        noisy, source = jittered.copies(queries, points, ~kinds)
+        place = torch.where(noisy, source, place)
+        hit |= noisy
     if kind == "image":
         filtered, which = images.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
         moved, source = _moved(own, rows, earlier)
