@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,8 @@ from .lengths import bucketed
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
 IGNORED = -100  # a target that is none: padding; the number that PyTorch's cross-entropy passes over
+TOGETHER = 1 << 20  # bytes of inputs that are cut out at once, where batches have less
+LINE = 64  # bytes: where a tensor begins in memory, so that it is added up in the same order
 
 
 class Batch(NamedTuple):
@@ -158,13 +161,16 @@ class TensorSplit:
         return len(self.inputs)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches by indexing; nothing is varied here, the loop augments whole batches."""
+        """Batches by indexing, several small ones at once; nothing is varied here, the loop augments whole batches."""
         del seed
         inputs, target = self.inputs, self.target
         if target is None:
             target = torch.empty(len(inputs), 0)
-        for index in order:
-            yield Batch((inputs[index],), target[index])
+        an_example = inputs[:1].nbytes
+        for some in _together(order, an_example):
+            index, sizes = torch.cat(some), [len(one) for one in some]
+            for x, y in zip(inputs[index].split(sizes), target[index].split(sizes)):  # type: ignore[no-untyped-call]
+                yield Batch((x,), y)
 
     def name(self, i: int) -> str:
         """The example's name where it was given one, its number otherwise."""
@@ -244,6 +250,20 @@ class SequenceSplit(Split):
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the person gave it, where it is words."""
         return self._row(i) if self._row else None
+
+
+def _together(order: Iterable[Tensor], an_example: int) -> Iterator[list[Tensor]]:
+    """The example numbers of batches that are cut out at once, of examples of so many bytes each: each batch begins
+    where it would in a tensor of its own."""
+    order = iter(order)
+    for first in order:
+        size, some = len(first) * an_example, [first]
+        if size and size % LINE == 0:
+            for index in islice(order, TOGETHER // size - 1 if size < TOGETHER else 0):
+                some.append(index)
+                if len(index) != len(first):
+                    break
+        yield some
 
 
 Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
