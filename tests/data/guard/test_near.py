@@ -126,6 +126,21 @@ def test_measures_with_noise_are_copies_and_measures_a_step_apart_are_not(seed: 
     assert not jittered.copies(continuous[:1000], continuous[1000:], measured)[0].any()  # a column has no steps
 
 
+def test_many_rows_with_noise_are_copies_and_rows_of_another_source_are_not() -> None:
+    rng = torch.Generator().manual_seed(0)
+    sizes = 100 * torch.randn(6000, 1, generator=rng) + 20 * torch.randn(6000, 4, generator=rng)
+    rows, measured = sizes.round() / 100, torch.ones(4, dtype=torch.bool)
+    noisy = rows + 0.002 * torch.randn(6000, 4, generator=rng)  # each row once more, as augmentation has it
+    train, test = torch.cat([rows[:3000], noisy[:2000]]), torch.cat([rows[4000:], noisy[2000:3000]])
+    copy, which = jittered.copies(test, train, measured)
+    assert copy[-1000:].float().mean() > 0.99
+    assert copy[:-1000].float().mean() < 0.005  # of which no copies are in train
+    assert (which[-1000:] == torch.arange(2000, 3000))[copy[-1000:]].float().mean() > 0.95
+
+    other = torch.cat([rows[3000:4000], sizes[4000:] / 100])  # with more digits
+    assert not jittered.copies(other, rows[:3000], measured)[0].any()
+
+
 @given(st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
 def test_equal_minima_are_the_jaccard_similarity(seed: int) -> None:

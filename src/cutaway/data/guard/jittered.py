@@ -1,8 +1,9 @@
 """Copies of rows with noise, where measures have few digits.
 
-In a column of measures nearly every value occurs more than once, and two values differ by a step at least: carats by
-0.01. A row whose values occur nowhere else, and which lies within a step of another row in every column, cannot have
-been measured so: it is that row with noise, as augmentation by jittering makes it.
+In a column of measures a value occurs again and again, and the next one is a step away, by 0.01 of a carat. A row whose
+values hardly another row has, and which lies within a step of another in every column, was not measured so: it is that
+row with noise, as augmentation by jittering makes it. Rows of another source, which had more digits, have rare values
+too; they lie so near to others by chance alone, which is seldom.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-SHARED = 0.95  # of the rows have a value that others have too, in a column of measures
+RARE = 2  # rows at most that have a value, for it to be none of the common ones
+COMMON = 0.2  # of the rows have common values in a column of measures
+REGULAR, FEW = 0.3, 0.1  # of the gaps between common values are a step; of these are less, by chance
 WITHIN = 0.99  # of a step: what lies a whole step away is another measure
 SAME = 1e-6  # a step of columns in which copies are equal
+MOST = 0.5  # of the rows with rare values are copies, or they are of another source
 
 
 def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,17 +28,29 @@ def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, T
     noisy = measured.any().repeat(len(rows))
     for column in measured.nonzero()[:, 0]:
         values, places, counts = torch.unique(rows[:, column], return_inverse=True, return_counts=True)
-        shared = counts > 1
-        if shared.sum() < 2 or shared[places].float().mean() < SHARED:
+        common = counts > RARE
+        step = _step(values[common])
+        if common[places].float().mean() < COMMON or not step:
             return copy, which
-        steps[column] = values[shared].diff().min()
-        noisy &= ~shared[places]
+        steps[column] = step
+        noisy &= ~common[places]
     asked, found = noisy[:n].nonzero()[:, 0], noisy[n:].nonzero()[:, 0]
     here, there = _within(queries[asked] / steps, points / steps)
+    if len(here) < MOST * len(asked):
+        return copy, which
     copy[asked[here]], which[asked[here]] = True, there
     here, there = _within(points[found] / steps, queries / steps)
     copy[there], which[there] = True, found[here]
     return copy, which
+
+
+def _step(values: Tensor) -> float:
+    """The step that stands between many of the values (k,), which are in order; 0 where there is none."""
+    gaps = values.diff()
+    if not len(gaps):
+        return 0.0
+    step = gaps.sort().values[int(FEW * len(gaps))]
+    return float(step) if ((gaps / step - 1).abs() < 0.5).float().mean() >= REGULAR else 0.0
 
 
 def _within(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,7 +92,7 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
         hit &= (queries[:, kinds] == points[place][:, kinds]).all(1)
         noisy, source = jittered.copies(queries, points, ~kinds)
         place = torch.where(noisy, source, place)
-        hit |= noisy
+        hit |= apart & noisy
     if kind == "image":
         filtered, which = images.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
         moved, source = _moved(own, rows, earlier)
