@@ -75,6 +75,20 @@ def test_what_exists_is_written_over_when_that_was_asked_for(tmp_path: Path) -> 
             files.reject_overwriting(irregular, overwrite=True)
 
 
+def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    files.reject_overwriting(tmp_path / "new" / "newer" / "t.csv")
+    assert not (tmp_path / "new").exists()
+    for path in (tmp_path / "file" / "t.csv", tmp_path / "file" / "new" / "t.csv"):
+        with pytest.raises(FileError, match=r"t\.csv cannot be written: .*/file is no folder\."):
+            files.reject_overwriting(path)
+    monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)  # whom no mode stops runs this too
+    with pytest.raises(FileError, match=r"may not be written to\. Give another folder\."):
+        files.reject_overwriting(tmp_path / "new" / "t.csv")
+
+
 def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path, said in ((tmp_path / "pipe.json", "a named pipe"), ("/dev/zero", "a device"), (tmp_path, "a folder")):

@@ -34,7 +34,8 @@ def reject_overwriting(
     path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
 ) -> None:
     """Raise FileError unless `path` may be written: it is none of `inputs`, nor in a folder that is one, and none of
-    the files that make a run; and, unless `overwrite`, nothing stands there. Only a plain file is ever written over."""
+    the files that make a run; and, unless `overwrite`, nothing stands there. Only a plain file is ever written over.
+    A folder that cannot be written to is rejected too, before time is spent on what would be written."""
     path = Path(path)
     another = "Give another name."
     if path.is_dir():
@@ -44,6 +45,10 @@ def reject_overwriting(
     first = place.relative_to(run).parts[0] if run is not None else ""
     if first in OF_A_RUN or first.startswith(BOARD):
         raise FileError(f"{path} is one of the files that make {run} a run, and is not written over. {another}")
+    home = next(filter(exists, path.absolute().parents), path.parent)  # what lies below will be made
+    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+        wrong = "may not be written to" if home.is_dir() else "is no folder"
+        raise FileError(f"{path} cannot be written: {home} {wrong}. Give another folder.")
     if not os.path.lexists(path):
         return
     if given := next((one for one in inputs if _holds(Path(one), place)), None):
