@@ -141,6 +141,17 @@ def test_many_rows_with_noise_are_copies_and_rows_of_another_source_are_not() ->
     assert not jittered.copies(other, rows[:3000], measured)[0].any()
 
 
+def test_a_few_rows_with_noise_are_told_among_many_with_rare_values() -> None:
+    rng = torch.Generator().manual_seed(0)
+    sizes = torch.exp(1.5 * torch.randn(6000, 1, generator=rng) + 0.2 * torch.randn(6000, 4, generator=rng))
+    rows, measured = (sizes * 20).round() / 100, torch.ones(4, dtype=torch.bool)  # long tails
+    train, test = rows[:5000], torch.cat([rows[5000:], rows[:5] + 0.001 * torch.randn(5, 4, generator=rng)])
+    copy, which = jittered.copies(test, train, measured)
+    assert copy[-5:].all()
+    assert torch.allclose(train[which[-5:]], rows[:5])
+    assert not copy[:-5].any()
+
+
 @given(st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
 def test_equal_minima_are_the_jaccard_similarity(seed: int) -> None:

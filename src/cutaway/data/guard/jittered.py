@@ -1,9 +1,9 @@
 """Copies of rows with noise, where measures have few digits.
 
 In a column of measures a value occurs again and again, and the next one is a step away, by 0.01 of a carat. A row whose
-values hardly another row has, and which lies within a step of another in every column, was not measured so: it is that
-row with noise, as augmentation by jittering makes it. Rows of another source, which had more digits, have rare values
-too; they lie so near to others by chance alone, which is seldom.
+values hardly another row has and are no whole steps from others', and which lies within a step of another row in every
+column, was not measured so: it is that row with noise, as augmentation by jittering makes it. Rows of another source,
+which had more digits, have such values too; they lie so near to others by chance alone, which is seldom.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ COMMON = 0.2  # of the rows have common values in a column of measures
 REGULAR, FEW = 0.3, 0.1  # of the gaps between common values are a step; of these are less, by chance
 WITHIN = 0.99  # of a step: what lies a whole step away is another measure
 SAME = 1e-6  # a step of columns in which copies are equal
-MOST = 0.5  # of the rows with rare values are copies, or they are of another source
+WHOLE = 0.02  # of a step, from which on a value is no whole number of steps from the commonest one
+MOST = 0.5  # of the rows with such values are copies, or they are of another source
 
 
 def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,7 +26,7 @@ def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, T
     n = len(queries)
     copy, which = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.int64)
     rows, steps = torch.cat([queries, points]), torch.full((len(measured),), SAME)
-    noisy = measured.any().repeat(len(rows))
+    rare, between = torch.ones(len(rows), dtype=torch.bool), torch.zeros(len(rows), dtype=torch.bool)
     for column in measured.nonzero()[:, 0]:
         values, places, counts = torch.unique(rows[:, column], return_inverse=True, return_counts=True)
         common = counts > RARE
@@ -33,7 +34,10 @@ def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, T
         if common[places].float().mean() < COMMON or not step:
             return copy, which
         steps[column] = step
-        noisy &= ~common[places]
+        away = (values - values[counts.argmax()]) / step
+        rare &= ~common[places]
+        between |= ((away - away.round()).abs() > WHOLE)[places]
+    noisy = rare & between
     asked, found = noisy[:n].nonzero()[:, 0], noisy[n:].nonzero()[:, 0]
     here, there = _within(queries[asked] / steps, points / steps)
     if len(here) < MOST * len(asked):
@@ -49,8 +53,9 @@ def _step(values: Tensor) -> float:
     gaps = values.diff()
     if not len(gaps):
         return 0.0
-    step = gaps.sort().values[int(FEW * len(gaps))]
-    return float(step) if ((gaps / step - 1).abs() < 0.5).float().mean() >= REGULAR else 0.0
+    least = gaps.sort().values[int(FEW * len(gaps))]
+    regular = (gaps / least - 1).abs() < 0.5
+    return float(gaps[regular].median()) if regular.float().mean() >= REGULAR else 0.0
 
 
 def _within(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
