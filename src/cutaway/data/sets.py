@@ -18,7 +18,7 @@ from .lengths import bucketed
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
 IGNORED = -100  # a target that is none: padding; the number that PyTorch's cross-entropy passes over
-TOGETHER = 1 << 20  # bytes of inputs that are cut out at once, where batches have less
+TOGETHER = 1 << 17  # bytes of inputs that are cut out at once, where batches have less: too few for memory to show
 LINE = 64  # bytes: where a tensor begins in memory, so that it is added up in the same order
 
 
@@ -166,8 +166,7 @@ class TensorSplit:
         inputs, target = self.inputs, self.target
         if target is None:
             target = torch.empty(len(inputs), 0)
-        an_example = inputs[:1].nbytes
-        for some in _together(order, an_example):
+        for some in _together(order, inputs.nbytes // max(1, len(inputs))):
             index, sizes = torch.cat(some), [len(one) for one in some]
             for x, y in zip(inputs[index].split(sizes), target[index].split(sizes)):  # type: ignore[no-untyped-call]
                 yield Batch((x,), y)
