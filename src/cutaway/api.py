@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .searching.result import Search
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
+A_FOLDER = "out is the path of a folder"
 HEAD = 4096  # bytes within which it stands
 
 
@@ -88,7 +89,7 @@ def train(
     if isinstance(resume, Run):
         model = handed_over(resume.module) if model is None and resume.module is not None else model
         resume = resume.folder
-    run = fit(model, source, {**settings, **fractions}, out=out, resume=resume, overwrite=overwrite)
+    run = fit(model, source, {**settings, **fractions}, out=_folder(out), resume=resume, overwrite=overwrite)
     if rank() == 0:
         hold_against_simple(run)
         report_on(run)
@@ -125,7 +126,7 @@ def search(
     from .searching.study import search as run_search
 
     source, fractions = as_source(data, val, test)
-    return run_search(model, source, {**settings, **fractions}, space=space, out=out, resume=resume)
+    return run_search(model, source, {**settings, **fractions}, space=space, out=_folder(out), resume=resume)
 
 
 def compare(
@@ -159,7 +160,7 @@ def compare(
     else:
         source, fractions = as_source(data, val, test)
         sources = _several(source) if isinstance(source, str) else [] if source is None else [source]
-    return run_comparison(_several(models), sources, {**settings, **fractions}, out=out, resume=resume)
+    return run_comparison(_several(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
 
 
 def _several(names: str | Sequence[Any]) -> list[Any]:
@@ -206,6 +207,11 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
     return run_check(model, source, {**settings, **fractions})
 
 
+def _folder(out: str | Path | None) -> Path | None:
+    """Return the folder that results are written to, if one is given. Raises FileError for what is no path."""
+    return None if out is None else as_path(out, A_FOLDER)
+
+
 def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
     """Take weights or channels out of a run's model while it learns on, and give the run of what is left, in `out`.
 
@@ -217,7 +223,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     """
     from .compression.pruned import prune as prune_run
 
-    found = prune_run(run if isinstance(run, Run) else Run(run), Path(out), settings)
+    found = prune_run(run if isinstance(run, Run) else Run(run), as_path(out, A_FOLDER), settings)
     report_on(found)
     return found
 
@@ -350,7 +356,7 @@ class Look:
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the page as one HTML file that opens offline, and give its path. A page that was written here before is
         written anew. Raises FileError where another file stands there, unless `overwrite`, or it cannot be written."""
-        path = Path(path)
+        path = as_path(path, "A page is written to a file, by its path")
         reject_overwriting(path, overwrite=overwrite or is_page(path))
         write_text(path, page(self.page))
         return path

@@ -118,6 +118,8 @@ def short(value: object, most: int = 60) -> str:
         text = str(value)
     except ValueError:  # Python writes no whole number of more than 4 300 digits
         text = "a number of thousands of digits"
+    except Exception:  # the object's own __str__
+        text = f"an object of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
 
 

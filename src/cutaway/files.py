@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from .errors import FileError, short, visible
+from .errors import FileError, brief, short, visible
 
 RUN = "run.json"  # by which a run's folder is known
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
@@ -140,9 +141,20 @@ def cause(error: Exception) -> str:
 
 
 def as_path(given: object, says: str) -> Path:
-    """What was given, as a path. Raises FileError, which begins with what `says` where a path belongs, for another."""
-    if not isinstance(given, str | os.PathLike):
+    """Return what was given as a path.
+
+    Raises:
+        FileError: If it is no text and no path, or cannot be the name of a file. The message begins with `says`.
+    """
+    if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
         raise FileError(f"{says}, and this is a {type(given).__name__}.")
+    try:
+        os.lstat(given)
+    except ValueError as error:  # a null byte, or half of a surrogate pair
+        raise FileError(f"{says}, and {brief(os.fspath(given))} cannot be one: {error}.") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise FileError(f"{says}, and {brief(os.fspath(given))} cannot be one: it is too long.") from None
     return Path(given)
 
 

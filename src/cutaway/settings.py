@@ -168,9 +168,9 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
                 parts = [parts]
             return tuple(parse(key, p, inner) for p in parts)
         return _str(raw)
-    except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, SettingError):
-            raise
+    except SettingError:
+        raise
+    except Exception as error:  # an object's own __str__ can raise anything
         wanted = "a finite number" if isinstance(error, _NotFinite) else _type_name(hint)
         wanted += " below 2^63" if isinstance(error, OverflowError) and kind is int else ""
         raise SettingError(f"{key}={short(raw)} cannot be read: it must be {wanted}.") from None

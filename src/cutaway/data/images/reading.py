@@ -46,7 +46,7 @@ def facts(data: bytes, name: str) -> Facts:
         raise _unusable(name, "it is empty (0 bytes)")
     try:
         with Image.open(io.BytesIO(data)) as image:
-            _reject_huge(image, name)
+            reject_size(image, name)
             moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: a phone's JPEG
             return Facts(_upright_size(image), _is_grey(image), moving)
     except Image.DecompressionBombError as error:
@@ -78,7 +78,7 @@ def read_image(
         if isinstance(source, Path):
             reject_irregular(source)
         with Image.open(stream(source)) as image:
-            _reject_huge(image, name)
+            reject_size(image, name)
             if drawn_at is not None and image.format in ("JPEG", "MPO"):
                 upright = _upright_size(image)
                 drawn = drawn_at(upright)
@@ -156,6 +156,7 @@ def as_image(pixels: Pixels) -> Image.Image:
 
 
 def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
+    reject_size(image, name)
     negative = isinstance(image, TiffImageFile) and image.tag_v2.get(Base.PhotometricInterpretation) == 0
     if image.getexif().get(Base.Orientation, 1) != 1:
         image = ImageOps.exif_transpose(image)
@@ -186,6 +187,8 @@ def _from_array(pixels: np.ndarray[Any, Any], name: str) -> Image.Image:
             f"it is an array of {pixels.dtype} of shape {pixels.shape}: give (H, W), (H, W, 3) or (H, W, 4) of uint8, "
             "0 to 255, or (H, W) of uint16",
         )
+    if not pixels.size:
+        raise _unusable(name, f"it has no pixels (shape {pixels.shape})")
     return Image.fromarray(pixels)
 
 
@@ -207,14 +210,26 @@ def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
     return Image.fromarray(np.round(values / 257).astype(np.uint8))  # 65535 / 257 = 255
 
 
-def _reject_huge(image: Image.Image, name: str) -> None:
+def reject_size(image: Image.Image, name: str) -> None:
+    """Raise DataError, with a Problem, for an image without pixels, or with more than are read."""
     width, height = image.size
+    if not width * height:
+        raise _unusable(name, f"it has no pixels ({width} × {height})")
     if width * height > MAX_MEGAPIXELS * 1_000_000:
         raise _unusable(
             name,
             f"it has {width} × {height} pixels, {width * height / 1e6:.0f} megapixels, and more than {MAX_MEGAPIXELS} "
             "are not read: save it smaller",
         )
+
+
+def reject_unreadable(image: Image.Image, name: str) -> None:
+    """Raise DataError, with a Problem, for an image of Pillow that is closed, damaged, empty or too large."""
+    reject_size(image, name)
+    try:
+        image.load()
+    except DAMAGE as error:
+        raise _unusable(name, f"it cannot be read ({error})") from error
 
 
 def _unusable(name: str, what: str) -> DataError:

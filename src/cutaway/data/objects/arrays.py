@@ -13,6 +13,7 @@ import polars as pl
 import torch
 
 from ...errors import DataError, brief
+from ..tensors import to_numpy
 from .frames import as_frame, column_of, is_series
 from .held import Array, Columns, Held, Numbers, Texts
 from .tokens import read_ids
@@ -24,7 +25,7 @@ HOW_TYPED = "Give it numbers, as by X.astype(float); columns of several types ar
 def read_array(thing: Any) -> Held | None:
     """The examples in an array; None where it is none. Raises DataError for an array of objects, or of no example."""
     if isinstance(thing, torch.Tensor):
-        return Numbers(name="arrays", values=checked(_of_tensor(thing)), channels_first=True)
+        return Numbers(name="arrays", values=checked(to_numpy(thing)), channels_first=True)
     if not isinstance(thing, np.ndarray):
         return None
     if thing.dtype.kind in "UT" and thing.ndim == 1:
@@ -41,6 +42,8 @@ def checked(values: Array, what: str = "X") -> Array:
     if values.dtype.kind not in "iufb":
         of = {"O": "objects, which can be anything", "c": "complex numbers"}.get(values.dtype.kind, "no numbers")
         raise DataError(f"{what} is an array of {of} (dtype {values.dtype}).", fix=HOW_TYPED)
+    if values.ndim > 1 and not all(values.shape[1:]):
+        raise DataError(f"{what} has the shape {values.shape}: each of its examples is empty.")
     if values.ndim < 2:
         raise DataError(
             f"{what} has the shape {values.shape}, and its first dimension are the examples: each has none of its own.",
@@ -84,7 +87,7 @@ def _as_series(y: Any, name: str) -> pl.Series:
         if frame.width != 1:
             raise DataError(f"y has {frame.width} columns, and each example has one target.")
         return frame.to_series()
-    values = _of_tensor(y) if isinstance(y, torch.Tensor) else _array_of(y)
+    values = to_numpy(y) if isinstance(y, torch.Tensor) else _array_of(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -119,13 +122,3 @@ def _array_of(y: Any) -> Array:
         raise DataError("y holds sequences of several lengths: each example has one target.") from None
     mixed = found.dtype.kind in "UT" and not all(isinstance(v, str) for v in values)
     return np.array(values, dtype=object) if mixed else found
-
-
-def _of_tensor(tensor: torch.Tensor) -> Array:
-    """A tensor as an array. Raises DataError for what NumPy has no type for."""
-    if tensor.layout != torch.strided:
-        raise DataError("A sparse tensor is not read as data.", fix="Give tensor.to_dense().")
-    tensor = tensor.detach().cpu()
-    if tensor.dtype in (torch.bfloat16, torch.float16):
-        tensor = tensor.float()
-    return tensor.resolve_conj().numpy()

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ...errors import DataError, visible
+from ...files import READ_AT_MOST, memory
 from .arrays import read_array, targets_of
 from .graphs import is_graph, read_graphs
 from .held import Columns, Held
@@ -22,6 +23,8 @@ from .lists import read_list
 
 MOST = 1_000_000  # examples of an iterable Dataset that does not say how many it has
 MOST_BYTES = 4 << 30  # and of what they hold
+OBJECT = 64  # bytes that an example takes at least
+LARGER = "Larger data is trained on from files (`cutaway prepare`)."
 ONCE = "The Dataset is read once, before training: what its transform draws at random is drawn once."
 
 
@@ -91,7 +94,11 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
             f"The {name} has no length, so that nobody knows when it ends.",
             fix="Give it a method __len__; or let it be an IterableDataset, which is read to its end.",
         )
-    each = iter(dataset) if iterable else (dataset[i] for i in range(len(dataset)))
+    try:
+        count = len(dataset) if has_length else 0
+    except Exception as error:  # the Dataset's own __len__
+        raise DataError(f"The length of the {name} cannot be read: {visible(str(error))[:200]}.") from error
+    each = iter(dataset) if iterable else (dataset[i] for i in range(count))
     bytes_read = 0
     for i in itertools.count():
         try:
@@ -103,10 +110,17 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
                 f"Item {i + 1} of the {name} cannot be read: {type(error).__name__}: {visible(str(error))[:200]}"
             ) from error
         things = item if isinstance(item, tuple | list) else (item,)
-        bytes_read += sum(thing.nbytes for thing in things if hasattr(thing, "nbytes"))
+        held = sum(thing.nbytes for thing in things if hasattr(thing, "nbytes"))
+        if i == 0 and count * max(held, OBJECT) > READ_AT_MOST * memory():
+            raise DataError(
+                f"The {name} has {count:,} examples, which would take {count * max(held, OBJECT) / 2**30:,.0f} GiB: "
+                f"data given in Python is held in memory, and {memory() / 2**30:.0f} GiB are here.",
+                fix=LARGER,
+            )
+        bytes_read += held
         if iterable and not has_length and (i >= MOST or bytes_read > MOST_BYTES):
             raise DataError(
                 f"The {name} has not ended after {i:,} examples, and data given in Python is held in memory.",
-                fix="Let it end, as by itertools.islice; larger data is trained on from files (`cutaway prepare`).",
+                fix=f"Let it end, as by itertools.islice. {LARGER}",
             )
         yield item

@@ -14,13 +14,39 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError, brief
+from ..tables.reading import CELLS, cell_text, column_name
 
 
 def as_frame(thing: Any) -> pl.DataFrame | None:
-    """The table as a polars data frame; None where the object is no table of any library.
+    """Return the table as a polars data frame; None where the object is no table of any library.
 
-    Raises DataError where two columns have one name, or a column holds what is no cell.
+    Durations become numbers of seconds.
+
+    Raises:
+        DataError: If two columns have one name, or a column holds something that is not a cell. A column of images of
+            Hugging Face passes.
     """
+    frame = _as_frame(thing)
+    if frame is None:
+        return None
+    for name, dtype in frame.schema.items():
+        if dtype == pl.Duration:
+            frame = frame.with_columns(pl.col(name).dt.total_microseconds() / 1e6)
+        elif (dtype.is_nested() and not holds_images(dtype)) or dtype in (pl.Object, pl.Binary):
+            of = {pl.Object: "Python objects", pl.Binary: "bytes"}.get(dtype.base_type(), f"values of type {dtype}")
+            raise DataError(
+                f"Column {brief(name)} holds {of}: {CELLS}.",
+                fix="Write it as several plain columns, or leave it out. Arrays with a target each are (X, y).",
+            )
+    return frame
+
+
+def holds_images(dtype: pl.DataType) -> bool:
+    """Return whether a column holds images as Hugging Face has them: the bytes of a file, or its path."""
+    return isinstance(dtype, pl.Struct) and {field.name for field in dtype.fields} == {"bytes", "path"}
+
+
+def _as_frame(thing: Any) -> pl.DataFrame | None:
     if isinstance(thing, pl.DataFrame):
         return thing
     if isinstance(thing, pl.LazyFrame):
@@ -50,6 +76,11 @@ def _is_pandas(thing: Any) -> bool:
 
 def _hugging_face(dataset: Any) -> pl.DataFrame:
     """Its rows, those that are chosen and in their order, with the names of classes in place of their numbers."""
+    if not hasattr(dataset, "__len__"):
+        raise DataError(
+            "A streaming dataset has no length and is read once.",
+            fix="Give its rows as a list of dictionaries: list(dataset), or list(dataset.take(1000)).",
+        )
     frame = pl.DataFrame(dataset.with_format("arrow")[:])
     for column, feature in dataset.features.items():
         names = getattr(feature, "names", None)
@@ -60,7 +91,7 @@ def _hugging_face(dataset: Any) -> pl.DataFrame:
 
 
 def _pandas(frame: Any) -> pl.DataFrame:
-    names = [str(name) for name in frame.columns]
+    names = [column_name(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Two columns of the data frame are named {brief(twice)}.", fix="Give each a name of its own.")
@@ -77,7 +108,9 @@ def column_of(series: Any, name: str) -> pl.Series:
     if isinstance(series, pl.Series):
         return series.alias(name)
     values = series.to_numpy()
-    if values.dtype.kind in "iubM":
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] not in ("D", "ms", "us", "ns"):
+        values = values.astype(f"{values.dtype.kind}8[us]")  # polars has no other resolutions
+    if values.dtype.kind in "iubmM":
         return pl.Series(name, values)
     if values.dtype.kind == "f":
         return pl.Series(name, values, nan_to_null=True)
@@ -90,7 +123,7 @@ def objects_as_series(name: str, values: Any, missing: Any = None) -> pl.Series:
     for i, value in enumerate(cells):
         if not (value is None or np.ndim(value) == 0) or isinstance(value, dict | set):
             raise DataError(
-                f"Row {i + 1} of {name} holds a {type(value).__name__}: a cell is a number, a text, a date or yes/no.",
+                f"Row {i + 1} of {name} holds a {type(value).__name__}: {CELLS}.",
                 fix="Write it as several plain columns.",
             )
-    return pl.Series(name, [None if cell is None else str(cell) for cell in cells], dtype=pl.String)
+    return pl.Series(name, [cell_text(cell, i, name) for i, cell in enumerate(cells)], dtype=pl.String)

@@ -13,6 +13,8 @@ from ...errors import DataError, SettingError
 from ...settings import as_text
 from ..settings import DataSettings
 from ..splits import SPLITS
+from ..tables.reading import not_unicode
+from ..text.subword_training import reject_surrogates
 from .arrays import read_array, targets_of
 from .datasets import read_dataset
 from .frames import as_frame, column_of, is_hugging_face, is_series
@@ -125,9 +127,17 @@ def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
 def held_of(thing: Any) -> Held:
     """The examples in an object, in one of the forms. Raises DataError where it is none that is understood, or they
     are none."""
-    held = _read(thing)
+    try:
+        held = _read(thing)
+    except UnicodeEncodeError as error:
+        raise DataError(f"A text of the data cannot be read: {not_unicode(error)}.") from None
+    except RecursionError:
+        raise DataError("The data is a list that is nested too deeply, or holds itself.") from None
     if held is None:
         raise not_understood(thing)
+    if isinstance(held, Texts):
+        for text in held.texts:
+            reject_surrogates(text)
     if not len(held):
         raise DataError(f"The data is empty: {said_of(thing)} without an example.")
     return held
@@ -200,6 +210,8 @@ def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
         named = {NAMED_SPLITS[key]: one for key, one in data.items()}
         if "train" not in named:
             raise DataError(f"A dictionary of splits has train among them, and this one has {', '.join(data)}.")
+        if named["train"] is None:
+            raise DataError("The training split is None: give its examples.")
         if twice := [name for name in own if name in named] or [name for name in data if len(named) < len(data)]:
             raise DataError(f"The {NAMED_SPLITS.get(twice[0], twice[0])} split is given twice.")
         own = {**named, **own}

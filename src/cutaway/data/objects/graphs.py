@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..graphs.geometric import NOT_READ, read_data
+from ..graphs.geometric import NOT_READ, array_of, edges_of, read_data
 from .held import Graphs
 
 BESIDE = ("x", "edge_attr", "y")  # what can be known of nodes, edges and the graph
@@ -33,7 +33,10 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
     """Several graphs as a batch of them, as PyTorch Geometric makes one: an object with the attributes of Data."""
     sizes = [_nodes(graph) for graph in graphs]
     starts = np.cumsum([0, *sizes])
-    edges = [_array(graph.edge_index).reshape(2, -1) for graph in graphs]
+    for i, size in enumerate(sizes):
+        if not size:
+            raise DataError(f"Graph {i + 1} has no nodes: leave it out.")
+    edges = [edges_of(graph, f"graph {i + 1}").reshape(2, -1) for i, graph in enumerate(graphs)]
     for i, (own, size) in enumerate(zip(edges, sizes)):
         if own.size and (own.min() < 0 or own.max() >= size):
             raise DataError(f"edge_index of graph {i + 1} names node {own.max()}, and it has {size:,} nodes, from 0.")
@@ -49,7 +52,7 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
             continue
         if absent:
             raise DataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
-        setattr(batch, name, _joined(name, [_array(one) for one in found]))
+        setattr(batch, name, _joined(name, [array_of(one) for one in found]))
     for name in NOT_READ:  # which is told of
         setattr(batch, name, next((1 for graph in graphs if getattr(graph, name, None) is not None), None))
     return batch
@@ -76,7 +79,3 @@ def _joined(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any
 def _nodes(graph: Any) -> int:
     x = getattr(graph, "x", None)
     return len(x) if x is not None else int(getattr(graph, "num_nodes", 0) or 0)
-
-
-def _array(tensor: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") else tensor)

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from ...errors import DataError, brief
+from ..images.reading import reject_unreadable
 from ..tables.reading import rows_table
 from .arrays import checked, read_array
 from .graphs import is_graph, read_graphs
@@ -27,6 +28,8 @@ def read_list(thing: Any) -> Held | None:
     if all(isinstance(one, Mapping) for one in thing):
         return Columns(name="rows", frame=rows_frame(thing))
     if all(isinstance(one, Image.Image) for one in thing):
+        for i, image in enumerate(thing):
+            reject_unreadable(image, f"image {i + 1}")
         return Images(name="images", images=tuple(thing))
     if all(map(is_graph, thing)):
         return read_graphs(thing)
@@ -40,7 +43,11 @@ def read_list(thing: Any) -> Held | None:
         lengths = {len(one) for one in thing}
         if len(lengths) > 1:
             _reject_shapes([(len(one),) for one in thing])
-        return Numbers(name="rows", values=checked(np.asarray(thing)))
+        try:
+            values = np.asarray(thing)
+        except (ValueError, RecursionError):  # lists within lists, of several lengths or without an end
+            raise DataError("The rows of X hold lists of several lengths: each example has one shape.") from None
+        return Numbers(name="rows", values=checked(values))
     kinds = {type(one).__name__: i for i, one in reversed(list(enumerate(thing)))}
     if len(kinds) > 1:
         told = ", ".join(f"{name} (example {i + 1})" for name, i in sorted(kinds.items(), key=lambda kind: kind[1]))

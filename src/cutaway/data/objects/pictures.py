@@ -11,6 +11,7 @@ from PIL import Image
 
 from ...errors import DataError, Problem
 from ..images.reading import read_image
+from .frames import holds_images
 from .held import Images
 
 
@@ -19,7 +20,7 @@ def decoded(frame: pl.DataFrame) -> Images | None:
 
     Raises DataError that names every image that cannot be read, and where there are several other columns.
     """
-    columns = [name for name, dtype in frame.schema.items() if _holds_images(dtype)]
+    columns = [name for name, dtype in frame.schema.items() if holds_images(dtype)]
     if not columns:
         return None
     others = [name for name in frame.columns if name not in columns]
@@ -37,10 +38,6 @@ def decoded(frame: pl.DataFrame) -> Images | None:
     if problems:
         raise DataError(f"{len(problems):,} images cannot be read.", problems)
     return Images(name="dataset", target=frame[others[0]] if others else None, images=tuple(images))
-
-
-def _holds_images(dtype: Any) -> bool:
-    return isinstance(dtype, pl.Struct) and {field.name for field in dtype.fields} == {"bytes", "path"}
 
 
 def _image(cell: Any, name: str) -> Image.Image:

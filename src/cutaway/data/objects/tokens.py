@@ -9,8 +9,11 @@ import numpy as np
 import torch
 
 from ...errors import DataError
+from ..tensors import to_numpy
 from ..text.ids import written
 from .held import Array, Held, Numbers, Texts
+
+LARGEST = 2**22 - 1  # a token id: four times the largest vocabularies in use
 
 
 def read_ids(sequences: Sequence[Any]) -> Texts | None:
@@ -42,8 +45,12 @@ def could_be_ids(held: Held) -> bool:
 
 def _as_texts(examples: Sequence[Array]) -> Texts:
     for i, ids in enumerate(examples):
-        if len(ids) and ids.min() < 0:
-            raise DataError(f"Example {i + 1} holds the token {ids.min()}: ids are whole numbers from 0.")
+        if len(ids) and not (ids.min() >= 0 and ids.max() <= LARGEST):
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise DataError(
+                f"Example {i + 1} holds the token {wrong}: ids are whole numbers from 0 to {LARGEST:,}.",
+                fix="A vocabulary has an entry for each id up to the largest: number the tokens that occur from 0.",
+            )
     return Texts(name="tokens", texts=tuple(written(ids.tolist()) for ids in examples), ids=True)
 
 
@@ -52,7 +59,7 @@ def _whole(one: Any) -> Array | None:
     if isinstance(one, torch.Tensor):
         if one.is_floating_point() or one.is_complex():
             return None
-        one = one.detach().cpu().numpy()
+        one = to_numpy(one)
     if not isinstance(one, np.ndarray):
         if any(isinstance(x, bool) or not isinstance(x, int | np.integer) or abs(int(x)) >= 2**62 for x in one):
             return None

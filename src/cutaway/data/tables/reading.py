@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError, brief
+from ...errors import DataError, Problem, SettingError, brief, visible
 from ...files import read_bytes
 from .columns import meaning
 from .forms import AUTO, KEPT, Form, lacks_header
@@ -28,6 +28,7 @@ from .numerals import plain_numerals
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
+CELLS = "a cell is a number, a text, a date or yes/no"
 HEADER = 10_000_000  # characters in which the first line must end
 CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
 
@@ -164,12 +165,54 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
-    """Columns of Python values as a table of text."""
+    """Return columns of Python values as a table of text. Raises DataError for a value that has no text."""
     cells = {
-        str(name): pl.Series(str(name), [None if v is None else str(v) for v in values], dtype=pl.String)
+        column_name(name): pl.Series(
+            str(name), [cell_text(v, i, str(name)) for i, v in enumerate(values)], dtype=pl.String
+        )
         for name, values in columns.items()
     }
     return Table("", pl.DataFrame(cells))
+
+
+def column_name(name: Any) -> str:
+    """Return the name of a column as text. Raises DataError where it is not text that can be written."""
+    try:
+        text = str(name)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"The column name '{visible(str(name))}' cannot be read: {not_unicode(error)}.") from None
+    except Exception as error:  # the object's own __str__
+        raise DataError(f"A column name is an object of type {type(name).__name__}: names are text.") from error
+    return text
+
+
+def cell_text(value: Any, row: int, column: str) -> str | None:
+    """Return a cell as text, None where it is missing.
+
+    Raises:
+        DataError: If the value is an object without a text of its own, or its text is not Unicode.
+    """
+    if value is None:
+        return None
+    kind = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        raise DataError(f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}.")
+    try:
+        text = str(value)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"Row {row + 1} of {brief(column)} cannot be read: {not_unicode(error)}.") from None
+    except Exception as error:  # the object's own __str__
+        raise DataError(
+            f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}."
+        ) from error
+    return text
+
+
+def not_unicode(error: UnicodeEncodeError) -> str:
+    """Return what is wrong with a text that UTF-8 cannot hold."""
+    return f"U+{ord(error.object[error.start]):04X} is half of a surrogate pair, which is no character"
 
 
 def _parquet(data: bytes, path: Path) -> Table:
