@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import shutil
@@ -41,6 +42,24 @@ def random_state() -> None:
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - the state that libraries draw from where they are given no generator
     torch.default_generator.manual_seed(SEED)  # torch.manual_seed notes where it was called from: a millisecond a test
+
+
+@pytest.fixture(scope="session", autouse=True)
+def working_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Path]]:
+    """Leave the folder that pytest was started in, so that nothing there is read or written, and number new ones."""
+    before, base = Path.cwd(), tmp_path_factory.mktemp("working")
+    os.chdir(base)
+    yield (base / str(number) for number in itertools.count())
+    os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def working_folder(working_folders: Iterator[Path]) -> Path:
+    """Run each test in an empty folder of its own."""
+    folder = next(working_folders)
+    folder.mkdir()
+    os.chdir(folder)
+    return folder
 
 
 @pytest.fixture
