@@ -6,11 +6,12 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu model check bench recipes docs site site-check release clean
+.PHONY: help demo test test-all test-gpu model check bench recipes docs site site-check release clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
-	@echo "make test     install what the tests need, then lint, type-check and run them all"
+	@echo "make test     install what the tests need, lint, type-check and run a selection of them (minutes)"
+	@echo "make test-all  the same, then all other tests"
 	@echo "make test-gpu  run what only a GPU can show, where there is one"
 	@echo "make recipes  train the recipes and compare with the scores they claim (slow)"
 	@echo "make bench    measure speed and memory beside peers (slow)"
@@ -41,11 +42,15 @@ demo: .venv/.installed
 	@echo "Cutaway is installed in .venv. The command cutaway, in this shell:  . $(BIN)/activate"
 	@echo "Then:  cutaway examples  writes data to try it with, and the README goes on from there."
 
-# While mypy has one core, the tests are compiled on the other. Then three workers for two cores, since one of them waits
-# for browsers and servers.
+# A few cases of each test function, and none that is slow: what touches every module in minutes. While mypy has one core,
+# the tests are compiled on the other.
 test: .venv/.installed-test
 	$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest --part quick -n 3 --dist worksteal
+
+# The remaining tests. Three workers for two cores, since one of them waits for browsers and servers.
+test-all: test
+	$(BIN)/python -m pytest --part rest -n 3 --dist worksteal
 
 # What only a GPU can show, where there is one.
 test-gpu: .venv/.installed-test

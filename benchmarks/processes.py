@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from cutaway.data.opening import open_data
+from cutaway.data.settings import DataSettings
 from cutaway.distributed.group import joined, place
 from cutaway.training.loop import Trainer
 from cutaway.training.memory.choice import settle_parallel
@@ -35,6 +37,8 @@ GPT2 = {
 
 def rows(runs: int = 11) -> list[tuple[Pair, float]]:
     """Every pair with the most that its ratio may be."""
+    for name in ("tinyshakespeare", "mnist"):
+        open_data(name, DataSettings())  # here, where an error for a data set that is missing is seen
     with (
         waiting(gpt2, processes=2, threads=1) as two,
         waiting(gpt2, processes=1, threads=2) as one,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import torch  # noqa: E402
 
 torch.set_num_threads(int(THREADS))
 SEED = int(os.environ.get("CUTAWAY_TEST_SEED", "0"))
+QUICK = 2  # cases of each test function in `make test`
 CHROMIUM = [
     "--no-sandbox",
     "--disable-gpu",
@@ -41,6 +44,24 @@ def random_state() -> None:
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - the state that libraries draw from where they are given no generator
     torch.default_generator.manual_seed(SEED)  # torch.manual_seed notes where it was called from: a millisecond a test
+
+
+@pytest.fixture(scope="session", autouse=True)
+def working_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Path]]:
+    """Leave the folder that pytest was started in, so that nothing there is read or written, and number new ones."""
+    before, base = Path.cwd(), tmp_path_factory.mktemp("working")
+    os.chdir(base)
+    yield (base / str(number) for number in itertools.count())
+    os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def working_folder(working_folders: Iterator[Path]) -> Path:
+    """Run each test in an empty folder of its own."""
+    folder = next(working_folders)
+    folder.mkdir()
+    os.chdir(folder)
+    return folder
 
 
 @pytest.fixture
@@ -66,10 +87,37 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        choices=("all", "quick", "rest"),
+        default="all",
+        help=f"quick: at most {QUICK} cases of each test function, and none that is slow; rest: the others",
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits comes first, so that it is one worker's, and the others compute meanwhile."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the part that is asked for. Tests that wait come first, so that the other workers compute meanwhile."""
+    part = config.getoption("part")
+    if part != "all":
+        quick = _quick(items)
+        config.hook.pytest_deselected(items=[item for item in items if (item in quick) != (part == "quick")])
+        items[:] = [item for item in items if (item in quick) == (part == "quick")]
     items.sort(key=lambda item: "waits" not in item.keywords)
+
+
+def _quick(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests that `make test` runs: of each function some cases, which differ from function to function."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not {"slow", "waits", "browser"} & {*item.keywords, *getattr(item, "fixturenames", ())}:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    quick = set()
+    for name, those in cases.items():
+        first = zlib.crc32(name.encode())
+        quick |= {those[(first + k * len(those) // QUICK) % len(those)] for k in range(QUICK)}
+    return quick
 
 
 def pytest_collectstart() -> None:

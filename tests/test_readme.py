@@ -1,33 +1,37 @@
-"""What the README says to type is typed here, as written, and must reach what the README says that it reaches.
+"""Run the commands of the README, of the home page and of the pages in docs/start as they stand, in order.
 
-Each section is a test of its own: its commands run in a folder with the examples, and its claims, `RUN` METRIC above or
-below NUMBER, are held to what the run's evaluation says. A run of an earlier section is trained first.
+The blocks of a page run in one folder, which is like a fresh clone after its installation. The README's claims, `RUN`
+METRIC above or below NUMBER, are compared with the evaluation of the run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from cutaway.commands import main
-from cutaway.data.examples import EXAMPLES, write_example
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = sorted((ROOT / "docs" / "start").glob("*.md"))
+BLOCK = re.compile(r"^```(bash|python|\{console\})\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SHELL = re.compile(r"[|&;<>$*`]")  # a line with one of these is for a shell
+PORT = re.compile(r"(?<=127\.0\.0\.1:)8\d{3}|(?<=--port )8\d{3}")
 CLAIM = re.compile(r"`(runs/\w+)`\s+(\w+)\s+(above|below)\s+([\d.]+)(\s%)?")
 
-NOT_CLAIMED = {"runs/days"}  # its answers are looked at instead
+NOT_CLAIMED = {"runs/days"}  # its answers are compared instead
 ANSWERS = {
     "Images": (r"scans/seven/0007\.png  seven",),
     "Text": (r"two nodes  networkx", r"input tensor  torch"),
@@ -41,91 +45,164 @@ ANSWERS = {
 
 
 class Section(NamedTuple):
-    """A heading of the README, what is typed under it, and the words."""
+    """A heading of a page, the blocks below it and the remaining text."""
 
     title: str
-    commands: list[str]
-    python: str
-    words: str
+    blocks: list[tuple[str, str]]
+    text: str
 
 
-def sections() -> list[Section]:
-    """Those under which something is typed."""
+def sections(page: str) -> list[Section]:
+    """Return the sections of a page that hold something to run."""
     found = []
-    for part in re.split(r"^##+ ", README, flags=re.MULTILINE)[1:]:
-        title, words = part.split("\n", 1)
-        commands = "".join(re.findall(r"```bash\n(.*?)```", words, re.DOTALL)).splitlines()
-        python = "".join(re.findall(r"```python\n(.*?)```", words, re.DOTALL))
-        found.append(Section(title, commands, python, re.sub(r"```.*?```", "", words, flags=re.DOTALL)))
-    return [section for section in found if section.commands or section.python]
+    for part in re.split(r"^##+ ", page, flags=re.MULTILINE):
+        title, _, text = part.partition("\n")
+        found.append(Section(title, BLOCK.findall(text), re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
+    return [section for section in found if section.blocks]
 
 
-def trained(run: str) -> str:
-    """The command that trains it."""
-    return next(c for section in sections() for c in section.commands if c.endswith(f"--out {run}"))
+class Clone:
+    """A folder like a clone after `make demo` has installed the package, where PATH has Python as python3 alone."""
+
+    def __init__(self, folder: Path) -> None:
+        """Link what the Makefile reads, and build the virtual environment that pip would build."""
+        tools = folder / "bin"
+        tools.mkdir()
+        for name in [
+            "sh",
+            "bash",
+            "make",
+            "echo",
+            "basename",
+            "dirname",
+            "uname",
+            "touch",
+            "curl",
+            "head",
+            "ls",
+            "cat",
+        ]:
+            if found := shutil.which(name):
+                (tools / name).symlink_to(found)
+        python = tools / "python3"
+        python.symlink_to(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+        self.folder = folder / "clone"
+        self.folder.mkdir()
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "src"):
+            (self.folder / name).symlink_to(ROOT / name)
+        self.environment = {
+            "PATH": str(tools),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if "-packages" in path)]),
+            "HOME": str(folder),
+            "COLUMNS": "80",
+            "OMP_NUM_THREADS": os.environ["OMP_NUM_THREADS"],
+        }
+        without = [python, "-m", "venv", "--without-pip", ".venv"]
+        subprocess.run(without, cwd=self.folder, env={"PATH": str(tools)}, check=True)
+        script = self.folder / ".venv" / "bin" / "cutaway"  # as pip writes it
+        script.write_text(
+            f"#!{script.parent}/python\nimport sys\nfrom cutaway.commands import main\nsys.exit(main())\n"
+        )
+        script.chmod(0o755)
+        for stamp in (".made", ".installed"):
+            (self.folder / ".venv" / stamp).touch()
+
+    def run(self, language: str, block: str, capsys: pytest.CaptureFixture[str]) -> str:
+        """Run a block as it stands and return what it prints.
+
+        A plain `cutaway` command runs in this process, which saves the imports; anything else runs in bash.
+        """
+        if language == "python":
+            exec(compile(block, "README.md", "exec"), {})
+            return capsys.readouterr().out
+        lines = [line for line in block.replace("\\\n", " ").splitlines() if line and not line.startswith(":")]
+        if any(not line.startswith("cutaway ") or SHELL.search(line) for line in lines):
+            return self._run_in_bash("\n".join(lines))
+        printed = ""
+        for line in lines:
+            status = main(shlex.split(line, comments=True)[1:])
+            out, err = capsys.readouterr()
+            assert status == 0, (line, err)
+            printed += out
+        return printed
+
+    def _run_in_bash(self, script: str) -> str:
+        if ".venv/bin/activate" not in script:
+            script = f". .venv/bin/activate\n{script}"
+        if "curl " in script and shutil.which("curl") is None:
+            pytest.skip("needs curl to ask the server")
+        script = PORT.sub(lambda port: port[0] if _is_free(int(port[0])) else str(_free_port()), script)
+        out = self.folder.parent / "out.txt"
+        with out.open("wb") as file:  # not a pipe, which a server in the background would keep open
+            process = subprocess.Popen(
+                [self.folder.parent / "bin" / "bash", "-e", "-c", script],
+                cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            status = process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # a server that the page leaves running
+        printed = out.read_text(encoding="utf-8")
+        assert status == 0, (script, printed)
+        return printed
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
 
 
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-    """Types a command in a folder of its own, with the example data that it names, and gives what it prints."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(command: str) -> str:
-        for name in EXAMPLES:
-            if name in command:
-                write_example(name, tmp_path)
-        first, *words = shlex.split(command)
-        assert first == "cutaway"
-        status = main(words)
-        said = capsys.readouterr()
-        assert status == 0, (command, said.err)
-        return said.out
-
-    return run
+def clone(tmp_path: Path) -> Clone:
+    made = Clone(tmp_path)
+    os.chdir(made.folder)
+    return made
 
 
-@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title.lower().replace(" ", "-"))
-def test_a_section_reaches_what_it_says(section: Section, typed: Callable[[str], str]) -> None:
-    before = {run for command in section.commands for run in re.findall(r"runs/\w+", command)}
-    for run in before - {run for command in section.commands for run in re.findall(r"--out (runs/\w+)", command)}:
-        typed(trained(run))
-    printed = "".join(typed(command) for command in section.commands)
-    if section.python:
-        write_example("scans/", Path())
-        exec(compile(section.python, "README.md", "exec"), {})
-    claims = CLAIM.findall(section.words)
-    for run, metric, side, bound, percent in claims:
-        value = json.loads(Path(run, "evaluation.json").read_text())["metrics"][metric]["value"]
-        limit = float(bound) / (100 if percent else 1)
-        assert (value > limit) if side == "above" else (value < limit), (run, metric, value)
-    assert set(re.findall(r"--out (runs/\w+)", "\n".join(section.commands))) - NOT_CLAIMED <= {c[0] for c in claims}
-    for answer in ANSWERS.get(section.title, ()):
-        assert re.search(answer, printed), (answer, printed)
+@pytest.mark.slow
+def test_the_readme_runs_in_order_and_reaches_its_claims(clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:
+    missed = []
+    for section in sections(README):
+        printed = "".join(clone.run(language, block, capsys) for language, block in section.blocks)
+        claims = CLAIM.findall(section.text)
+        for run, metric, side, bound, percent in claims:
+            value = json.loads(Path(run, "evaluation.json").read_text())["metrics"][metric]["value"]
+            limit = float(bound) / (100 if percent else 1)
+            if not ((value > limit) if side == "above" else (value < limit)):
+                missed.append((run, metric, value, bound))
+        trained = {run for _, block in section.blocks for run in re.findall(r"--out (runs/\w+)", block)}
+        assert trained - NOT_CLAIMED <= {claim[0] for claim in claims}
+        missed += [(answer, printed) for answer in ANSWERS.get(section.title, ()) if not re.search(answer, printed)]
+    assert missed == []
 
 
-def test_the_command_is_there_once_activated(tmp_path: Path) -> None:
-    """As `make demo` leaves it, where the path has Python under the name python3 alone."""
-    only = tmp_path / "bin"
-    only.mkdir()
-    for name in ("sh", "basename", "dirname", "uname"):
-        found = shutil.which(name)
-        assert found
-        (only / name).symlink_to(found)
-    python = only / "python3"
-    python.symlink_to(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
-    activate, write = re.findall(r"^(\. \S+|cutaway examples)", README, re.MULTILINE)
-    path = {"PATH": str(only)}
-    subprocess.run([python, "-m", "venv", "--without-pip", ".venv"], cwd=tmp_path, env=path, check=True)
-    script = tmp_path / ".venv" / "bin" / "cutaway"  # as pip writes it
-    script.write_text(f"#!{script.parent}/python\nimport sys\nfrom cutaway.commands import main\nsys.exit(main())\n")
-    script.chmod(0o755)
-    installed = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), sysconfig.get_path("purelib")])}
-    words = f"{activate} && {write} graph"
-    done = subprocess.run(
-        [only / "sh", "-c", words], cwd=tmp_path, env=path | installed, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "graph" / "nodes.csv").is_file()
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [ROOT / "docs" / "index.md", *START], ids=lambda page: page.stem)
+def test_a_page_to_start_from_runs_in_order(page: Path, clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:
+    for section in sections(page.read_text(encoding="utf-8")):
+        for language, block in section.blocks:
+            clone.run(language, block, capsys)
+
+
+def test_all_that_the_pages_to_start_from_tell_to_type_is_run() -> None:
+    """A block of commands without a language would be left out."""
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md", *START):
+        text = page.read_text(encoding="utf-8")
+        fenced = re.findall(r"^```([^\n]*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        assert [
+            block for language, block in fenced if not language and re.search(r"^(cutaway|make|curl) ", block, re.M)
+        ] == []
+    assert len(START) >= 10
 
 
 def test_every_file_that_is_linked_is_there() -> None:

@@ -37,6 +37,7 @@ SETTINGS = {
 # Who runs the blocks of a page.
 RUN = {
     "README.md": "tests/test_readme.py",
+    "docs/index.md": "tests/test_readme.py",
     "docs/own_models.md": "tests/test_pages.py",
     "docs/pytorch.md": "tests/test_pages.py",
     "docs/python.md": "tests/test_python_page.py",
@@ -47,7 +48,6 @@ NETWORK = "needs the network"
 OTHERS = "needs several machines, or a server of others"
 # Of the pages whose blocks are not all run: why. A language after the name is for blocks of that language alone.
 NOT_RUN = {
-    "README.md ": "installation, a server that runs on, and a comparison of a minute: docs/start runs such",
     "CONTRIBUTING.md": "runs all tests",
     "docs/activations.md": YOURS,
     "docs/captions.md": TRAINS,
@@ -59,7 +59,6 @@ NOT_RUN = {
     "docs/export.md": YOURS + "; tests/exporting/test_exported.py runs the Python",
     "docs/extending.md": "for who adds a model",
     "docs/graphs.md": YOURS,
-    "docs/index.md": "the installation",
     "docs/inspect.md": YOURS + "; tests/views makes every view of every kind of model",
     "docs/install.md": NETWORK,
     "docs/learning.md": TRAINS,

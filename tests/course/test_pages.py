@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,6 @@ from cutaway.textbook.backprop import backward
 from cutaway.training.rounding import Rounding
 
 from .pages import COURSE, run
-
-HERE = ("01", "02", "03")  # those that run here; python docs/course/run.py and `make site` run all
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda one: f"{one.number:02}")
@@ -78,10 +78,23 @@ def test_lines_are_as_wide_as_a_page(chapter: Chapter) -> None:
             assert len(line) <= 90, f"line {cell.line + k}"
 
 
-@pytest.mark.parametrize("number", HERE)
-def test_a_chapter_runs(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run.run(run.PAGES[number], lambda cell: "slow" not in cell.options)
+@pytest.mark.slow
+def test_a_chapter_runs_with_what_the_wheel_installs(chapter: Chapter) -> None:
+    """Its exercises too, with their solutions."""
+    command = [sys.executable, COURSE / "run.py", "--page", f"{chapter.number:02}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_what_the_wheel_installs_is_there() -> None:
+    brought = run.required_distributions()
+    assert {"cutaway", "torch", "polars", "matplotlib", "scipy"} <= brought
+    assert not {"pandas", "pytest", "gensim", "sphinx"} & brought
+    asked = (
+        f"import sys; sys.path.insert(0, {str(COURSE)!r}); import run; run.hide_other_packages(); import polars, pandas"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert "No module named 'pandas'" in done.stderr
 
 
 def test_an_error_of_a_cell_names_its_line_of_the_page(tmp_path: Path) -> None:
