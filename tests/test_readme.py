@@ -62,28 +62,12 @@ def sections(page: str) -> list[Section]:
 
 
 class Clone:
-    """A folder like a clone after `make demo` has installed the package, where PATH has Python as python3 alone."""
+    """A folder like a clone after `make demo` has installed the package, whose Python is python3 alone."""
 
     def __init__(self, folder: Path) -> None:
-        """Link what the Makefile reads, and build the virtual environment that pip would build."""
+        """Link what the Makefile reads, and build the virtual environment as pip would."""
         tools = folder / "bin"
         tools.mkdir()
-        for name in [
-            "sh",
-            "bash",
-            "make",
-            "echo",
-            "basename",
-            "dirname",
-            "uname",
-            "touch",
-            "curl",
-            "head",
-            "ls",
-            "cat",
-        ]:
-            if found := shutil.which(name):
-                (tools / name).symlink_to(found)
         python = tools / "python3"
         python.symlink_to(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
         self.folder = folder / "clone"
@@ -91,7 +75,7 @@ class Clone:
         for name in ("Makefile", "pyproject.toml", "constraints.txt", "src"):
             (self.folder / name).symlink_to(ROOT / name)
         self.environment = {
-            "PATH": str(tools),
+            "PATH": os.pathsep.join([str(tools), os.defpath]),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if "-packages" in path)]),
             "HOME": str(folder),
             "COLUMNS": "80",
@@ -135,7 +119,7 @@ class Clone:
         out = self.folder.parent / "out.txt"
         with out.open("wb") as file:  # not a pipe, which a server in the background would keep open
             process = subprocess.Popen(
-                [self.folder.parent / "bin" / "bash", "-e", "-c", script],
+                ["bash", "-e", "-c", script],
                 cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             status = process.wait()
