@@ -495,6 +495,7 @@ def test_maps_may_be_flattened_by_view(source: str, given: dict[str, Any], tmp_p
     assert opened.model(x).shape == (2, 2)  # as what looks inside calls it
     assert cutaway.look(opened, view="features").views
     assert cutaway.look(opened, view="gradients").views
+    assert len(cutaway.quantize(opened, tmp_path / "quantized").predict(asked)) == 3
     assert not find_place("cpu", "float32", None, run.model).channels_last
 
 
