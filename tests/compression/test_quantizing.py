@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import nn
 
 import cutaway
 from cutaway.compression.measured import beside
+from cutaway.compression.quantized import _calibration
 from cutaway.compression.quantizing import quantized, ranges_of
+from cutaway.models.low_precision import scheme_of
 from cutaway.nn.quantized import QuantizedConv2d
 
 
@@ -27,6 +30,26 @@ def test_ranges_are_those_of_all_batches() -> None:
     high = (255 - int(first.x_zero)) * float(first.x_scale)
     assert low == pytest.approx(-7.0, abs=float(first.x_scale))
     assert high >= 9.0 - float(first.x_scale)
+
+
+def test_calibration_is_spread_over_the_training_split(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"max_samples": 200, "max_steps": 2, "tensorboard": False, "model.widths": (4, 6)}
+    run = cutaway.train("simplecnn", "digits", out=tmp_path / "run", **given)
+    data = run.data()
+    count = len(data.splits["train"])
+    (found,) = zip(*_calibration(run, data, 5))
+    rows = torch.tensor([0, (count - 1) // 4, (count - 1) // 2, 3 * (count - 1) // 4, count - 1])
+    first, *_, last = torch.cat(found)
+    (batch,) = data.splits["train"].batches([rows[[0, -1]]])
+    assert torch.equal(torch.stack([first, last]), batch.inputs[0])
+    small = cutaway.quantize(run, out=tmp_path / "small", calibration=5)
+    assert small.about["quantized"]["calibration"] == 5
+    kinds = list(scheme_of(small.model)["layers"].values())  # type: ignore[index]
+    counts = {kind: kinds.count(kind) for kind in ("static", "stored")}
+    assert counts["static"] == 2
+    assert sum(counts.values()) == len(kinds)
+    said = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    assert f"(static, 8 bits; layers: {said})" in small.about["notes"][-1]
 
 
 def test_ranges_hold_zero() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cutaway.generation.images import as_images, as_levels, picture
+from cutaway.generation.images import as_images, as_levels, classes_for, columns_for, picture
+from cutaway.spec import ImageSpec, Noise
 
 
 def test_levels_go_from_black_to_white_and_never_wrap() -> None:
@@ -40,3 +41,11 @@ def test_a_picture_holds_each_image_once_row_by_row() -> None:
     firsts = {k: tuple(where[0]) for k, where in places.items()}
     assert firsts[1][0] == firsts[2][0] < firsts[3][0] == firsts[4][0] < firsts[5][0]
     assert firsts[1][1] == firsts[3][1] == firsts[5][1] < firsts[2][1]
+
+
+def test_classes_come_in_turn_and_columns_follow_them() -> None:
+    spec = ImageSpec(1, 4, 4, Noise(("a", "b", "c"), 16))
+    assert classes_for(spec, 7, None).tolist() == [0, 1, 2, 0, 1, 2, 0]  # type: ignore[union-attr]
+    assert classes_for(spec, 3, "c").tolist() == [2, 2, 2]  # type: ignore[union-attr]
+    found = [columns_for(count, classes) for count, classes in ((12, 3), (2, 3), (40, 16), (40, 17), (40, 0), (5, 1))]
+    assert found == [3, 2, 16, 8, 8, 5]
