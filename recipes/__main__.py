@@ -155,6 +155,13 @@ def figure(metric: str, value: float) -> str:
     return f"{100 * value:+.1f} points" if metric == "accuracy_gain" else metric_figure(metric, value)
 
 
+def duration(seconds: float | None) -> str:
+    """Return a time as people write it; nothing where it was not measured."""
+    if seconds is None:
+        return ""
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
 def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     """A result as a row of the page."""
     metric = recipe["metric"]
@@ -180,7 +187,7 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
         recipe["published"],
         f"{row['parameters']:,}" if "parameters" in row else "",
         f"{row['count']} {row.get('split', 'test')}",
-        f"{row['seconds'] / 60:.1f} min" if row["seconds"] >= 60 else f"{row['seconds']:.0f} s",
+        duration(row["seconds"]),
         row["date"],
         row["machine"],
     )

@@ -123,7 +123,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         split = self.preprocessing_.examples(new_examples(X, self.preprocessing_))
         precise = isinstance(spec, TableSpec)
         network = copy.deepcopy(self.network_).double() if precise else self.network_
-        place = find_place("auto", "float64" if precise else "float32", None, network)
+        place = find_place(self.device or "auto", "float64" if precise else "float32", self.channels_last, network)
         network = place.model(network, learns=False)
         return results_of(network, split, place, at_once(None, spec), self.task_).outputs
 

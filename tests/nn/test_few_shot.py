@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
+import cutaway
 from cutaway.nn.few_shot import adapted_answers, nearness, prototypes, statistics_of_the_batch
 
 E, WAYS, SHOTS, QUERIES, LR = 3, 3, 2, 4, 0.5
@@ -36,7 +37,7 @@ def outer(given: Case, steps: int, first_order: bool = False) -> Tensor:
     return F.cross_entropy(answers.flatten(0, 1), target.flatten())
 
 
-def by_hand(given: Case, steps: int, first_order: bool) -> Tensor:
+def by_hand(given: Case, steps: int, first_order: bool = False) -> Tensor:
     """The same loss, one episode after another, each gradient taken by autograd with a graph of its own."""
     model, support, y, queries, target = given
     total = torch.zeros((), dtype=torch.float64)
@@ -47,7 +48,7 @@ def by_hand(given: Case, steps: int, first_order: bool) -> Tensor:
             slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=not first_order)
             weights = {name: w - LR * slope for (name, w), slope in zip(weights.items(), slopes)}
         total = total + F.cross_entropy(functional_call(model, weights, (asked,)), wanted)
-    return total / E
+    return total / len(support)
 
 
 def gradient(loss: Tensor, model: nn.Module) -> Tensor:
@@ -81,6 +82,84 @@ def test_the_second_order_gradient_is_that_of_finite_differences_and_the_first_i
     differences = torch.stack(found)
     assert torch.allclose(second, differences, rtol=0, atol=1e-8)
     assert (first - differences).abs().max() > 1e-3
+
+
+class Written(nn.Module):
+    """Batch, instance and layer normalization of maps (N, C, H, W), written out: their axes differ."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, axes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weight, self.bias, self.axes = nn.Parameter(weight.clone()), nn.Parameter(bias.clone()), axes
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(self.axes, keepdim=True)
+        y = centred / (centred.square().mean(self.axes, keepdim=True) + 1e-5).sqrt()
+        shape = (-1, 1, 1) if self.weight.ndim == 1 else self.weight.shape
+        return y * self.weight.reshape(shape) + self.bias.reshape(shape)
+
+
+NORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "batch": (lambda: nn.BatchNorm2d(4), (0, 2, 3)),
+    "instance": (lambda: nn.InstanceNorm2d(4, affine=True), (2, 3)),
+    "layer": (lambda: nn.LayerNorm([4, 5, 5]), (1, 2, 3)),
+    "group": (lambda: nn.GroupNorm(1, 4), (1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("kind", NORMS)
+def test_the_gradient_through_normalization_is_that_of_formulas(kind: str, steps: int) -> None:
+    """Two tasks whose data and classes are unlike, by the layer and by its formula in a loop."""
+    torch.manual_seed(2)
+    make, axes = NORMS[kind]
+
+    def network(norms: list[nn.Module]) -> nn.Sequential:
+        layers = [nn.Conv2d(1, 4, 3, padding=1), norms[0], nn.Tanh(), nn.Conv2d(4, 4, 3, padding=1), norms[1]]
+        return nn.Sequential(*layers, nn.Softplus(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, WAYS))
+
+    norms = [make(), make()]
+    for p in itertools.chain(*(norm.parameters() for norm in norms)):
+        nn.init.normal_(p, 1.0, 0.3)
+    model = network(norms).double()
+    written = network([Written(norm.weight, norm.bias, axes) for norm in norms]).double()  # type: ignore[arg-type]
+    written.load_state_dict({name: p.detach() for name, p in model.named_parameters()})
+    support, queries = (torch.randn(2, n, 1, 5, 5, dtype=torch.float64) for n in (5, 4))
+    support[1], queries[1] = 3 * support[1] + 1, 3 * queries[1] + 1
+    y = torch.tensor([[0, 0, 1, 2, 2], [0, 1, 1, 1, 2]])
+    target = torch.tensor([[0, 1, 2, 2], [1, 0, 1, 1]])
+    found = outer((model, support, y, queries, target), steps)
+    expected = by_hand((written, support, y, queries, target), steps)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    slopes = gradient(found, model)
+    assert torch.allclose(slopes, gradient(expected, written), rtol=1e-9, atol=1e-12)
+    first = gradient(outer((model, support, y, queries, target), steps, first_order=True), model)
+    assert not torch.allclose(slopes, first, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["conv4-strided", "conv4"])
+def test_biases_before_batch_normalization_have_no_gradient(name: str) -> None:
+    torch.manual_seed(0)
+    model = cutaway.create_model(name, num_classes=2, width=4).double().train()
+    support, y = torch.randn(2, 3, 1, 16, 16, dtype=torch.float64), torch.tensor([[0, 1, 1], [0, 0, 1]])
+    answers = adapted_answers(model, support, y, support.flip(3), F.cross_entropy, 0.4, 2, False)
+    F.cross_entropy(answers.flatten(0, 1), y.flatten()).backward()  # type: ignore[no-untyped-call]
+    slopes = {name: p.grad.abs().max().item() for name, p in model.named_parameters() if p.grad is not None}
+    assert max(value for name, value in slopes.items() if name.startswith("convs") and name.endswith("bias")) < 1e-12
+    assert min(value for name, value in slopes.items() if name.startswith("convs") and name.endswith("weight")) > 1e-3
+
+
+def test_frozen_and_unused_parameters_are_no_obstacle() -> None:
+    given = case(3)
+    model = given[0]
+    model.register_parameter("unused", nn.Parameter(torch.ones(2, dtype=torch.float64)))
+    expected = outer(given, 2)
+    model[0].weight.requires_grad_(False)
+    found = outer(given, 2)
+    assert torch.equal(found, expected)
+    learned = [p for name, p in model.named_parameters() if name != "unused" and p.requires_grad]
+    assert all(slope.abs().max() > 0 for slope in torch.autograd.grad(found, learned))
+    with torch.no_grad():
+        assert torch.allclose(outer(given, 2), expected, rtol=0, atol=1e-12)
 
 
 def test_without_steps_the_network_answers_as_it_is() -> None:

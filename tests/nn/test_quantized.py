@@ -193,3 +193,14 @@ def test_the_largest_sums_are_right_whatever_the_processor_has(has: dict[str, st
     assert found.returncode == 0, found.stderr
     if "ONEDNN_MAX_CPU_ISA" in has and exact_kernels():
         assert found.stdout.strip() == "False"  # without the instructions oneDNN's sums overflow, and are not used
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_convolution_keeps_the_memory_format_of_its_input(last: bool) -> None:
+    float_layer = nn.Conv2d(3, 4, 3)
+    layer: Any = QuantizedConv2d.like(float_layer)
+    layer.observe(-1.0, 1.0)
+    x = torch.rand(2, 3, 8, 8)
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    with torch.no_grad():
+        assert layer(x).is_contiguous() == float_layer(x).is_contiguous() == (not last)

@@ -81,17 +81,19 @@ def test_the_baseline_is_the_commonest_caption_of_training() -> None:
     assert baseline == {"name": "always “a b”", "value": 0.5}
 
 
+@pytest.mark.parametrize("ending", [1, 3])  # the answers run to the longest, and end early
 @pytest.mark.parametrize("num_beams", [1, 3])
-def test_log_p_is_that_of_the_words_and_the_end(num_beams: int) -> None:
+def test_log_p_is_that_of_the_words_and_the_end(num_beams: int, ending: int) -> None:
     torch.manual_seed(0)
     model = Model(Config((4,), 1, 6, 5, 7, 0.0, 1, 10)).double()
     with torch.no_grad():
         model.head.weight.mul_(8)  # so that answers differ
-        model.head.bias[TARGET.end] += 1
+        model.head.bias[TARGET.end] += ending
     images = torch.randn(6, 1, 5, 5, dtype=torch.float64)
     found, log_p = decode_likely(model, images, None, TARGET, num_beams, 0.6)
     assert torch.equal(found, decode(model, images, None, TARGET, num_beams=num_beams))
     longest = TARGET.longest + TARGET.longest // 2
+    assert ((found >= 0).sum(1) == longest).all() == (ending == 1)
     for image, row, said in zip(images, found.tolist(), log_p.tolist()):
         ids = [i for i in row if i >= 0]
         ids = ids if len(ids) == longest else [*ids, TARGET.end]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from cutaway.data.objects.given import Given
+from cutaway.training.batches import balanced_order
 from cutaway.training.prepared import prepare
 
 
@@ -17,3 +20,14 @@ def test_class_weights_have_the_precision_that_is_trained_in(precision: str, kin
     assert weights.dtype == kind
     assert torch.equal(weights, exact.to(kind))
     assert len(set(counts.tolist())) > 1  # else the weights would be 1 in any precision
+
+
+def test_the_rarest_class_weighs_most() -> None:
+    x, y = np.random.default_rng(0).normal(size=(28, 2)), np.repeat(["a", "b", "c"], [4, 16, 8])
+    ready = prepare("mlp", Given((x, y)), {"class_weights": "balanced", "val": 0, "test": 0})
+    weights = ready.task.class_weights.tolist()  # type: ignore[attr-defined]
+    assert weights == pytest.approx([28 / (3 * 4), 28 / (3 * 16), 28 / (3 * 8)])
+    order = balanced_order(torch.tensor([0] * 400 + [1] * 1600 + [3] * 800), torch.Generator().manual_seed(0))
+    drawn = torch.stack([(order < 400).sum(), ((order >= 400) & (order < 2000)).sum(), (order >= 2000).sum()])
+    assert (drawn - 2800 / 3).abs().max() < 100  # four standard deviations
+    assert [len(order[part].unique()) for part in (order < 400, order >= 2000)] > [350, 500]

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
 import cutaway
@@ -19,6 +22,7 @@ from cutaway.models.contract import Network
 from cutaway.models.own import Own, bare, called, handed_on
 from cutaway.models.saving import read_tensors
 from cutaway.spec import GraphSpec, TableSpec, TextSpec, Value
+from cutaway.training.placement import find_place
 from cutaway.training.prepared import prepare
 from cutaway.training.session import fit
 
@@ -439,3 +443,89 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> N
     assert longer.about["epochs_done"] == 4
     with pytest.raises((SettingError, DataError), match="data is iris"):
         cutaway.train(Dense(), "wine", resume=tmp_path / "cut")
+
+
+class Viewing(nn.Module):
+    """A convolutional network as tutorials write it: its maps are flattened by `view`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4 * 64, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))  # (N, 4, 8, 8)
+        given: Tensor = self.head(x.view(x.size(0), -1))
+        return given
+
+
+class Permuting(Viewing):
+    """One whose view takes no memory format."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x)))).permute(0, 2, 3, 1)  # (N, 8, 8, 4)
+        given: Tensor = self.head(x.view(x.size(0), -1))
+        return given
+
+
+def pictures(folder: Path, count: int = 24) -> tuple[Path, tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Dark and bright RGB images, a third of them bright: class folders, and arrays (N, 3, 8, 8) with classes."""
+    rng = np.random.default_rng(0)
+    y = (np.arange(count) % 3 == 0).astype(np.int64)
+    x = (rng.integers(0, 128, (count, 8, 8, 3)) + 127 * y[:, None, None, None]).astype(np.uint8)
+    for i in range(count):
+        (folder / "images" / ("dark", "bright")[y[i]]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(x[i]).save(folder / "images" / ("dark", "bright")[y[i]] / f"{i}.png")
+    return folder / "images", (x.transpose(0, 3, 1, 2), y)
+
+
+@pytest.mark.parametrize("given", [{}, {"channels_last": False}])
+@pytest.mark.parametrize("source", ["folder", "arrays"])
+def test_maps_may_be_flattened_by_view(source: str, given: dict[str, Any], tmp_path: Path) -> None:
+    folder, arrays = pictures(tmp_path)
+    data: Any = folder if source == "folder" else arrays
+    run = cutaway.train(Viewing(), data, out=tmp_path / "run", batch_size=5, **QUICK, **given)
+    opened = cutaway.load(tmp_path / "run", model=Viewing)
+    if source == "arrays":
+        opened.hand_over(data)
+    assert opened.evaluate() == run.evaluate()
+    asked: Any = sorted(folder.rglob("*.png"))[:3] if source == "folder" else arrays[0][:3]
+    assert len(opened.predict(asked)) == 3
+    x = torch.rand(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    assert opened.model(x).shape == (2, 2)  # as what looks inside calls it
+    assert cutaway.look(opened, view="features").views
+    assert cutaway.look(opened, view="gradients").views
+    assert len(cutaway.quantize(opened, tmp_path / "quantized").predict(asked)) == 3
+    assert not find_place("cpu", "float32", None, run.model).channels_last
+
+
+def test_a_view_that_fails_is_told_with_the_way_out(tmp_path: Path) -> None:
+    folder, arrays = pictures(tmp_path)
+    for data in (folder, arrays):
+        with pytest.raises(
+            ModelError, match=r"Viewing calls view\(\) on .* reshape\(\) or flatten\(1\).*channels_last=f"
+        ):
+            cutaway.train(Viewing(), data, out=tmp_path / "run", channels_last=True, **QUICK)
+        assert not (tmp_path / "run").exists()  # it is found before anything is learned
+        with pytest.raises(ModelError, match=r"Permuting calls view\(\) on .* reshape\(\) or flatten\(1\) instead\.$"):
+            cutaway.train(Permuting(), data, out=tmp_path / "run", **QUICK)
+
+
+def test_channels_last_is_remembered_where_it_is_asked_for(tmp_path: Path) -> None:
+    class Seeing(Viewing):
+        def forward(self, x: Tensor) -> Tensor:
+            formats.append(x.is_contiguous())
+            x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+            given: Tensor = self.head(x.flatten(1))
+            return given
+
+    formats: list[bool] = []
+    folder, _ = pictures(tmp_path)
+    for asked in (True, None):
+        cutaway.train(Seeing(), folder, out=tmp_path / f"{asked}", channels_last=asked, **QUICK)
+        opened = cutaway.load(tmp_path / f"{asked}", model=Seeing)
+        formats.clear()
+        opened.evaluate()
+        opened.predict([next(folder.rglob("*.png"))])
+        assert set(formats) == {asked is None}
+        assert opened.place.channels_last is bool(asked)

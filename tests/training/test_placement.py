@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
+import cutaway
 from cutaway.commands import main
 from cutaway.data.images.file_split import FileSplit
 from cutaway.data.sets import Batch, TensorSplit
@@ -157,3 +162,34 @@ def test_what_no_device_holds_whole_answers_on_the_cpu(monkeypatch: pytest.Monke
         found = place_module.alone(sharing, model, 0.9)
         assert (found.device.type, found.processes, found.tensor) == (device, 1, 1)
     assert place_module.alone(sharing, model, 0).device.type == "cuda"
+
+
+def test_a_run_is_asked_as_it_was_trained(tmp_path: Path) -> None:
+    """What matters after training stands in run.json and holds for whoever opens the run."""
+    given: dict[str, Any] = {"precision": "float64", "channels_last": False, "eval_batch_size": 7, "tta": True}
+    cutaway.train("simplecnn", "digits", out=tmp_path / "run", max_steps=2, max_samples=60, tensorboard=False, **given)
+    run = cutaway.load(tmp_path / "run")
+    seen: list[Tensor] = []
+    run.model.get_submodule("conv1").register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    found = run.evaluate()
+    written = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert found["loss"].value == pytest.approx(written["metrics"]["loss"]["value"], abs=1e-12)
+    assert {x.dtype for x in seen} == {torch.float64}
+    assert max(len(x) for x in seen) == 7
+    assert torch.equal(seen[0].flip(3), seen[1])  # the mirror images of tta
+    assert not run.place.channels_last
+    assert all(m.weight.is_contiguous() for m in convolutions(run.model))
+    rows = run.predict(torch.randint(256, (9, 8, 8), dtype=torch.uint8).numpy())
+    assert len(rows) == 9
+    assert len(seen[-1]) == 2  # 9 = 7 + 2
+
+
+def test_a_run_is_asked_on_the_device_that_was_named_where_it_is_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = cutaway.train("mlp", "moons", out=tmp_path / "run", count=40, max_steps=1, tensorboard=False, device="cpu")
+    monkeypatch.setattr(place_module, "_fastest", lambda: "mps")  # as on a machine that has one
+    for device, found in (("cpu", "cpu"), ("cuda:77", "mps"), ("auto", "mps")):
+        opened = cutaway.load(run.folder)
+        opened.about["settings"]["device"] = device
+        assert opened.place.device.type == found

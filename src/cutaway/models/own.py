@@ -3,7 +3,8 @@ logits or values.
 
 What learns is the module itself: `called` gives the same module, with the same parameters, buffers, hooks and children,
 under a class that differs in its forward alone. That one takes all that a batch of the data holds, hands on what the
-module's forward asks for, and gives answers of the shape that the task has: values (N,) as (N, 1).
+module's forward asks for, contiguous unless channels_last=true was given, and gives answers of the shape that the task
+has: values (N,) as (N, 1).
 
     examples                        a batch holds, in this order
     table, image, series            x, (N, F), (N, C, H, W), (N, T, F)
@@ -71,6 +72,7 @@ HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "graph": (("x",), ("edge_index", "edges"), ("rows",), ("batch",), ("edge_attr",)),
 }
 Plan = tuple[list[int], dict[str, int]]  # which tensors of a batch go to forward, by place and by name
+NOT_CONTIGUOUS = "view size is not compatible"  # in PyTorch's message of view()
 ROWS = 2  # of what a graph's batch holds: the nodes that are asked for
 LEARNED: tuple[type[Target], ...] = (Classes, Value, Tags, Mask, NextToken, Masked, Horizon, Transcript)
 CARD = Card(
@@ -91,13 +93,13 @@ class Config:
 
     module: nn.Module
     spec: Spec | None = None
+    channels_last: bool = False
 
 
 def Model(config: Config) -> nn.Module:  # noqa: N802  # where a family of models has its class
     """The module, called as the data of `config.spec` has it; on the meta device a copy with shapes and no numbers."""
-    return called(
-        without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module, config.spec
-    )
+    module = without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module
+    return called(module, config.spec, config.channels_last)
 
 
 class Own(Preset):
@@ -226,9 +228,10 @@ def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
 # --- the module, called with a batch ---------------------------------------------------------------------------------
 
 
-def called(module: nn.Module, spec: Spec | None) -> nn.Module:
+def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) -> nn.Module:
     """The same module, which shares all that it holds with `module`, called with what a batch of `spec` holds and
-    answering as its task has it. Without a spec it is called as it is."""
+    answering as its task has it. Without a spec it is called as it is. Inputs are made contiguous, unless the module
+    was asked for with `channels_last`."""
     own: type[nn.Module] = type(module)
     plans: dict[int, Plan] = {}  # by how much a batch holds
 
@@ -238,7 +241,18 @@ def called(module: nn.Module, spec: Spec | None) -> nn.Module:
         if len(inputs) not in plans:
             plans[len(inputs)] = handed_on(own.forward, len(inputs), spec)
         args, named = plans[len(inputs)]
-        given = own.forward(self, *(inputs[i] for i in args), **{name: inputs[i] for name, i in named.items()})
+        if not channels_last:
+            inputs = tuple(x.contiguous() if isinstance(x, Tensor) else x for x in inputs)
+        try:
+            given = own.forward(self, *(inputs[i] for i in args), **{name: inputs[i] for name, i in named.items()})
+        except RuntimeError as error:
+            if NOT_CONTIGUOUS not in str(error):
+                raise
+            way_out = ", or give channels_last=false" if channels_last else ""
+            raise ModelError(
+                f"{own.__name__} calls view() on a tensor that is not contiguous: use reshape() or flatten(1) instead"
+                f"{way_out}."
+            ) from error
         return answers(given, spec, inputs, asked_for=ROWS in args or ROWS in named.values())
 
     twin = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__, "own_class": own})
@@ -247,12 +261,16 @@ def called(module: nn.Module, spec: Spec | None) -> nn.Module:
     return made
 
 
+def is_own(module: nn.Module) -> bool:
+    """Return whether this is a module of one's own, as `called` gives it."""
+    return hasattr(type(module), "own_class")
+
+
 def bare(module: nn.Module) -> nn.Module:
     """The module under its own class, where it is one that is `called`; else as it is."""
-    own = getattr(type(module), "own_class", None)
-    if own is None:
+    if not is_own(module):
         return module
-    made: nn.Module = object.__new__(own)
+    made: nn.Module = object.__new__(type(module).own_class)  # type: ignore[attr-defined]
     made.__dict__ = module.__dict__
     return made
 

@@ -19,12 +19,12 @@ Shapes: E episodes of M labelled examples and Q queries each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -41,47 +41,58 @@ def adapted(
     steps: int,
     first_order: bool = False,
 ) -> Mapping[str, Tensor]:
-    """The parameters after `steps` of gradient descent on the support x (M, …) with targets y (M,), at the rate `lr`.
+    """Return the parameters after `steps` of gradient descent on the support x (M, …), y (M,), at the rate `lr`.
 
     `answer` gives the outputs (M, K) for parameters and x. The result can be differentiated by `parameters`: through
-    the gradients too, unless `first_order`.
+    the gradients too, unless `first_order`. All parameters are adapted, frozen ones too.
     """
-
-    def error(own: Mapping[str, Tensor]) -> Tensor:
-        return loss(answer(own, x), y)
-
+    second_order = torch.is_grad_enabled() and not first_order
     for _ in range(steps):
-        with torch.no_grad() if first_order else nullcontext():
-            slope = grad(error)(parameters)
-        parameters = {name: value - lr * slope[name] for name, value in parameters.items()}
+        with torch.enable_grad():
+            own = {name: p if second_order and p.requires_grad else _as_leaf(p) for name, p in parameters.items()}
+            slopes = torch.autograd.grad(
+                loss(answer(own, x), y),
+                list(own.values()),
+                create_graph=second_order,
+                allow_unused=True,  # such as the weights of auxiliary heads
+                materialize_grads=True,
+            )
+        source = own if second_order else parameters
+        parameters = {name: p - lr * slope for (name, p), slope in zip(source.items(), slopes)}
     return parameters
+
+
+def _as_leaf(p: Tensor) -> Tensor:
+    """Return the same numbers as a tensor of no graph, by which can be differentiated."""
+    return p.detach().requires_grad_()
 
 
 def adapted_answers(
     model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, loss: Loss, lr: float, steps: int, first_order: bool
 ) -> Tensor:
-    """What the model says of the queries (E, Q, …) after learning from each episode's support (E, M, …), y (E, M):
-    (E, Q, K). Batch normalization takes the statistics of the running batch, of the queries of an episode as of its
-    support; all parameters are adapted, and the model is left as it was."""
-    own: dict[str, Tensor] = dict(model.named_parameters())
-    if support.is_cuda:  # whose convolutions would copy channels-last, which vmap cannot
-        plainly = {"memory_format": torch.contiguous_format}  # a tensor of one channel counts as contiguous either way
-        own = {name: value.clone(**plainly) for name, value in own.items()}
-        support, queries = support.clone(**plainly), queries.clone(**plainly)
+    """Return the model's outputs (E, Q, K) for the queries (E, Q, …) after learning from each episode's support.
+
+    The support is (E, M, …), y (E, M). Batch normalization takes the statistics of the running batch, of the queries of
+    an episode as of its support; all parameters are adapted, and the model is left as it was.
+
+    Episodes are computed one after another: `torch.func.vmap` differentiates layer and batch normalization wrongly a
+    second time (PyTorch 2.13 treats the saved mean and deviation as constants).
+    """
 
     def answer(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         outputs: Tensor | tuple[Tensor, ...] = functional_call(model, dict(parameters), (x,))
         return outputs if isinstance(outputs, Tensor) else outputs[0]  # those of auxiliary heads come after
 
-    def episode(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
-        return answer(adapted(answer, own, x, y, loss, lr, steps, first_order), queries)
-
+    own = dict(model.named_parameters())
     # Fused attention has no second derivative in PyTorch, nor does autocast know which format a gradient has whose own
     # gradient is taken: numbers stay in that of the weights.
     plain = torch.autocast(support.device.type, enabled=False)
     with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH), plain:
-        answers: Tensor = vmap(episode, randomness="different")(support, y, queries)
-    return answers
+        answers = [
+            answer(adapted(answer, own, x, targets, loss, lr, steps, first_order), asked)
+            for x, targets, asked in zip(support, y, queries)
+        ]
+    return torch.stack(answers)
 
 
 def prototypes(features: Tensor, y: Tensor, ways: int) -> Tensor:

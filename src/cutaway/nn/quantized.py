@@ -251,8 +251,9 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
             self._kernel = (scale, zero, _packed_conv(self.q, self.scale, scale, zero, places) if fast else None)
         scale, zero, conv = self._kernel
         if conv is not None and self._by_kernel(x) and x.ndim == self.q.ndim and x.numel():
-            y: Tensor = conv(quantize_observed(x, scale, zero), self.bias)
-            return y
+            y: Tensor = conv(quantize_observed(x, scale, zero), self.bias)  # channels-last, whatever x is
+            plain = x.ndim == 4 and x.is_contiguous() and self.q.is_contiguous()  # as of nn.Conv2d
+            return y.contiguous() if plain else y
         q = quantize_observed(x, scale, zero).double() - zero
         y = self._conv_forward(q, self.q.double(), None)
         y = y * _along(scale * self.scale.double(), self.q[0])

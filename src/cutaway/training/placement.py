@@ -19,6 +19,7 @@ from ..data.sets import Batch, Split, TensorSplit
 from ..distributed import environment, group
 from ..errors import SettingError
 from ..models.memory import free_memory as free_on_machine
+from ..models.own import is_own
 from ..settings import short
 from .settings import TrainSettings
 
@@ -157,9 +158,18 @@ def find_device(device: str) -> torch.device:
     return torch.device(_fastest() if device == "auto" else _known(device))
 
 
+def available_device(device: str) -> str:
+    """Return the device of that name where it is on this machine, else `auto`."""
+    try:
+        return str(find_device(device)) if device != "auto" else device
+    except SettingError:
+        return "auto"
+
+
 def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1) -> Placement:
-    """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware. Of the
-    processes so many after one another, `tensor`, see the same examples.
+    """The place that the settings ask for; `auto` takes the fastest device, bfloat16 only in hardware, channels-last
+    for convolutions of the catalog's models. Of the processes so many after one another, `tensor`, see the same
+    examples.
 
     Raises SettingError for a device that is not here, and where an LSTM is to compute in bfloat16 on a processor that
     has none: PyTorch has a kernel for it in hardware alone.
@@ -175,7 +185,7 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
         precision == "auto" and found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
     if channels_last is None:
-        channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
+        channels_last = not is_own(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
     if found.type == "cuda" and environment.launched():
         found = _own_gpu(found)
     rank, processes = group.place()

@@ -94,6 +94,7 @@ def prepare(
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
     if isinstance(found, Own):
+        config.channels_last = bool(asked.training.channels_last)
         reject_other_shapes(found, data, asked.training)
     if not shapes:
         reject_too_large_to_learn(found, config, asked.training)

@@ -51,7 +51,7 @@ from .evaluation import Results, at_once, results_of
 from .filling import filled
 from .folder import reject_no_run
 from .missing_links import links_said
-from .placement import Placement, find_place
+from .placement import Placement, available_device, find_place
 from .sampled import texts_of
 from .schemas import read_run, source_of
 from .sequence import over_tasks
@@ -88,7 +88,7 @@ class Run:
         self.reject_other_module()
         own = handed_over(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
-        return model if own is None else called(model, self.spec)
+        return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
 
     @functools.cached_property
     def preset(self) -> Preset:
@@ -118,9 +118,12 @@ class Run:
 
     @functools.cached_property
     def place(self) -> Placement:
-        """Where the model runs when it is asked: the fastest device here, in the precision of its weights."""
+        """Where the model runs when it is asked, in the precision of its weights: the device and the memory format of
+        the run's settings, or the fastest device where that is not here."""
+        settings = self.about["settings"]
         double = any(p.dtype == torch.float64 for p in self.model.parameters())
-        return find_place("auto", "float64" if double else "float32", None, self.model)
+        device = available_device(settings.get("device", "auto"))
+        return find_place(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
 
     def data(self) -> DataSet:
         """The data that the run was trained on, read, split and prepared again.
@@ -219,7 +222,8 @@ class Run:
                 reject_crowded(self.model, split)
         model = self.place.model(self.model, learns=False)
         if episodes:
-            return evaluated(model, self.place, self.spec, split, episodes)
+            size = self.about["settings"].get("eval_batch_size")
+            return evaluated(model, self.place, self.spec, split, episodes, size)
         if attack is not None:
             given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
             split, tasks = AttackedSplit(split, *given), None
@@ -406,7 +410,7 @@ class Run:
         `length_penalty` too, which are those of the run's settings unless they are given. Raises DataError where the
         run learned nothing that answers could be held to."""
         settings, task = self.about["settings"], self.task
-        model = self.place.model(self.model, learns=False)
+        model, size = self.place.model(self.model, learns=False), at_once(settings.get("eval_batch_size"), self.spec)
         if isinstance(task, Contrastive) and not task.remembers:
             if len(task.target.names) < 2:
                 raise DataError(
@@ -414,12 +418,12 @@ class Run:
                     fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
                 )
             train = self.data().splits["train"]
-            task.remember(*results_of(model, train, self.place, at_once(None, self.spec), task))
+            task.remember(*results_of(model, train, self.place, size, task))
         return results_of(
             model,
             split,
             self.place,
-            at_once(None, self.spec),
+            size,
             task,
             flip=settings.get("tta", False),
             decodes=decodes,

@@ -279,7 +279,9 @@ class TrainSettings:
         choices=("auto", "float32", "bfloat16", "float64"),
     )
     compile: bool = setting(False, "compile the model with torch.compile")
-    channels_last: bool | None = setting(None, "memory format of images; auto uses it for convolutions")
+    channels_last: bool | None = setting(
+        None, "memory format of images; auto uses it for convolutions of the catalog's models, not for your own modules"
+    )
     threads: int | None = setting(None, "CPU threads", low=1, high=1024)
     memory_fraction: float = setting(
         0.9,

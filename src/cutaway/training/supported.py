@@ -21,9 +21,11 @@ from .evaluation import at_once, results_of
 from .placement import Placement
 
 
-def evaluated(model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int]) -> dict[str, Metric]:
+def evaluated(
+    model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int], batch_size: int | None = None
+) -> dict[str, Metric]:
     """The metrics of episodes of a split with other ways, shots, queries or inner_steps than in training, by a model at
-    its place.
+    its place, `batch_size` episodes at a time.
 
     Raises SettingError where the run, or the split, cannot have them.
     """
@@ -42,7 +44,7 @@ def evaluated(model: nn.Module, place: Placement, spec: Spec, split: Split, aske
     again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
     other: Any = replace(spec, target=told)  # type: ignore[arg-type]
     task = FewShot(told)
-    return task.metrics(*results_of(model, again, place, at_once(None, other), task))
+    return task.metrics(*results_of(model, again, place, at_once(batch_size, other), task))
 
 
 @torch.no_grad()

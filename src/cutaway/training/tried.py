@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import DataSet
-from ..errors import ModelError, listed, short
+from ..errors import CutawayError, ModelError, listed, short
 from ..models.contract import DrawsImages, Extends, contract_of
 from ..models.own import HOLDS, Own, called
 from ..nn.modes import resting
@@ -42,7 +42,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
     batch are made by it; nothing else is changed.
 
     Raises ModelError, with the shape found and the shape needed, where the module cannot take the batch, or its answers
-    are not of the shape that the task has.
+    are not of the shape that the task has, or it views what is in the memory format channels-last that was asked for.
     """
     split, module = data.splits["train"], found.given
     if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
@@ -57,12 +57,19 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
         )
     batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
     inputs = tuple(_like(x, module) for x in batch.inputs)
+    if settings.channels_last:
+        inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
+        for conv in module.modules():
+            if isinstance(conv, nn.Conv2d) and not isinstance(conv.weight, nn.UninitializedParameter):
+                conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     held = listed([f"{names[0]} {_shape(x)}" for names, x in zip(HOLDS[data.spec.kind], inputs)], "and")
     if isinstance(data.spec, TextSpec | PairSpec):
         held += f" (token ids are below {data.spec.vocab_size})"
     try:
         with resting(module), torch.no_grad(), torch.random.fork_rng():
-            given = called(module, data.spec)(*inputs)
+            given = called(module, data.spec, bool(settings.channels_last))(*inputs)
+    except CutawayError:
+        raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         parameters = list(inspect.signature(module.forward).parameters)
         raise ModelError(

@@ -136,7 +136,8 @@ def test_what_the_queries_are_is_not_looked_at(rate: float | None) -> None:
     assert found.shape == (3, 6, 2)
 
 
-def test_other_shots_and_ways(runs: dict[str, Run]) -> None:
+def test_other_shots_and_ways(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COUNTS, "test", 200)
     for kind in KINDS:
         one, more = (runs[kind].evaluate(shots=s)["accuracy"].value for s in (1, 5))
         assert one == runs[kind].evaluate()["accuracy"].value
@@ -195,7 +196,8 @@ SINUSOIDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_sinusoids_are_learned_from_ten_points(tmp_path: Path) -> None:
+def test_sinusoids_are_learned_from_ten_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COUNTS, "test", 200)
     given = {**SINUSOIDS, "max_steps": 400, "inner_lr": 0.01}
     run = cutaway.train("mlp", "sinusoids", out=tmp_path / "run", objective="maml", **given)
     before, after = (run.evaluate(inner_steps=steps)["mse"] for steps in (0, 1))

@@ -78,8 +78,8 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
     """
     if not can_be_watched(ready):
         raise SettingError(
-            f"objective={ready.settings.objective} learns by torch.func, whose steps cannot be watched, so "
-            "they are not planned: `cutaway check` times them here, and tells what they keep."
+            f"objective={ready.settings.objective} takes second derivatives, whose steps are not planned: "
+            "`cutaway check` times them here, and estimates their memory."
         )
     log = logging.getLogger("torch._subclasses.fake_tensor")
     log.setLevel(logging.CRITICAL)  # which tells of operations that it does not know; they are asked otherwise below

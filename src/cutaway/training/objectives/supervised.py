@@ -38,7 +38,7 @@ class Supervised:
 
     adds: ClassVar[tuple[str, ...]] = ()  # the modules that the model has while it learns, by name: those of `added`
     at_once = False  # whether the tasks of a sequence are learned together
-    weighable: ClassVar[bool] = True  # whether what a step keeps can be watched: not within torch.func
+    weighable: ClassVar[bool] = True  # whether a step's memory can be traced: not that of second derivatives
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
