@@ -256,7 +256,9 @@ def test_what_is_tied_or_made_anew_is_left_out_and_said(folder: Path) -> None:
 
 
 def test_a_head_that_the_folder_lacks_is_new(folder: Path) -> None:
-    changed(folder, architectures=["GPT2ForSequenceClassification"], id2label={"0": "a", "1": "b", "2": "c"})
+    changed(
+        folder, architectures=["GPT2ForSequenceClassification"], num_labels=3, id2label={"0": "a", "1": "b", "2": "c"}
+    )
     state = torch.get_rng_state()
     found = read_folder(folder)
     assert torch.equal(torch.get_rng_state(), state)

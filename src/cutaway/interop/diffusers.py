@@ -195,7 +195,10 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
     """What is said of how noise is added; None where nothing is."""
     files = [path / SCHEDULER, path / SCHEDULE / SCHEDULER]
     found = next((file for file in files if file.is_file()), None)
-    return None if found is None else read_json(found)
+    said = None if found is None else read_json(found)
+    if not isinstance(said, dict | None):
+        raise FileError(f"{found} holds no settings by name: take it from where it came.")
+    return said
 
 
 def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:

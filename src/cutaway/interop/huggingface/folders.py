@@ -19,6 +19,7 @@ from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
 from . import Family, families, family_of, names_of, renamed, written_of
 from .reading import ANSWERS, GENERATION, Folder, shapes_of
+from .values import plain_fields
 from .vocabulary import Vocabulary
 
 
@@ -99,7 +100,8 @@ def write_folder(
         if origin is not None and origin.generation is not None:
             write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
         try:
-            made = {k: v.to(floating) for k, v in family.computed(document).items()}
+            fields = plain_fields(document, family.aliases)
+            made = {k: c.values(c.shape(fields)).to(floating) for k, c in family.computed.items()}
             save_file({**alone, **made}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
             raise OSError(str(error)) from error
