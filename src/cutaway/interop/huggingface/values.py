@@ -95,6 +95,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "heads": "encoder_attention_heads",
         "ffn_dim": "encoder_ffn_dim",
     },
+    "UNet2DModel": {
+        "layers": "layers_per_block",
+        "widths": "block_out_channels",
+        "groups": "norm_num_groups",
+        "classes": "num_class_embeds",
+        "timesteps": "num_train_timesteps",
+    },
     "timesformer": {
         "frames": "num_frames",
         "dim": "hidden_size",
