@@ -225,6 +225,9 @@ def test_several_files_are_one_model(folder: Path) -> None:
     index = {"weight_map": {name: file for file, own in parts.items() for name in own}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert same_bits(read_folder(folder).model, whole)
+    save_file({name: tensors[name] for name in names[8:]}, folder / "model-2.safetensors")
+    with pytest.raises(FileError, match=f"has {names[8]} in two files, of which model-2.safetensors is one"):
+        read_folder(folder)
     (folder / "model-2.safetensors").unlink()
     with pytest.raises(FileError, match=r"lacks 1 of the 2 files .* the first model-2\.safetensors"):
         read_folder(folder)

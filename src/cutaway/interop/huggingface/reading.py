@@ -32,10 +32,9 @@ from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
 from .tensors import find_weight_files, to_single
+from .unused import GENERATION
 from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
-
-GENERATION = "generation_config.json"
 
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
@@ -130,7 +129,7 @@ class Folder:
         if generation is not None and not isinstance(generation, dict):
             raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
         found = Origin(self.theirs, written_of(self.family, self.config), generation, self.family.tokens, new)
-        if not all(isinstance(end, int) for end in found.ends):
+        if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in found.ends):
             raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
         return found
 
@@ -146,7 +145,12 @@ class Folder:
         for file in self.files:
             reject_pickle(file)
             with opened_weights(file) as opened:
-                found |= {name: tensor_of(file, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+                for name in opened.keys():  # noqa: SIM118  # no mapping
+                    if name in found:
+                        raise FileError(
+                            f"{self.path} has {name} in two files, of which {file.name} is one: take it from a copy."
+                        )
+                    found[name] = tensor_of(file, opened, name)
         return found
 
     @functools.cached_property
@@ -316,6 +320,11 @@ class Folder:
             if found is not None:
                 tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
         return {**self.family.absent(self.config, tensors), **tensors}, origin
+
+    @property
+    def writes(self) -> bool:
+        """Whether the network writes texts, token after token."""
+        return self._embedding is not None and getattr(self.config, "head", "next") == "next"
 
     @property
     def _embedding(self) -> str | None:
