@@ -57,7 +57,7 @@ NO_EFFECT: dict[str, Values] = {
     "dropout of training": {
         "hidden_dropout_prob": [0.3],
         "attention_probs_dropout_prob": [0.3],
-        "classifier_dropout": [0.3, None],
+        "classifier_dropout": [0.3],
         "classifier_dropout_prob": [0.3],
         "dropout": [0.3],
         "dropout_rate": [0.3],
