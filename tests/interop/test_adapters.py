@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,26 @@ def test_an_adapter_that_is_not_for_the_model_is_rejected(tmp_path: Path) -> Non
     save_file({k: v for k, v in load_file(folder / WEIGHTS).items() if "lora_A" in k}, folder / WEIGHTS)
     with pytest.raises(FileError, match="no place for"):
         merge_adapter(plain, "gpt2", folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("r", "4"), ("r", 0), ("r", None), ("lora_alpha", [6]), ("lora_alpha", float("nan")), ("lora_alpha", 10**400),
+        ("use_rslora", "yes"), ("rank_pattern", [4]), ("rank_pattern", {"c_attn": "4"}),
+        ("alpha_pattern", {"c_attn": 0}),
+        ("layer_replication", [[0, 2]]), ("alora_invocation_tokens", [5]), ("target_parameters", ["x"]),
+    ],
+)  # fmt: skip
+def test_a_setting_of_an_adapter_that_is_not_read_is_refused_by_name(field: str, value: Any, tmp_path: Path) -> None:
+    model = base("gpt2", tmp_path / "base")
+    adapt(model, adaptable(model), 4, 6)
+    write_adapter(model, "gpt2", tmp_path / "adapter", "base")
+    plain = read_folder(tmp_path / "base").model
+    settings = read_json(tmp_path / "adapter" / CONFIG)
+    (tmp_path / "adapter" / CONFIG).write_text(json.dumps(settings | {field: value}), encoding="utf-8")
+    with pytest.raises(ModelError, match=field):
+        merge_adapter(plain, "gpt2", tmp_path / "adapter")
+    (tmp_path / "adapter" / CONFIG).write_text("[]", encoding="utf-8")
+    with pytest.raises(FileError, match="holds no settings by name"):
+        merge_adapter(plain, "gpt2", tmp_path / "adapter")

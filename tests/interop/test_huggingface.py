@@ -225,6 +225,9 @@ def test_several_files_are_one_model(folder: Path) -> None:
     index = {"weight_map": {name: file for file, own in parts.items() for name in own}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert same_bits(read_folder(folder).model, whole)
+    save_file({name: tensors[name] for name in names[8:]}, folder / "model-2.safetensors")
+    with pytest.raises(FileError, match=f"has {names[8]} in two files, of which model-2.safetensors is one"):
+        read_folder(folder)
     (folder / "model-2.safetensors").unlink()
     with pytest.raises(FileError, match=r"lacks 1 of the 2 files .* the first model-2\.safetensors"):
         read_folder(folder)
@@ -256,7 +259,9 @@ def test_what_is_tied_or_made_anew_is_left_out_and_said(folder: Path) -> None:
 
 
 def test_a_head_that_the_folder_lacks_is_new(folder: Path) -> None:
-    changed(folder, architectures=["GPT2ForSequenceClassification"], id2label={"0": "a", "1": "b", "2": "c"})
+    changed(
+        folder, architectures=["GPT2ForSequenceClassification"], num_labels=3, id2label={"0": "a", "1": "b", "2": "c"}
+    )
     state = torch.get_rng_state()
     found = read_folder(folder)
     assert torch.equal(torch.get_rng_state(), state)

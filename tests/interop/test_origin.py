@@ -15,6 +15,7 @@ from cutaway.generation.text import NONE, generate
 from cutaway.interop.convert import convert, open_model
 from cutaway.interop.huggingface import families
 from cutaway.interop.huggingface.folders import read_folder
+from cutaway.interop.huggingface.unused import DECODING
 from cutaway.interop.oracles.compare import difference
 from cutaway.models.origin import origin_of
 from cutaway.models.registry import preset
@@ -192,3 +193,50 @@ def test_without_an_origin_nothing_is_said_of_one() -> None:
     model = drawn("gpt2", small("gpt2", "next"))
     assert origin_of(model) is None
     assert preset("gpt2").build(small("gpt2", "next")).config.rates == (0.1, 0.1, 0.1)
+
+
+# Fields of how transformers generates that change no token, or that are used here: the ends.
+NO_TOKEN = {
+    "_from_model_config", "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
+    "assistant_lookbehind", "bos_token_id", "cache_config", "cache_implementation", "compile_config",
+    "continuous_batching_config", "decoder_start_token_id", "disable_compile", "eos_token_id", "is_assistant",
+    "low_memory", "max_cache_len", "max_length", "max_matching_ngram_size", "max_new_tokens", "max_time",
+    "num_assistant_tokens", "num_assistant_tokens_schedule", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_logits", "output_scores", "pad_token_id", "prefill_chunk_size",
+    "prompt_lookup_num_tokens", "return_dict_in_generate", "speculation_type", "target_lookbehind",
+    "transformers_version", "use_cache", "use_mtp",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart-base", "bert-base-uncased"])
+def test_settings_of_generation_are_said_by_name_where_a_network_writes(name: str, tmp_path: Path) -> None:
+    saved(oracle(name, small(name)), tmp_path)
+    kind = pytest.importorskip("transformers").GenerationConfig
+    assert not {*kind().to_dict()} - NO_TOKEN - {*DECODING}, "say in this file what these do"
+    for field in DECODING:
+        (tmp_path / "generation_config.json").write_text(json.dumps({"num_beams": 1, field: 7}))
+        found = [note for note in read_folder(tmp_path).notes if f"generation_config.json has {field}=7: " in note]
+        assert len(found) == (name != "bert-base-uncased")
+    (tmp_path / "generation_config.json").unlink()
+    told(tmp_path, no_repeat_ngram_size=3)
+    found = [note for note in read_folder(tmp_path).notes if " no_repeat_ngram_size=3: nothing here" in note]
+    assert len(found) == (name != "bert-base-uncased")
+
+
+def test_how_inputs_were_prepared_is_said_by_name(tmp_path: Path) -> None:
+    saved(oracle("timesformer", small("timesformer", num_classes=3)), tmp_path)
+    told(tmp_path, "preprocessor_config.json", image_mean=[0.45, 0.4, 0.5], do_normalize=True, size={"height": 8})
+    said_ = 'do_normalize=true, image_mean=[0.45, 0.4, 0.5], size={"height": 8}'
+    assert any(f"preprocessor_config.json has {said_}: nothing here" in note for note in read_folder(tmp_path).notes)
+    for text in ("null", "[]", "5"):
+        (tmp_path / "preprocessor_config.json").write_text(text)
+        with pytest.raises(FileError, match=r"preprocessor_config\.json holds no settings by name"):
+            read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [True, -1, "2", 1.5, [None], {}], ids=str)
+def test_ends_that_are_no_tokens_are_refused(wrong: Any, tmp_path: Path) -> None:
+    saved(oracle("gpt2", small("gpt2", "next")), tmp_path)
+    told(tmp_path, "generation_config.json", eos_token_id=wrong)
+    with pytest.raises(FileError, match=r"eos_token_id=.* where ids of tokens belong"):
+        read_folder(tmp_path)

@@ -225,4 +225,5 @@ def _is_ours(source: Path) -> bool:
     """Whether a folder is a run's, or a model's as it is saved here."""
     if (source / "run.json").is_file() or (source / "model" / CONFIG).is_file():
         return True
-    return (source / CONFIG).is_file() and not is_folder(source) and "preset" in read_json(source / CONFIG)
+    said = read_json(source / CONFIG) if (source / CONFIG).is_file() else None
+    return isinstance(said, dict) and "preset" in said and "model_type" not in said

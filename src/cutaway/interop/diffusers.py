@@ -27,7 +27,8 @@ from ..models.recognition import nearest
 from ..models.registry import Preset, preset
 from ..models.saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
 from ..nn.diffusion import FIRST, LAST
-from .huggingface.values import number, only, reject_others, shown
+from .huggingface.tensors import to_single
+from .huggingface.values import in_their_words, number, only, reject_others, shown
 
 CLASS = "UNet2DModel"
 WEIGHTS, SCHEDULER = "diffusion_pytorch_model.safetensors", "scheduler_config.json"
@@ -64,6 +65,15 @@ ADDED: Mapping[str, tuple[Any, ...]] = {
     "rescale_betas_zero_snr": (False,),
     "thresholding": (False,),
     "trained_betas": (None,),
+}
+
+# What it says of drawing images that is always so here; how many steps are taken is decided where images are drawn.
+DRAWN: Mapping[str, tuple[Any, ...]] = {
+    "_class_name": ("DDPMScheduler", "DDIMScheduler"),
+    "clip_sample": (True,),
+    "clip_sample_range": (1.0,),
+    "variance_type": ("fixed_small", "fixed_small_log"),
+    "set_alpha_to_one": (True,),
 }
 
 BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # ours to theirs, within a residual block
@@ -112,7 +122,7 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     try:
         config, notes = _config(read_json(folder / CONFIG), _schedule(path))
     except ModelError as error:
-        said = str(error).removeprefix("config.json has ")
+        said = in_their_words(CLASS, str(error).removeprefix("config.json has "))
         raise ModelError(f"{folder}: {said}") from error
     found = preset(name) if name is not None else nearest(config, map(preset, PRESETS))
     file = folder / WEIGHTS
@@ -123,7 +133,11 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
         )
     reject_pickle(file)
     with opened_weights(file) as opened:
-        theirs = {_now(key): opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
+        found_in_file = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
+    theirs = {_now(key): tensor for key, tensor in found_in_file.items()}
+    if len(theirs) < len(found_in_file):
+        twice = next(key for key in found_in_file if _now(key) != key and _now(key) in found_in_file)
+        raise FileError(f"{file} has {twice} and {_now(twice)}, which are two names of one tensor: keep one of them.")
     if config.layers > len(theirs):
         raise FileError(f"{file} has {len(theirs)} tensors, which is not enough for layers_per_block={config.layers}.")
     ours = {key: names_of(key) for key in shaped(found, config).state_dict()}
@@ -132,8 +146,9 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
         raise FileError(f"{file} does not fit the network of its {CONFIG}: {'; '.join(problems)}. Take both again.")
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
+    tensors, halves = to_single(tensors)
     put_weights(model, tensors, file)
-    return Loaded(model.eval(), found, {their: key for key, n_ in ours.items() for their in n_}, notes)
+    return Loaded(model.eval(), found, {their: key for key, n_ in ours.items() for their in n_}, (*notes, *halves))
 
 
 def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None = None) -> dict[str, str]:
@@ -195,7 +210,11 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
     """What is said of how noise is added; None where nothing is."""
     files = [path / SCHEDULER, path / SCHEDULE / SCHEDULER]
     found = next((file for file in files if file.is_file()), None)
-    return None if found is None else read_json(found)
+    if found is None:
+        return None
+    if not isinstance(said := read_json(found), dict):
+        raise FileError(f"{found} holds no settings by name: take it from where it came.")
+    return said
 
 
 def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:
@@ -233,7 +252,9 @@ def _scheduler(config: Config) -> dict[str, Any]:
 def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tuple[str, ...]]:
     """Our config of theirs, and what is to be said of it. Raises ModelError for what this network does not have."""
     if not isinstance(theirs, dict) or theirs.get("_class_name") != CLASS:
-        what = shown(theirs.get("_class_name")) if isinstance(theirs, dict) else "nothing that was named"
+        what = (
+            f"_class_name={shown(theirs.get('_class_name'))}" if isinstance(theirs, dict) else "nothing that was named"
+        )
         raise ModelError(f"config.json has {what}, and of diffusers' networks {CLASS} is here.")
     theirs = {**SILENT, **theirs}
     for field, known in FIXED.items():
@@ -244,10 +265,13 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
     if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
         raise ModelError(
-            f"config.json has the blocks {shown(kinds)} and {shown(theirs.get('up_block_types'))}: known are "
-            "DownBlock2D and AttnDownBlock2D, and on the way up the same in reverse."
+            f"config.json has down_block_types={shown(kinds)} and "
+            f"up_block_types={shown(theirs.get('up_block_types'))}: known are DownBlock2D and AttnDownBlock2D, and on "
+            "the way up the same in reverse."
         )
     channels, embedded = only(theirs, "in_channels", 3), theirs.get("num_class_embeds")
+    if channels < 1:
+        raise ModelError(f"config.json has in_channels={channels}, where at least 1 belongs.")
     reject_others(theirs, "out_channels", (channels,))
     steps, noise = 1000, "linear"
     notes: tuple[str, ...] = ()
@@ -261,6 +285,11 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         if steps > MOST_STEPS:
             raise ModelError(f"config.json has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
         noise = next(k for k, v in SCHEDULES.items() if v == schedule.get("beta_schedule", "linear"))
+        notes = tuple(
+            f"{SCHEDULER} has {field}={shown(schedule[field])}; images are drawn here with {shown(here[0])}."
+            for field, here in DRAWN.items()
+            if field in schedule and schedule[field] not in here
+        )
     config = Config(
         in_channels=channels,
         classes=0 if embedded is None else only(theirs, "num_class_embeds", 0) - 1,

@@ -16,13 +16,14 @@ from typing import Any
 from ..errors import FileError
 from ..models.saving import CONFIG, INDEX, WEIGHTS
 from .huggingface.reading import Folder
+from .huggingface.unused import GENERATION, PREPARATION
 from .huggingface.vocabulary import BESIDE, TOKENIZER
 from .names import torchvision_names
 
 HUB = "hub:"
 FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-FETCHED = (CONFIG, WEIGHTS, INDEX, "model-*-of-*.safetensors", TOKENIZER, *BESIDE)
+FETCHED = (CONFIG, WEIGHTS, INDEX, "model-*-of-*.safetensors", TOKENIZER, *BESIDE, GENERATION, *PREPARATION)
 PUBLISHED = {  # where the weights of a preset are published
     "bert-base-uncased": "google-bert/bert-base-uncased",
     "bert-large-uncased": "google-bert/bert-large-uncased",

@@ -17,6 +17,22 @@ from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Word
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
 HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # where a folder may hold one
 BESIDE = ("special_tokens_map.json", "tokenizer_config.json")  # files that say which token is which
+# Classes of transformers that build a part of their tokenizer anew, as tokenizer_config.json says: the classes, the
+# part of tokenizer.json and its type, and field there → its name in that part and its value where nothing is said.
+BERTS = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast")
+GPTS = tuple(f"{name}Tokenizer{fast}" for name in ("GPT2", "Roberta", "Bart") for fast in ("", "Fast"))
+OF_BERT = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
+}
+CONFIGURED: tuple[tuple[tuple[str, ...], str, str, Mapping[str, tuple[str, bool | None]]], ...] = (
+    (BERTS, "normalizer", "BertNormalizer", OF_BERT),
+    (GPTS, "pre_tokenizer", "ByteLevel", {"add_prefix_space": ("add_prefix_space", False)}),
+)
+CLASS_OF = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "gpt2": "GPT2Tokenizer"} | {
+    "roberta": "RobertaTokenizer", "bart": "BartTokenizer"
+}  # fmt: skip
 WAYS = (
     "Give a tokenizer.json of the `tokenizers` library, a folder that holds one, or a run of cutaway. Of older files "
     "(vocab.txt, vocab.json and merges.txt, sentencepiece) transformers' `AutoTokenizer.from_pretrained(FOLDER)` makes "
@@ -68,12 +84,43 @@ def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
 
 def _of_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
     """The tokenizer of a file of the `tokenizers` library, with what the files beside it say."""
-    library = library_from(json.dumps(document), PRETRAINED)
     said: dict[str, Any] = {}
     for name in BESIDE:
         if (beside := file.parent / name).is_file():
             said = {**_read(beside), **said}
+    library = library_from(json.dumps(_configured(file, document, said)), PRETRAINED)
     return Pretrained(library, specials(library, said))
+
+
+def _configured(file: Path, document: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document with the settings of tokenizer_config.json that some classes of transformers use instead of those of
+    tokenizer.json. Raises FileError for a setting that is not true or false."""
+    kind = said.get("tokenizer_class") or CLASS_OF.get(_model_type(file.parent / "config.json"), "")
+    for classes, part, of, settings in CONFIGURED:
+        found = document.get(part)
+        if kind not in classes or not isinstance(found, dict) or found.get("type") != of:
+            continue
+        for field, (own, default) in settings.items():
+            value = said.get(field, default)
+            if not isinstance(value, bool) and not (value is None and default is None):
+                where = file.parent / "tokenizer_config.json"
+                raise FileError(f"{where} has {field}={json.dumps(value)}, where true or false belongs.")
+            found = {**found, own: value}
+        document = {**document, part: found}
+    return document
+
+
+def _model_type(file: Path) -> str:
+    """The model_type of the config.json beside a tokenizer, or of the one that its weights came with."""
+    try:
+        said = _read(file) if file.is_file() else {}
+    except FileError:  # who opens the model says so
+        return ""
+    origin = said.get("origin")
+    if isinstance(origin, dict) and isinstance(origin.get("config"), dict):
+        said = origin["config"]
+    kind = said.get("model_type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:

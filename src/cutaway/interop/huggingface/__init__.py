@@ -29,6 +29,24 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A tensor of theirs that follows from config.json, and is no weight of ours."""
+
+    shape: Callable[[Mapping[str, Any]], tuple[int, ...]]  # config.json → its shape
+    values: Callable[[tuple[int, ...]], Tensor]  # its shape → its numbers
+    error: Callable[[tuple[int, ...]], Tensor]  # its shape → the largest rounding error of each number in float32
+
+    def matches(self, tensor: Tensor, theirs: Mapping[str, Any]) -> bool:
+        """Return whether a tensor of a file holds these numbers, to the precision of its type."""
+        shape = self.shape(theirs)
+        if tensor.shape != shape or not tensor.is_floating_point():
+            return False
+        values = self.values(shape).double()
+        bound = self.error(shape).double() + torch.finfo(tensor.dtype).eps * values.abs()
+        return bool(((tensor.double() - values).abs() <= bound).all())
+
+
+@dataclass(frozen=True)
 class Family:
     """One `model_type` of transformers."""
 
@@ -49,8 +67,14 @@ class Family:
     again: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Rules of a head that has other names there by what it answers with: our Config → these.
     heads: Callable[[Any], tuple[Rule, ...]] = field(default=lambda config: ())
-    # Their tensors that no weight of ours is, which follow from config.json: written, and made anew as we read.
-    computed: Callable[[Mapping[str, Any]], Mapping[str, Tensor]] = lambda theirs: {}
+    # Their tensors that no weight of ours is, which follow from config.json: written, and compared when read.
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+    # Further names of the embedding. A file has one of them at least, and the same numbers under all that it has.
+    tied: tuple[str, ...] = ()
+    # The field of config.json that says whether the output matrix is the embedding; None where none does.
+    tied_by: str | None = "tie_word_embeddings"
+    # Tensors that a file may lack, computed from those that it has as transformers does: our Config, tensors → tensors.
+    absent: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: {}
     # Two names of the output layer's bias, usually of one tensor: that which its product adds, and that which it is
     # saved by. Where a file has the first, that is what counts there.
     output_bias: tuple[str, str] | None = None

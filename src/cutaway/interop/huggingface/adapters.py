@@ -21,12 +21,22 @@ from ...errors import FileError, ModelError
 from ...files import read_json, write_json
 from ...nn.lora import LoRALinear
 from . import Family, family_of, names_of, renamed
+from .values import number, shown, truth
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 BASE = "base_model.model."  # before the names of the network's own tensors
 TASKS = {"CausalLM": "CAUSAL_LM", "SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS"}
 # What an adapter may be beside LoRA as it is read here, and the one value that it then has.
-PLAIN: Mapping[str, Any] = {"use_dora": False, "bias": "none", "lora_bias": False, "use_qalora": False}
+PLAIN: Mapping[str, Any] = {
+    "use_dora": False,
+    "bias": "none",
+    "lora_bias": False,
+    "use_qalora": False,
+    "layer_replication": None,
+    "alora_invocation_tokens": None,
+    "trainable_token_indices": None,
+    "target_parameters": None,
+}
 
 
 def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
@@ -134,16 +144,37 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if not (folder / file).is_file():
             raise FileError(f"{folder} holds no adapter of PEFT: it has no {file}.")
     settings = read_json(folder / CONFIG)
+    if not isinstance(settings, dict):
+        raise FileError(f"{folder / CONFIG} holds no settings by name: take it from where it came.")
     if settings.get("peft_type") != "LORA":
         raise ModelError(f"{folder} is a {settings.get('peft_type')}, and LORA is what is read here.")
     for key, plain in PLAIN.items():
         if settings.get(key, plain) != plain:
             raise ModelError(f"{folder} has {key}={settings[key]!r}, and {key}={plain!r} is what is read here.")
     try:
+        _reject_wrong(settings)
+    except ModelError as error:
+        raise ModelError(f"{folder}: {str(error).replace('config.json', CONFIG)}") from error
+    try:
         tensors = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise FileError(f"{folder / WEIGHTS} cannot be read: {error}") from error
     return settings, tensors
+
+
+def _reject_wrong(settings: Mapping[str, Any]) -> None:
+    """Raise ModelError for ranks and scales that are no numbers."""
+    for key in ("r", "lora_alpha"):
+        if number(settings, key, 0) <= 0:
+            raise ModelError(f"config.json has {key}={shown(settings.get(key))}, where a number above 0 belongs.")
+    truth(settings, "use_rslora", False)
+    for key in ("rank_pattern", "alpha_pattern"):
+        pattern = settings.get(key) or {}
+        if not isinstance(pattern, dict):
+            raise ModelError(f"config.json has {key}={shown(pattern)}, where numbers by the names of layers belong.")
+        for name, value in pattern.items():
+            if number({f"{key} of {name}": value}, f"{key} of {name}", 0) <= 0:
+                raise ModelError(f"config.json has {key} of {name}={shown(value)}, where a number above 0 belongs.")
 
 
 def _scale(settings: Mapping[str, Any], theirs: str) -> float:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from ...models.bart import PRESETS, Config
 from . import Family, Rule
 from .values import both, number, only, reject_others, truth
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
+EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -46,6 +49,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "encoder_layerdrop", (0.0,))
     reject_others(theirs, "decoder_layerdrop", (0.0,))
     reject_others(theirs, "is_encoder_decoder", (True,))
+    reject_others(theirs, "is_causal", (True,))
     # Of the first files, from before BART's relatives had a model_type of their own.
     reject_others(theirs, "normalize_before", (False,))
     reject_others(theirs, "normalize_embedding", (True,))
@@ -67,6 +71,12 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         activation_dropout=number(theirs, "activation_dropout", 0.0),
         tie_weights=truth(theirs, "tie_word_embeddings", True),
     )
+
+
+def _absent(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is added to the logits is 0 where a file does not say it, as one of a network without a head."""
+    table = tensors.get("model.shared.weight")
+    return {} if table is None else {"final_logits_bias": table.new_zeros(1, config.vocab_size)}
 
 
 FAMILY = Family(
@@ -112,5 +122,7 @@ FAMILY = Family(
         r"lm_head\.weight",
         r"(model\.)?(encoder|decoder)\.version",
     ),
-    again={"embedding.weight": ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")},
+    again={"embedding.weight": EMBEDDINGS},
+    tied=EMBEDDINGS,
+    absent=_absent,
 )

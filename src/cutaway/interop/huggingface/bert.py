@@ -82,7 +82,7 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     dim = only(theirs, "hidden_size", defaults.get("dim", 768))
     hidden = only(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
     dropout = number(theirs, "hidden_dropout_prob", defaults.get("dropout", 0.1))
-    head = defaults.get("head_dropout", dropout)
+    own, head = defaults.get("head_field", "classifier_dropout"), defaults.get("head_dropout", dropout)
     return {
         "vocab_size": only(theirs, "vocab_size", defaults.get("vocab_size", 30_522)),
         "dim": dim,
@@ -93,7 +93,7 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
         "eps": number(theirs, "layer_norm_eps", 1e-12),
         "dropout": dropout,
         "attention_dropout": dropout_of(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
-        "head_dropout": dropout_of(theirs, defaults.get("head_field", "classifier_dropout"), head, dropout),
+        "head_dropout": None if theirs.get(own, head) is None else dropout_of(theirs, own, head, dropout),
         "num_classes": answers_of(theirs),
         "tie_weights": truth(theirs, "tie_word_embeddings", True),
     }

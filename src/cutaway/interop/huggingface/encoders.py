@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...models.bert import Config
-from .values import only, reject_others
+from .values import only, reject_others, shown
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -44,9 +44,18 @@ def head_of(theirs: Mapping[str, Any], family: str) -> str:
 
 
 def answers_of(theirs: Mapping[str, Any]) -> int:
-    """How many values an answer has: the names of the classes, `num_labels` where there are none, 2 where neither."""
+    """How many values an answer has: `num_labels`, the number of class names where it is not given, 2 where neither is.
+
+    Raises ModelError where either is no such thing.
+    """
+    if theirs.get("num_labels") is not None:
+        return only(theirs, "num_labels", 2)
     names = theirs.get("id2label")
-    return len(names) if isinstance(names, Mapping | list) and names else only(theirs, "num_labels", 2)
+    if names is None:
+        return 2
+    if not isinstance(names, Mapping | list) or not names:
+        raise ModelError(f"config.json has id2label={shown(names)}, where the names of at least one class belong.")
+    return len(names)
 
 
 def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:

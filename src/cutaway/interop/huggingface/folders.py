@@ -18,7 +18,9 @@ from ...models.origin import Origin, origin_of
 from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
 from . import Family, families, family_of, names_of, renamed, written_of
-from .reading import ANSWERS, GENERATION, Folder, shapes_of
+from .reading import ANSWERS, Folder, shapes_of
+from .unused import GENERATION, generation_note, preparation_note
+from .values import plain_fields
 from .vocabulary import Vocabulary
 
 
@@ -57,8 +59,11 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     kind = kinds.pop() if len(kinds) == 1 else torch.float32
     own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
     put_weights(model, {**own, **matched.tensors}, folder.path)
-    model.origin = folder.origin(matched.new)  # type: ignore[assignment]  # no module or tensor
-    notes = (*folder.said_of(found), *matched.notes)
+    origin = folder.origin(matched.new)
+    model.origin = origin  # type: ignore[assignment]  # no module or tensor
+    notes = (*folder.said_of(found), *matched.notes, *preparation_note(path))
+    if folder.writes:
+        notes += generation_note(origin.generation, origin.config)
     return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer, matched.new)
 
 
@@ -99,7 +104,8 @@ def write_folder(
         if origin is not None and origin.generation is not None:
             write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
         try:
-            made = {k: v.to(floating) for k, v in family.computed(document).items()}
+            fields = plain_fields(document, family.aliases)
+            made = {k: c.values(c.shape(fields)).to(floating) for k, c in family.computed.items()}
             save_file({**alone, **made}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
             raise OSError(str(error)) from error

@@ -36,6 +36,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
     reject_others(theirs, "layer_norm_epsilon", (1e-5,))
     reject_others(theirs, "add_cross_attention", (False,))
+    reject_others(theirs, "is_causal", (True,))
     reject_others(theirs, "scale_attn_weights", (True,))
     reject_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
     dropout = number(theirs, "resid_pdrop", 0.1)

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ModelError
 from ...models.patchtst import PRESETS, Config
 from . import Family, Rule
-from .values import number, only, reject_others
+from .values import number, only, reject_others, truth
 
 BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
 NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
@@ -73,12 +73,16 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         "head_dropout": 0.0,
     }.items():
         reject_others(theirs, field, (known,))
-    reject_others(theirs, "scaling", ("std", True))
+    reject_others(theirs, "scaling", ("std",))  # true is "mean" there
+    reject_others(theirs, "scaling_dim", (1,))
+    reject_others(theirs, "keepdim", (True,))
     reject_others(theirs, "do_mask_input", (None, False))
     dropout = number(theirs, "path_dropout", 0.0)
     for field in DROPOUTS:
         reject_others({field: number(theirs, field, 0.0)}, field, (dropout,))
     channels, horizon = only(theirs, "num_input_channels", 1), only(theirs, "prediction_length", 24)
+    if forecasts and horizon < 1:
+        raise ModelError(f"config.json has prediction_length={horizon}, where at least 1 step belongs.")
     return Config(
         steps=only(theirs, "context_length", 32),
         in_features=channels,
@@ -87,7 +91,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         patch_size=only(theirs, "patch_length", 1),
         stride=only(theirs, "patch_stride", 1),
         padding_patch="none",
-        order="pre" if theirs.get("pre_norm", True) else "post",
+        order="pre" if truth(theirs, "pre_norm", True) else "post",
         dim=only(theirs, "d_model", 128),
         layers=only(theirs, "num_hidden_layers", 3),
         heads=only(theirs, "num_attention_heads", 4),

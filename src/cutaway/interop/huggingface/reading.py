@@ -31,15 +31,13 @@ from ...models.saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
+from .tensors import find_weight_files, to_single
+from .unused import GENERATION
 from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
 
-GENERATION = "generation_config.json"
-PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
-
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
-TIED = "tie_word_embeddings"
 HEAD = "head"  # the child of a model that a bare backbone lacks
 # Fields of a Config that no preset is told by: those of the head and of training.
 FREE = (
@@ -55,7 +53,6 @@ FREE = (
 # What older versions saved beside weights, and what they called some of these.
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
 FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
-HALVES = (torch.float16, torch.bfloat16)
 # Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
 SIDES = (
     "vocab_size",
@@ -114,7 +111,8 @@ class Folder:
             raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
-            self.config = self._with_head(self.family.config(plain_fields(self.theirs, self.family.aliases)))
+            self._fields = plain_fields(self.theirs, self.family.aliases)
+            self.config = self._with_head(self.family.config(self._fields))
         except ModelError as error:
             said, theirs = str(error), f"{CONFIG} has "  # what is said of theirs begins so, else it is of our Config
             said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
@@ -131,35 +129,14 @@ class Folder:
         if generation is not None and not isinstance(generation, dict):
             raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
         found = Origin(self.theirs, written_of(self.family, self.config), generation, self.family.tokens, new)
-        if not all(isinstance(end, int) for end in found.ends):
+        if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in found.ends):
             raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
         return found
 
     @functools.cached_property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the weights. Raises FileError where there are none but pickles, or one is missing."""
-        if (self.path / WEIGHTS).is_file():
-            return (self.path / WEIGHTS,)
-        if (self.path / INDEX).is_file():
-            index = read_json(self.path / INDEX)
-            names = sorted(set(index["weight_map"].values())) if _is_index(index) else []
-            if not names or any(Path(name).name != name for name in names):
-                raise FileError(f"{self.path / INDEX} does not say which file beside it holds which tensor.")
-            absent = [name for name in names if not (self.path / name).is_file()]
-            if absent:
-                raise FileError(
-                    f"{self.path} lacks {len(absent)} of the {len(names)} files that its {INDEX} names, the first "
-                    f"{absent[0]}. Take the folder whole, from where it came."
-                )
-            return tuple(self.path / name for name in names)
-        pickles = sorted({found.name for pattern in PICKLES for found in self.path.glob(pattern)})
-        if pickles:
-            raise FileError(
-                f"{self.path} has its weights as a pickle alone ({pickles[0]}). Reading one can run any program that "
-                f"is hidden in it, so it was not opened. Take {WEIGHTS} from where the folder came; or, where you "
-                "trust it, let transformers write one: AutoModel.from_pretrained(IN).save_pretrained(OUT)."
-            )
-        raise FileError(f"{self.path} has a {CONFIG} and no weights: {WEIGHTS} is missing.")
+        return find_weight_files(self.path)
 
     @functools.cached_property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -168,7 +145,12 @@ class Folder:
         for file in self.files:
             reject_pickle(file)
             with opened_weights(file) as opened:
-                found |= {name: tensor_of(file, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+                for name in opened.keys():  # noqa: SIM118  # no mapping
+                    if name in found:
+                        raise FileError(
+                            f"{self.path} has {name} in two files, of which {file.name} is one: take it from a copy."
+                        )
+                    found[name] = tensor_of(file, opened, name)
         return found
 
     @functools.cached_property
@@ -256,11 +238,13 @@ class Folder:
             problems.append(f"{len(missing)} of the network's {len(known)} tensors are missing, {said}")
         if extra:
             problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
-            outputs = [n for rule in self.family.rules if rule.ours.endswith("unembedding") for n in rule.theirs]
-            if set(extra) & set(outputs):
+            if set(extra) & set(self._outputs) and self.family.tied_by is not None:
                 problems.append(
-                    f'as words have an output matrix of their own there, {CONFIG} has to say "{TIED}": false'
+                    f'as words have an output matrix of their own there, {CONFIG} has to say "{self.family.tied_by}": '
+                    "false"
                 )
+            if computed := [origin[name] for name in extra if name in self.family.computed]:
+                problems.append(f"{computed[0]} holds other numbers than the sinusoids that the network computes")
         if misshapen:
             name, shape = misshapen[0]
             first = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
@@ -272,16 +256,19 @@ class Folder:
         if problems:
             return Matched({}, {}, new, (), tuple(problems))
         found, names_ours = taken(self.family, wanted, tensors)
-        reject_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
-        found, halves = _whole(found)
+        reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
+        found, halves = to_single(found)
         notes = list(halves)
         if new:
             notes.append(f"New, since the folder has none: {_listed(list(new))}. Train before you trust its answers.")
+        added, saved = self.family.output_bias or ("", "")
+        if saved in known and origin.get(saved) == saved and not self.config.tie_weights:
+            notes.append(f"{added} is absent, and {saved} is used in its place.")
         if others:
             notes.append(f"Left out, of another head: {_listed([origin[n] for n in others])}.")
         if left:
             notes.append(f"Left out, since nothing here needs them: {_listed([origin[n] for n in left])}.")
-        return Matched(found, {origin[k]: v for k, v in names_ours.items()}, new, tuple(notes), ())
+        return Matched(found, {origin[k]: v for k, v in names_ours.items() if k in origin}, new, tuple(notes), ())
 
     def offered(
         self, shapes: Mapping[str, tuple[int, ...]], head: str | None
@@ -296,15 +283,16 @@ class Folder:
         # Parts that are no parts of one tensor stay apart.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
         found, names_ours = taken(self.family, whole, tensors)
-        reject_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
+        reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
         known = {name for ours in found for name in theirs[ours]}
         _, extra = self._set_apart([name for name in origin if name not in known], tensors)
         _, extra = self._of_other_heads(extra)
-        found, notes = _whole(found)
+        found, notes = to_single(found)
         return {**found, **{origin[name]: tensors[name] for name in extra}}, notes
 
     def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
-        """The tensors under the names of a network with a head, and the file's name of each."""
+        """The tensors under the names of a network with a head, with those that follow from the others; and the file's
+        name of each that is in the file. Raises FileError where two names of the file are names of one tensor."""
         outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
         outside += map(re.escape, self.family.output_bias or ())
         tensors: dict[str, Tensor] = {}
@@ -315,11 +303,39 @@ class Folder:
                 full = re.sub(pattern, replacement, full)
             if self.bare and not any(re.fullmatch(pattern, full) for pattern in outside):
                 full = self.family.prefix + full
+            if full in origin:
+                raise FileError(
+                    f"{self.path} has {origin[full]} and {name}, which are two names of one tensor: keep one of them."
+                )
             tensors[full], origin[full] = tensor, name
         for added, saved in (self.family.output_bias,) if self.family.output_bias else ():
             if added in tensors:
                 tensors[saved], origin[saved] = tensors.pop(added), origin.pop(added)
-        return tensors, origin
+        if (
+            (table := self._embedding) is not None
+            and table not in tensors
+            and getattr(self.config, "tie_weights", True)
+        ):
+            found = next((name for name in (*self._outputs, *self.family.tied) if name in tensors), None)
+            if found is not None:
+                tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
+        return {**self.family.absent(self.config, tensors), **tensors}, origin
+
+    @property
+    def writes(self) -> bool:
+        """Whether the network writes texts, token after token."""
+        return self._embedding is not None and getattr(self.config, "head", "next") == "next"
+
+    @property
+    def _embedding(self) -> str | None:
+        """The name of the embedding of words; None for a network without one."""
+        of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
+        return names_of(self.family, "embedding.weight")[1][0] if of_words else None
+
+    @property
+    def _outputs(self) -> tuple[str, ...]:
+        """The names of the output matrix over words."""
+        return tuple(n for rule in self.family.rules if rule.ours.endswith("unembedding") for n in rule.theirs)
 
     @property
     def bare(self) -> bool:
@@ -328,26 +344,33 @@ class Folder:
         return bool(prefix) and not any(name.startswith(prefix) for name in self.tensors)
 
     def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-        """Our tensors of the head that a bare backbone lacks: those that are not there, where nothing is there that
-        stands outside the backbone."""
+        """Our tensors of the head that a backbone lacks: those that are not there, where nothing is there that stands
+        outside the backbone. A head over words that the architecture names was trained with the backbone, and is never
+        new."""
         head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
+        named = self.architecture == self.family.architecture(self.config) or not self.family.prefix
+        if named and getattr(self.config, "head", None) not in ANSWERS and not self.bare:
+            return ()
         if any(name in tensors for rule, names in head.values() if rule.outside for name in names):
             return ()
         return tuple(ours for ours, (_, names) in head.items() if not any(name in tensors for name in names))
 
     def _set_apart(self, names: Iterable[str], tensors: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
-        """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, and is
-        another one, is among the others."""
+        """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, or to
+        follow from config.json, and is another one, is among the others."""
         prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
-        of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
-        table = tensors.get(names_of(self.family, "embedding.weight")[1][0]) if of_words else None
+        table = None if self._embedding is None else tensors.get(self._embedding)
+        same = (*self._outputs, *self.family.tied)
         left: list[str] = []
         others: list[str] = []
         for name in names:
             tensor, forms = tensors[name], (name, prefix + name, name.removeprefix(prefix))
-            untied = table is not None and tensor.shape == table.shape and not torch.equal(tensor, table)
             is_left = any(re.fullmatch(pattern, form) for pattern in patterns for form in forms)
-            (left if is_left and not untied else others).append(name)
+            if table is not None and any(form in same for form in forms):
+                is_left = is_left and torch.equal(tensor, table)
+            if name in self.family.computed:
+                is_left = is_left and self.family.computed[name].matches(tensor, self._fields)
+            (left if is_left else others).append(name)
         return left, others
 
     def _of_other_heads(self, names: list[str]) -> tuple[list[str], list[str]]:
@@ -386,20 +409,8 @@ def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
     return {k: tuple(v.shape) for k, v in shaped(found, config).state_dict().items()}
 
 
-def _whole(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The tensors in memory of their own, half-precision ones made float32, and a sentence where there are such."""
-    halves = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values() if t.dtype in HALVES})
-    found = {name: (t.float() if t.dtype in HALVES else t).contiguous() for name, t in tensors.items()}
-    return found, (f"The weights are {' and '.join(halves)} in the file, and float32 here.",) if halves else ()
-
-
 def _of_head(ours: str) -> bool:
     return ours.split(".")[0] == HEAD
-
-
-def _is_index(index: Any) -> bool:
-    names = index.get("weight_map") if isinstance(index, dict) else None
-    return isinstance(names, dict) and all(isinstance(name, str) for name in names.values())
 
 
 def _pattern(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...errors import ModelError
 from ...models.bert import Config
 from ...models.roberta import PRESETS
 from . import Family, Rule
@@ -31,7 +32,10 @@ def settings(config: Config) -> dict[str, Any]:
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     reject_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
-    first = only(theirs, "pad_token_id", 1) + 1
+    padding = only(theirs, "pad_token_id", 1)
+    if padding < 0:
+        raise ModelError(f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0.")
+    first = padding + 1  # of the positions
     return Config(
         **sizes_of(theirs, vocab_size=50_265),
         context_length=only(theirs, "max_position_embeddings", 512) - first,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from ...models.t5 import EPS, PRESETS, Config
 from . import Family, Rule
 from .values import number, only, reject_others, truth
@@ -43,6 +45,9 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "is_gated_act", (False,))
     reject_others(theirs, "layer_norm_epsilon", (EPS,))
     reject_others(theirs, "is_encoder_decoder", (True,))
+    reject_others(theirs, "is_causal", (True,))
+    # Version 5 of transformers says whether outputs are scaled; the versions before it say it by the other field.
+    tied = theirs.get("tie_word_embeddings") is None or truth(theirs, "tie_word_embeddings", True)
     layers = only(theirs, "num_layers", 6)
     decoder_layers = layers if theirs.get("num_decoder_layers") is None else only(theirs, "num_decoder_layers", layers)
     dim, hidden = only(theirs, "d_model", 512), only(theirs, "d_ff", 2048)
@@ -57,9 +62,14 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         num_buckets=only(theirs, "relative_attention_num_buckets", 32),
         max_distance=only(theirs, "relative_attention_max_distance", 128),
         dropout=number(theirs, "dropout_rate", 0.1),
-        # Version 5 of transformers reads the one, and from then on says the other.
-        tie_weights=truth(theirs, "tie_word_embeddings", True) and truth(theirs, "scale_decoder_outputs", True),
+        tie_weights=truth(theirs, "scale_decoder_outputs", tied),
     )
+
+
+def _absent(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The output matrix is the embedding where a file has none of its own, also where outputs are not scaled."""
+    table = tensors.get("shared.weight")
+    return {} if config.tie_weights or table is None else {"lm_head.weight": table}
 
 
 FAMILY = Family(
@@ -102,6 +112,9 @@ FAMILY = Family(
     },
     tokens={"pad_token_id": 0, "eos_token_id": 1},
     architecture=lambda config: "T5ForConditionalGeneration",
+    tied=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+    tied_by=None,
+    absent=_absent,
     left=(
         r"(encoder|decoder)\.embed_tokens\.weight",
         r"lm_head\.weight",

@@ -8,7 +8,7 @@ from typing import Any
 from ...models.video_transformer import PRESETS, Config
 from . import Family, Rule
 from .encoders import BLOCK, answers_of
-from .values import number, only, reject_others
+from .values import number, only, reject_others, reject_partial_patches
 
 LAYER = r"encoder.layer.\1."
 
@@ -40,10 +40,12 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "qkv_bias", (True,))
     reject_others(theirs, "attention_probs_dropout_prob", (0.0,))
     reject_others(theirs, "drop_path_rate", (0,))
+    size, patch = only(theirs, "image_size", 224), only(theirs, "patch_size", 16)
+    reject_partial_patches(size, patch)
     return Config(
         frames=only(theirs, "num_frames", 8),
-        image_size=only(theirs, "image_size", 224),
-        patch_size=only(theirs, "patch_size", 16),
+        image_size=size,
+        patch_size=patch,
         dim=only(theirs, "hidden_size", 768),
         layers=only(theirs, "num_hidden_layers", 12),
         heads=only(theirs, "num_attention_heads", 12),

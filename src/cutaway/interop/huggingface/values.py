@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +72,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "activation_dropout": "activation_dropout",
     },
     "vision-encoder-decoder": {"target_vocab_size": "vocab_size", "context_length": "n_positions", "dim": "hidden_size"}
-    | {"layers": "num_hidden_layers", "decoder_layers": "n_layer", "heads": "num_attention_heads"},
+    | {"layers": "num_hidden_layers", "decoder_layers": "n_layer", "heads": "num_attention_heads"}
+    | {"in_channels": "num_channels", "eps": "layer_norm_eps", "ffn_dim": "intermediate_size"},
     "patchtst": {
         "steps": "context_length",
         "in_features": "num_input_channels",
@@ -93,6 +94,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "layers": "encoder_layers",
         "heads": "encoder_attention_heads",
         "ffn_dim": "encoder_ffn_dim",
+    },
+    "UNet2DModel": {
+        "layers": "layers_per_block",
+        "widths": "block_out_channels",
+        "groups": "norm_num_groups",
+        "classes": "num_class_embeds",
+        "timesteps": "num_train_timesteps",
     },
     "timesformer": {
         "frames": "num_frames",
@@ -124,7 +132,8 @@ def in_their_words(kind: str, message: str) -> str:
     return re.sub(rf"\b({known})=", lambda found: f"{names[found[1]]}=", message) if known else message
 
 
-MADE_OTHERWISE = ("pruned_heads", "quantization_config")  # fields of any config.json that make another network
+# Fields of any config.json that make another network.
+MADE_OTHERWISE = ("pruned_heads", "quantization_config", "per_layer_config")
 
 
 def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
@@ -166,21 +175,27 @@ def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
     return ours
 
 
+def reject_partial_patches(size: int, patch: int) -> None:
+    """Raise ModelError where images are not so many whole patches: transformers reads such images and leaves their last
+    pixels out."""
+    if patch < 1 or size % patch:
+        raise ModelError(
+            f"config.json has image_size={size} and patch_size={patch}, which the network here does not have: "
+            "image_size is a multiple of patch_size."
+        )
+
+
 def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
-    """A number of the config; the default where it is null or absent. Raises ModelError where it is none."""
-    value = theirs.get(field)
-    if value is None:
-        return default
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
+    """A number of the config; the default where it is absent. Raises ModelError where it is none."""
+    value = theirs.get(field, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
         raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
     return float(value)
 
 
 def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
-    """True or false of the config; the default where it is null or absent. Raises ModelError where it is neither."""
-    value = theirs.get(field)
-    if value is None:
-        return default
+    """True or false of the config; the default where it is absent. Raises ModelError where it is neither."""
+    value = theirs.get(field, default)
     if not isinstance(value, bool):
         raise ModelError(f"config.json has {field}={shown(value)}, where true or false belongs.")
     return value

@@ -10,7 +10,7 @@ from ...models import gpt2
 from ...models.vit_gpt2 import PRESETS, Config
 from . import Family, Rule
 from . import gpt2 as decoders
-from .values import number, only, plain_fields, reject_others, shown
+from .values import in_their_words, number, only, plain_fields, reject_others, reject_partial_patches, shown
 
 READS, WRITES = r"encoder.encoder.layer.\1.", r"decoder.transformer.h.\1."
 ENCODER, DECODER = r"encoder\.(\d+)\.", r"decoder\.(\d+)\."
@@ -55,7 +55,8 @@ def settings(config: Config) -> dict[str, Any]:
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    encoder, decoder = (_half(theirs, name, kind) for name, kind in (("encoder", "vit"), ("decoder", "gpt2")))
+    halves = (_half(theirs, name, kind) for name, kind in (("encoder", "vit"), ("decoder", "gpt2")))
+    encoder, decoder = (plain_fields(half, {}) for half in halves)
     for field, known in {
         "hidden_act": "gelu",
         "qkv_bias": True,
@@ -64,18 +65,22 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     }.items():
         reject_others(encoder, field, (known,))
     reject_others(decoder, "add_cross_attention", (True,))
-    writes = decoders.config_of({**plain_fields(decoder, decoders.FAMILY.aliases), "add_cross_attention": False})
+    try:
+        writes = decoders.config_of({**plain_fields(decoder, decoders.FAMILY.aliases), "add_cross_attention": False})
+    except ModelError as error:
+        raise ModelError(in_their_words(decoders.FAMILY.model_type, str(error))) from error
     if len(set(writes.rates)) > 1:
         raise ModelError(
             "config.json has a decoder with resid_pdrop, embd_pdrop and attn_pdrop that differ, which the network here "
             "does not have: all three are one number."
         )
     dim, patch = only(encoder, "hidden_size", 768), only(encoder, "patch_size", 16)
-    hidden = only(encoder, "intermediate_size", 3072)
+    hidden, heads = only(encoder, "intermediate_size", 3072), only(encoder, "num_attention_heads", 12)
     size = only(encoder, "image_size", 224)
+    reject_partial_patches(size, patch)
     for field, reads, other in (
         ("hidden_size", dim, writes.dim),
-        ("num_attention_heads", only(encoder, "num_attention_heads", 12), writes.heads),
+        ("num_attention_heads", heads, writes.heads),
         ("intermediate_size", hidden, writes.ffn_dim or 4 * writes.dim),
     ):
         if reads != other:
@@ -83,9 +88,11 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
                 f"config.json has an encoder with {field}={reads} and a decoder with {other}, which the network here "
                 "does not have: both are the same."
             )
+    reject_others(encoder, "head_dim", (dim // heads,))
+    reject_others(decoder, "cross_attention_hidden_size", (None, dim))
     layers = only(encoder, "num_hidden_layers", 12)
     return Config(
-        image_size=size // patch * patch,  # as many positions as there are whole patches
+        image_size=size,
         patch_size=patch,
         dim=dim,
         layers=layers,
@@ -107,7 +114,8 @@ def _half(theirs: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any]:
     found = half.get("model_type") if isinstance(half, Mapping) else None
     if not isinstance(half, Mapping) or found != kind:
         raise ModelError(
-            f"config.json has {name}={shown(found)}, which the network here does not have: it knows {shown(kind)}."
+            f"config.json has {name}.model_type={shown(found)}, which the network here does not have: it knows "
+            f"{shown(kind)}."
         )
     return half
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...models.transformer_asr import PRESETS, Config, sinusoids
-from . import Family, Rule
+from . import Computed, Family, Rule
 from .values import both, number, only, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
@@ -49,6 +50,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "encoder_layerdrop", (0.0,))
     reject_others(theirs, "decoder_layerdrop", (0.0,))
     reject_others(theirs, "is_encoder_decoder", (True,))
+    reject_others(theirs, "is_causal", (True,))
     dim, layers = only(theirs, "d_model", 384), only(theirs, "encoder_layers", 4)
     decoder_layers = only(theirs, "decoder_layers", 4)
     hidden = both(theirs, "ffn_dim", 1536)
@@ -65,10 +67,18 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     )
 
 
-def _computed(theirs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The sinusoids, which a file of theirs holds as a tensor."""
-    places = only(theirs, "max_source_positions", PLACES)
-    return {"model.encoder.embed_positions.weight": sinusoids(places, only(theirs, "d_model", 384))}
+def _table(theirs: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the shape of the table of sinusoids, which a file of theirs holds as a tensor."""
+    return only(theirs, "max_source_positions", PLACES), only(theirs, "d_model", 384)
+
+
+def _rounding(shape: tuple[int, ...]) -> Tensor:
+    """Return the largest difference between two tables of sinusoids in float32: each exponential may be one unit in the
+    last place off, which its angle multiplies, and each sine another one."""
+    places, dim = shape
+    rates = torch.logspace(0, -4, dim // 2, dtype=torch.float64)
+    angles = torch.arange(places, dtype=torch.float64)[:, None] * rates  # (places, dim/2)
+    return (4 * angles + 2).repeat(1, 2) * torch.finfo(torch.float32).eps
 
 
 FAMILY = Family(
@@ -111,5 +121,9 @@ FAMILY = Family(
     },
     architecture=lambda config: "WhisperForConditionalGeneration",
     left=(r"(model\.)?encoder\.embed_positions\.weight", r"proj_out\.weight"),
-    computed=_computed,
+    computed={
+        "model.encoder.embed_positions.weight": Computed(_table, lambda shape: sinusoids(*shape), _rounding),
+    },
+    tied=("proj_out.weight",),
+    tied_by=None,
 )
