@@ -274,7 +274,7 @@ def test_folders_of_sounds(cli: Cli) -> None:
     rejected(cli, ("textcnn", "sounds"), ["takes text data", "audio data", "gru"])
     rejected(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
     (Path("sounds") / "quiet").mkdir()
-    rejected(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav)"])
+    rejected(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav, .flac, .ogg, .mp3)"])
     shutil.rmtree("sounds/quiet")
     shutil.rmtree("sounds/noise")
     shutil.rmtree("sounds/sweep")

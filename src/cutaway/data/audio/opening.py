@@ -35,7 +35,7 @@ BYTES = 4  # of a number of a spectrogram
 
 
 def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a folder of class folders of .wav files, or of recordings with transcripts, which are spelled where a model
+    """Read a folder of class folders of recordings, or of recordings with transcripts, which are spelled where a model
     learns that of the `targets`; or tar shards of recordings with classes. Raises as `audio_dataset`, or
     `read_shards`."""
     name = path.resolve().name

@@ -122,13 +122,16 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     try:
         with soundfile.SoundFile(stream(path)) as file:
             own_rate = file.samplerate
-            samples = file.read(
-                -1 if seconds is None else max(1, round(seconds * own_rate)), dtype="float32", always_2d=True
-            )
+            promised = file.frames if seconds is None else min(file.frames, max(1, round(seconds * own_rate)))
+            samples = file.read(-1 if seconds is None else promised, dtype="float32", always_2d=True)
     except DataError as error:
         return error.problems[0]
     except (soundfile.SoundFileError, OSError) as error:
         return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
+    if len(samples) < promised:
+        return Problem(
+            str(path), f"it is cut short: its head promises {promised:,} samples, and {len(samples):,} are there"
+        )
     peak = float(np.abs(samples).max(initial=0))  # NaN where one of them is
     if not math.isfinite(peak):
         bad = int((~np.isfinite(samples)).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ FORMS = (
 def is_table(source: Any) -> bool:
     """Whether a source is a single table, by its name."""
     return isinstance(source, str | Path) and Path(source).suffix.lower() in TABLE_SUFFIXES
+
+
+def has_tu_files(names: Sequence[str]) -> bool:
+    """Return whether NAME_A.txt is among the names of a folder's files, and another file of the same NAME."""
+    stems = [name.removesuffix("A.txt") for name in names if name.endswith("_A.txt")]
+    return any(name.startswith(stem) and name != f"{stem}A.txt" for stem in stems for name in names)
 
 
 def read_graphs(
@@ -62,7 +69,7 @@ def read_graphs(
         from .planetoid import read_planetoid
 
         return read_planetoid(path)
-    if any(name.endswith("_A.txt") for name in names):
+    if has_tu_files(names):
         from .tu import read_tu
 
         return read_tu(path)

@@ -11,7 +11,8 @@ from ...errors import Problem, SettingError
 from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Unlabelled
 from ..assembly import Origin, assemble
 from ..episodes import EpisodeSplit, in_episodes
-from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat, reject_flat
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat
+from ..foreign import reject_flat, reject_layout
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
@@ -82,6 +83,8 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)
+    elif needs_classes:
+        reject_layout(path, needs_classes)
     least = 2 if needs_classes else 1
     read = read_folder(
         path,

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import DataError, Problem
 from ...files import read_bytes
 from ..assembly import Origin
-from ..folders import SPLIT_FOLDERS, TEXTS, entries
+from ..folders import SPLIT_FOLDERS, TEXTS, entries, left_note
 from ..splits import SPLITS
 from ..tables.columns import natural_order
 from .preprocessing import shown, text_itself
@@ -80,6 +80,12 @@ def read_texts(path: Path) -> tuple[dict[str, list[Path]], dict[str, list[Read]]
     ]
     name = path.resolve().name if path.is_dir() else path.stem
     notes = [note for of_split in read.values() for r in of_split for note in r.notes]
+    if path.is_dir():
+        used = {file for of_split in files.values() for file in of_split} | {
+            f.parent for of in files.values() for f in of
+        }
+        left = left_note([p for p in entries(path) if p not in used], "no texts (.txt)")
+        notes += [left] if left else []
     return files, read, Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
 
 
