@@ -10,15 +10,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, listed
-from .findings import Finding
+from .findings import Finding, lookalike
 from .splits import Rows
 from .tables.columns import natural_order
 
@@ -228,7 +229,7 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
             if name not in train and not apart:
                 raise DataError(
                     f"{homes[split] / name} is a class without training {kind.plural}: there is no "
-                    f"{homes['train'] / name}.",
+                    f"{homes['train'] / name}.{lookalike(name, train)}",
                     fix=f"Add that folder with {kind.plural}, or remove the class.",
                 )
     files: list[Path] = []
@@ -250,22 +251,24 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
-    """The files of each class folder in `root`, by the folder's name, 2 before 10; and what is not read.
+    """The files of each class folder in `root`, by the folder's name in NFC, 2 before 10; and what is not read.
 
     Raises DataError where a class folder holds none.
     """
     classes: dict[str, list[Path]] = {}
     left: list[Path] = []
-    for folder in subfolders(root):
+    folders = subfolders(root)
+    for folder in folders:
         inside = entries(folder)
-        classes[folder.name] = [p for p in inside if kind.fits(p)]
+        fitting = [p for p in inside if kind.fits(p)]
+        classes.setdefault(same_name(folder.name), []).extend(fitting)
         left += [p for p in inside if not kind.fits(p)]
-        if not classes[folder.name]:
+        if not fitting:
             raise DataError(
                 f"The class folder {folder} holds no {kind.kind} files ({', '.join(kind.suffixes)}).",
                 fix=f"Put its {kind.plural} there, or remove the folder.",
             )
-    left += [p for p in entries(root) if p.name not in classes]
+    left += [p for p in entries(root) if p not in folders]
     return classes, left
 
 
@@ -280,15 +283,16 @@ def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    unknown = [name for name in by_class if name not in names]
+    number = {same_name(name): k for k, name in enumerate(names)}
+    unknown = [name for name in by_class if name not in number]
     if unknown or not by_class:
         raise DataError(
             f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-            f"trained on {', '.join(names)}.",
+            f"trained on {', '.join(names)}.{lookalike(unknown[0], names) if unknown else ''}",
             fix="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
         )
     files = [file for name in by_class for file in by_class[name]]
-    labels = [names.index(name) for name in by_class for _ in by_class[name]]
+    labels = [number[name] for name in by_class for _ in by_class[name]]
     return files, labels, [str(file.relative_to(path)) for file in files]
 
 
@@ -296,6 +300,34 @@ def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
     """sha256 of every file's name and content, of which `digests` are the sums."""
     lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+class FileLookup:
+    """The files in a folder by the names that a table gives them.
+
+    A name is looked for as it is written, then with / for Windows' backslashes, then in any form of Unicode.
+    """
+
+    def __init__(self, folder: Path, inside: Sequence[str] = (".",)) -> None:
+        """`inside` are the folders in it that names may start from."""
+        self._homes = [folder / name for name in inside]
+
+    def find(self, name: str, moved: bool = False) -> Path | None:
+        """Return the file of that name; None where there is none. With `moved`, folders in the name may be others."""
+        for written in dict.fromkeys((name, name.replace("\\", "/"), *[PureWindowsPath(name).name] * moved)):
+            for home in self._homes:
+                path = home / written
+                if path.is_file():
+                    return path
+                if not name.isascii() and (found := self._names.get(same_name(str(path)))):
+                    return found
+        return None
+
+    @cached_property
+    def _names(self) -> dict[str, Path]:
+        """Every file in the folders, by its path in NFC; listed once, where a name needs it."""
+        files = (Path(at, name) for home in self._homes for at, _, names in os.walk(home) for name in names)
+        return {same_name(str(file)): file for file in files}
 
 
 def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:

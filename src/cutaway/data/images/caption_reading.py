@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError, Problem
-from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, entries, subfolders
+from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, entries, subfolders
 from ..pairs.reading import read_lines
 from ..splits import Rows
 
@@ -98,6 +98,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
             read.problems.append(Problem(name, why))
 
     named: set[str] = set()
+    lookup = FileLookup(folder)
     for number, line in enumerate(lines, 1):
         name = f"{prefix}{CAPTIONS}, line {number}"
         cells = [cell.strip() for cell in line.split("\t")]
@@ -114,8 +115,10 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
             why = f"{file} leads out of the folder" if file else "it names no image"
             strange("", name, why, may_drop=False)
             continue
+        image = lookup.find(file)
+        path = path if image is None else image.relative_to(folder)
         named.add(str(path))
-        if not (folder / path).is_file():
+        if image is None:
             strange(NO_IMAGE, name, f"there is no image {file}", may_drop=True)
         elif not IMAGES.fits(path):
             strange("", name, f"{file} is no image file, by its name", may_drop=False)

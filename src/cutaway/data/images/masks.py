@@ -27,7 +27,7 @@ from ...errors import DataError, Problem, listed
 from ...files import read_bytes, reject_irregular
 from ...spec import Mask, Target
 from ..findings import Finding
-from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
 from ..splits import Rows
 from .file_split import in_threads
 from .reading import DAMAGE, Pixels, Size
@@ -169,13 +169,14 @@ def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
 
 
 def _by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
-    """The files by their names without the suffix, and the pairs that share one."""
+    """The files by their names without the suffix, in NFC, and the pairs that share one."""
     found: dict[str, Path] = {}
     twice = []
     for file in files:
-        if file.stem in found:
-            twice.append((found[file.stem], file))
-        found.setdefault(file.stem, file)
+        stem = same_name(file.stem)
+        if stem in found:
+            twice.append((found[stem], file))
+        found.setdefault(stem, file)
     return found, twice
 
 
@@ -251,13 +252,14 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
         raise DataError(f"{file} has other categories than those of the other splits: {', '.join(names[1:])}.")
     found.classes = names
     folder = home / "images" if (home / "images").is_dir() else home
+    lookup, known = FileLookup(home, ("images", ".")), set()
     for i, name in files.items():
-        image = folder / name
-        if not image.is_file():
-            found.problems.append(Problem(str(image), f"{ANNOTATIONS} lists it, and there is no such file"))
+        image = lookup.find(name, moved=True)
+        if image is None:
+            found.problems.append(Problem(str(folder / name), f"{ANNOTATIONS} lists it, and there is no such file"))
         else:
             _add(found, image, Outlines(sizes[i], tuple(shapes[i])), str(image.relative_to(path)), split)
-    known = {folder / name for name in files.values()}
+            known.add(image)
     found.problems += [
         Problem(str(file), f"{ANNOTATIONS} does not list it")
         for file in entries(folder)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FileError, Problem
-from ..folders import FileKind, Found
+from ..findings import lookalike
+from ..folders import FileKind, Found, same_name
 from ..splits import SPLITS, Rows
 from ..tables.columns import natural_order
 from ..threads import in_threads
@@ -115,7 +116,7 @@ def make_index(path: Path, looking: Looking) -> Index:
             if not damaged and found:
                 own = places_of([example.media for example in found], number) | looking.pack(looks)
                 arrays.append(own | ({"split": np.full(len(found), SPLITS.index(split), np.uint8)} if split else {}))
-            written += [example.label for example in found]
+            written += [example.label and same_name(example.label) for example in found]
             called += [f"{names[number]}/{example.media.name}" for example in found]
             number += 1
     if damaged:
@@ -146,16 +147,18 @@ def labelled_shards(path: Path, looking: Looking, names: Sequence[str]) -> Read:
     index, said = index_of(path, looking)
     index, _ = _complete(index, path, bool(names), drop=False)
     present: list[int] = np.unique(index.labels).tolist() if names else []
-    unknown = [index.classes[k] for k in present if index.classes[k] not in names]
+    number = {same_name(name): k for k, name in enumerate(names)}
+    unknown = [index.classes[k] for k in present if same_name(index.classes[k]) not in number]
     if unknown:
         raise DataError(
             f"The shards of {path} have the class {unknown[0]!r}, and the model was trained on {', '.join(names)}."
+            f"{lookalike(unknown[0], names)}"
         )
     splits = index.splits or {"": np.arange(len(index))}
     rows = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
     labels = np.zeros(len(rows), np.int64)
     if names:
-        labels = np.array([names.index(name) if name in names else UNLABELLED for name in index.classes])
+        labels = np.array([number.get(same_name(name), UNLABELLED) for name in index.classes])
         labels = labels[index.labels[rows]]
     found = Found(tuple(names), _members(index, path).part(rows), index.names.part(rows), labels, notes=said)
     return Read(found, {key: array[rows] for key, array in index.arrays.items()}, index.fingerprint)
