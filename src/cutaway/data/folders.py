@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import DataError, listed
 from .findings import Finding, lookalike
-from .splits import Rows
+from .splits import Rows, kept_of
 from .tables.columns import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
@@ -81,6 +81,19 @@ class Found(Generic[Item]):
     labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
+
+    def part(self, rows: Rows, notes: Sequence[str] = ()) -> Found[Item]:
+        """Return those of these numbers, with more `notes`. Raises DataError where a split or a class has none left."""
+        taught = self.labels if self.splits is None else self.labels[self.splits["train"]]
+        splits, labels = kept_of(self.splits, rows), self.labels[rows]
+        left = labels if splits is None else labels[splits["train"]]
+        if self.labels.ndim == 1 and (lost := np.setdiff1d(taught, left)).size:
+            raise DataError(
+                f"missing=drop would leave nothing of the class {self.classes[int(lost[0])]!r} to learn from.",
+                fix="Repair some of its files.",
+            )
+        names = [self.names[i] for i in rows]
+        return Found(self.classes, [self.files[i] for i in rows], names, labels, splits, [*self.notes, *notes])
 
 
 @dataclass

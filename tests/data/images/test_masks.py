@@ -185,7 +185,7 @@ def test_what_has_no_partner_is_named_or_left_out_and_counted(own: Path) -> None
     data = opened(own, missing="drop")
     assert sum(map(len, data.splits.values())) == 18
     assert any("2 images or masks without a partner are left out" in note for note in data.notes)
-    with pytest.raises(SettingError, match="missing=fill is for tables"):
+    with pytest.raises(SettingError, match="missing=fill is for the cells of tables"):
         opened(own, missing="fill")
 
 
@@ -193,7 +193,7 @@ def test_missing_and_mixup_are_for_others(own: Path, tmp_path: Path) -> None:
     for key, value in (("mixup", 0.2), ("cutout", 4)):
         with pytest.raises(SettingError, match=f"^{key}="):
             opened(own, **{key: value})
-    with pytest.raises(SettingError, match="missing=drop is for boxes, masks and captions"):
+    with pytest.raises(SettingError, match="missing=drop is for files, and this set is whole"):
         open_data("digits", DataSettings(missing="drop"))
 
 

@@ -45,9 +45,9 @@ def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], 
         return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
     if is_transcribed(path):
         return open_transcribed(path, settings, targets)
-    reject_changed(settings, ("missing", "lower"), "is for recordings with transcripts, and these have classes")
+    reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
     read = read_folder(
-        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers)
+        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers), settings
     )
     return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
 

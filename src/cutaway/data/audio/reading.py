@@ -19,10 +19,10 @@ from ...errors import DataError, Problem
 from ...files import exists
 from ..folders import AUDIO, entries
 from ..shards.members import Stored, content, stream
+from ..unusable import REPAIR
 
 Samples = npt.NDArray[np.float32]
 
-FIX = "Repair, replace or move away what is named."
 LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples in a second
 LOUDEST = 1e9  # full scale is 1; files of floating-point numbers may go beyond, as whole numbers of 16 bits for one
 UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a pipe and cannot know the length
@@ -142,6 +142,12 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     return mono if rate is None or rate == own_rate else resampled(mono, own_rate, rate)
 
 
+def read_whole(path: Recording, look: Look) -> Problem | None:
+    """Read all samples; return what is wrong with them, where something is."""
+    samples = read_samples(path)
+    return samples if isinstance(samples, Problem) else None
+
+
 def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
     """Samples (n,) at another rate: (⌈n · rate / own_rate⌉,)."""
     from scipy import signal  # here, because it takes half a second and is seldom needed
@@ -174,7 +180,7 @@ def sound_files(path: Path) -> list[Path]:
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` audio files."""
     some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
-    return DataError(f"{some} cannot be used:", problems, fix=FIX)
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
 def _words(error: Any) -> str:

@@ -39,7 +39,7 @@ class Transcripts:
     splits: dict[str, Rows] | None = None  # the recordings of each split, where they come with one
     problems: list[Problem] = field(default_factory=list)
 
-    def without(self, bad: Sequence[int]) -> Transcripts:
+    def without(self, bad: Sequence[int] | Rows) -> Transcripts:
         """Those that are left without some."""
         left = np.setdiff1d(np.arange(len(self.files)), bad)
         splits = self.splits and {name: np.flatnonzero(np.isin(left, rows)) for name, rows in self.splits.items()}

@@ -37,7 +37,8 @@ def read_graphs(
     drop: bool = False,
 ) -> RawGraphs:
     """What a path or an object in memory holds; `target` is the column to predict, where one was asked for. With
-    `smiles`, the column of a table that holds them, graphs are molecules; `drop` leaves out those that are none.
+    `smiles`, the column of a table that holds them, graphs are molecules. `drop` leaves out molecules that are none,
+    edges to nodes that are not there, and files of a folder that are no graph.
 
     Raises DataError that names every bad row.
     """
@@ -64,7 +65,7 @@ def read_graphs(
     if "edges.csv" in names or "nodes.csv" in names:
         from .tables import read_tables
 
-        return read_tables(path, target, form)
+        return read_tables(path, target, form, drop)
     if any(name.startswith("ind.") for name in names):
         from .planetoid import read_planetoid
 
@@ -76,5 +77,5 @@ def read_graphs(
     if any(name.endswith(".graphml") for name in names):
         from .graphml import read_graphml
 
-        return read_graphml(path, target)
+        return read_graphml(path, target, drop)
     raise DataError(f"{path} holds no graph.", fix=f"A graph is {FORMS}.")

@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ...errors import DataError, Problem, brief
 from ...files import read_bytes
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
-from ..splits import Rows
+from ..splits import Rows, kept_of
 from .reading import Size
 
 Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
@@ -79,6 +79,16 @@ class Annotated:
             return None
         of = np.array(self.split_of)
         return {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
+
+    def keep(self, rows: Rows, notes: Sequence[str]) -> None:
+        """Keep the images of these numbers alone, with their boxes."""
+        kept_of(self.splits, rows)
+        number = {int(i): k for k, i in enumerate(rows)}
+        self.files, self.names, self.sizes, self.split_of = (
+            [of[i] for i in rows] for of in (self.files, self.names, self.sizes, self.split_of)
+        )
+        self.annotations = [replace(a, image=number[a.image]) for a in self.annotations if a.image in number]
+        self.notes += notes
 
     def boxes(self, sizes: Sequence[Size], classes: Sequence[str], drop: bool) -> tuple[list[Rectangles], list[str]]:
         """The boxes of each image, whose sizes these are, class k being `classes[k]`; and what a person should know.

@@ -46,6 +46,12 @@ class Captioned:
         said = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
         return [f"Left out, as missing=drop asks: {said}."] if said else []
 
+    def keep(self, rows: Rows) -> None:
+        """Keep the images of these numbers alone."""
+        self.files = [self.files[i] for i in rows]
+        self.names = [self.names[i] for i in rows]
+        self.texts = [self.texts[i] for i in rows]
+
     def add(self, other: Captioned) -> Rows:
         """Take in those of another folder, and give their numbers."""
         before = len(self.files)

@@ -37,6 +37,12 @@ class Looking:
     look: Callable[[Any], Any]  # of a path or member: what one look tells, with its `digest`; or a Problem
     pack: Callable[[Sequence[Any]], Arrays]  # looks as arrays, each (n, …)
     unusable: Callable[[Sequence[Problem], int], DataError]  # the error that names what cannot be used, of so many
+    read: Callable[[Any, Any], Problem | None]  # what is wrong with a file when it is read whole, after a look
+
+    def look_whole(self, file: Any) -> Any:
+        """Return what a look at a file tells, or what is wrong with it where it cannot be read to the end."""
+        look = self.look(file)
+        return look if isinstance(look, Problem) else self.read(file, look) or look
 
 
 @dataclass(frozen=True)
