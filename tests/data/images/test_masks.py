@@ -303,3 +303,19 @@ def test_a_mask_is_brought_back_to_where_its_image_was(resize: str, seen: float,
     assert (back == values)[back != 255].mean() > 0.9
     square = values[:, :24]
     assert (preprocessing.restored(preprocessing.mask(square), square.shape) == square).all()
+
+
+def test_boxes_without_polygons_say_so_alone(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "images" / "a.png")
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "height": 8, "width": 8}],
+        "categories": [{"id": 1, "name": "cup"}],
+        "annotations": [{"id": 4, "image_id": 1, "category_id": 1, "bbox": [1, 1, 4, 4]}],
+    }
+    (tmp_path / "annotations.json").write_text(json.dumps(document))
+    with pytest.raises(
+        DataError, match=r"^\S+annotations\.json: annotation 4 of a\.png has a box and no polygon"
+    ) as said:
+        open_data(tmp_path, DataSettings(), targets=(Mask,))
+    assert "as COCO writes" not in str(said.value)

@@ -250,6 +250,8 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
                     fix="Masks are made of polygons: give these under segmentation.",
                 )
             shapes[one["image_id"]].append((IGNORED if crowd else numbers[one["category_id"]], one["segmentation"]))
+    except DataError:  # which is a ValueError
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{file} is not as COCO writes annotations: {type(error).__name__} {error}.",
