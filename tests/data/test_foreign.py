@@ -11,7 +11,8 @@ import pytest
 import soundfile
 from PIL import Image
 
-from cutaway.data.folders import holds
+from cutaway.data import folders
+from cutaway.data.folders import holds, tallies
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, DataError
@@ -99,6 +100,18 @@ def test_class_folders_hold_what_dominates_and_a_stray_file_is_named(tmp_path: P
             write_image(tmp_path / name / f"{i}.png")
     assert holds(tmp_path) is None
     assert "not clear which are the data" in rejection(tmp_path)
+
+
+def test_few_files_are_looked_at_in_a_large_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in range(9):
+        for i in range(5):
+            write_image(tmp_path / str(name) / f"{i}.png")
+    monkeypatch.setattr(folders, "IN_ALL", 18)
+    assert tallies(tmp_path)[1].count == {"image": 18}
+    assert holds(tmp_path) == "image"
+    for i in range(30):
+        write_text(tmp_path / "flat" / f"{i}.odd", "x")
+    assert "It holds at least 18 files (18 .odd)" in rejection(tmp_path / "flat")
 
 
 def test_annotations_beside_images_do_not_decide(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from .tables.columns import natural_order
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
-PER_FOLDER, IN_ALL, FRAMES = 200, 10_000, 20  # files that are counted to find out what a folder holds
+PER_FOLDER, IN_ALL, FRAMES = 200, 5_000, 20  # files that are counted to find out what a folder holds
 CLEAR = 4  # a kind is the one that a folder holds where every other kind of media has at most 1/CLEAR of its files
 # Files that describe data and are none: they never decide what a folder holds, and are not read as text.
 SIDE_FILE = re.compile(
@@ -147,7 +147,8 @@ class Tally:
         named = [f"{count:,} {self.first[key].suffix.lower() or 'without a suffix'}" for key, count in most]
         more = ", …" if len(self.count) > 4 else ""
         total = self.count.total()
-        return f"{total:,} file{'s' if total > 1 else ''} ({', '.join(named)}{more})"
+        least = "at least " if total >= IN_ALL else ""
+        return f"{least}{total:,} file{'s' if total > 1 else ''} ({', '.join(named)}{more})"
 
 
 def is_side_file(name: str) -> bool:
@@ -160,12 +161,13 @@ def same_name(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def tally(folders: Iterable[Path]) -> Tally:
-    """Count files and folders of frames directly in these folders: PER_FOLDER in each and IN_ALL in all at most."""
-    found, left = Tally(), IN_ALL
+def tally(folders: Sequence[Path]) -> Tally:
+    """Count files and folders of frames directly in these folders: some of each, PER_FOLDER in one and IN_ALL in all at
+    most."""
+    found, left = Tally(folders=len(folders)), IN_ALL
+    each = min(PER_FOLDER, max(1, IN_ALL // max(1, len(folders))))
     for folder in folders:
-        found.folders += 1
-        for path in _first_entries(folder, min(PER_FOLDER, left)):
+        for path in _first_entries(folder, min(each, left)):
             found.add(path)
             left -= 1
     return found
