@@ -61,7 +61,7 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
     be `apart`; examples without are left out where `drop` says so. Raises DataError where shards or examples cannot be
     used.
     """
-    index, said = index_of(path, looking)
+    index, said = index_of(path, looking, drop)
     index, left = _complete(index, path, classes, drop)
     notes = [note for note in (*said, left) if note]
     present = np.bincount(index.labels[index.labels >= 0], minlength=len(index.classes)) > 0
@@ -79,9 +79,9 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
     return Read(found, index.arrays, index.fingerprint)
 
 
-def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
-    """The index of these shards, and a sentence where it had to be made. Raises DataError where a shard that was
-    prepared is missing or of another size."""
+def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, list[str]]:
+    """The index of these shards, and a sentence where it had to be made; with `drop` it is made by reading all of each
+    example. Raises DataError where a shard that was prepared is missing or of another size."""
     if not path.is_file() and is_prepared(path):
         then = read_manifest(path).about.get("index")  # every shard is there, in its size
         own = Index.load(path / INDEX)
@@ -89,11 +89,11 @@ def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
             raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
-    place = kept_at(path, looking.kind.kind)
+    place = kept_at(path, looking.kind.kind + "-drop" * drop)
     kept = Index.load(place)
     if kept is not None and kept.places == now:
         return kept, []
-    made = make_index(path, looking)
+    made = make_index(path, looking, drop)
     try:
         made.save(place)
         where = f"is kept in {place} for as long as the shards stay as they are"
@@ -102,8 +102,9 @@ def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
     return made, [f"The shards had no index: they were read once to make one ({len(made):,} examples), which {where}."]
 
 
-def make_index(path: Path, looking: Looking) -> Index:
-    """Read every shard once. Raises DataError that names every example that cannot be used."""
+def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
+    """Read every shard once. Raises DataError that names every example that cannot be used; with `drop` these are among
+    the problems of the index."""
     of_split, names = shards_of(path), [name for name, _ in _named(path)]
     arrays: list[Arrays] = []
     written: list[str | None] = []
@@ -117,8 +118,15 @@ def make_index(path: Path, looking: Looking) -> Index:
             problems += odd
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what libraries warn of is rejected by name here
-                looks = list(in_threads(looking.look, [example.media for example in found]))
-            damaged += [look for look in looks if isinstance(look, Problem)]
+                look = looking.look_whole if drop else looking.look
+                looks = list(in_threads(look, [example.media for example in found]))
+            bad = [look for look in looks if isinstance(look, Problem)]
+            if drop:
+                problems += bad
+                found = [example for example, look in zip(found, looks) if not isinstance(look, Problem)]
+                looks = [look for look in looks if not isinstance(look, Problem)]
+            else:
+                damaged += bad
             if not damaged and found:
                 own = places_of([example.media for example in found], number) | looking.pack(looks)
                 arrays.append(own | ({"split": np.full(len(found), SPLITS.index(split), np.uint8)} if split else {}))
