@@ -119,7 +119,7 @@ def test_words_that_do_not_go_together(cli: Cli, words: tuple[str, ...], said: l
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", ["book.txt is empty", "0 bytes"]),
+        ("", ["book.txt: it is empty", "0 bytes"]),
         (" \n\n", ["split gets no text", "Give more text"]),
         (BOOK.encode() + b"caf\xe9\n", ["book.txt", "not UTF-8", "byte 1,443", "line 1", "Save it as UTF-8"]),
         (BOOK.encode("utf-16"), ["book.txt", "UTF-16"]),
@@ -274,7 +274,7 @@ def test_folders_of_sounds(cli: Cli) -> None:
     rejected(cli, ("textcnn", "sounds"), ["takes text data", "audio data", "gru"])
     rejected(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
     (Path("sounds") / "quiet").mkdir()
-    rejected(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav)"])
+    rejected(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav, .flac, .ogg, .mp3)"])
     shutil.rmtree("sounds/quiet")
     shutil.rmtree("sounds/noise")
     shutil.rmtree("sounds/sweep")

@@ -322,7 +322,7 @@ def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
         pass
     with pytest.raises(UnknownName, match="features"), capture(residual(), "feature"):
         pass
-    rejection = "has no attention to capture. It has these kinds: features, gradients"
+    rejection = "has no attention to capture. It has these kinds: features, gradients. Attention weights are kept by"
     with pytest.raises(ModelError, match=rejection), capture(residual(), "attention"):
         pass
     model, inputs = small("gpt2")
@@ -375,4 +375,27 @@ def test_a_compiled_model_is_rejected_as_it_would_run_past_all_of_this(in_place:
         cutaway.inspect.flow(given, lambda: given(*inputs).sum())
     with rejected:
         cutaway.inspect.attribute(given, inputs)
+    assert not traces(model)
+
+
+def test_an_activation_in_place_changes_nothing_of_what_was_captured_before_it() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 2))
+    apart = nn.Sequential(model[0], nn.ReLU(), model[2], model[3])
+    x = torch.randn(2, 3, 8, 8)
+    found = []
+    for one in (model, apart):
+        with capture(one, ("features", "gradients"), "0") as seen:
+            one(x)[:, 1].sum().backward()
+        found.append((seen["features"]["0"], seen["gradients"]["0"]))
+    assert found[0][0].min() < 0
+    assert torch.equal(found[0][0], model[0](x))
+    assert torch.equal(found[0][1], found[1][1])
+
+
+def test_attention_of_torch_is_refused_with_the_way_to_its_weights() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+    way_out = "returns its own where it is called with need_weights=True"
+    with pytest.raises(ModelError, match=way_out), capture(model, "attention"):
+        pass
     assert not traces(model)

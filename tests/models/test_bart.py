@@ -129,7 +129,7 @@ def test_a_config_fits_a_data_set() -> None:
     assert (fitted.vocab_size, fitted.context_length) == (29, 1024)
     assert found.configure(PairSpec(29, 2000, Tokens(29, 0, 1, 21), joint_vocab=True)).context_length == 2000
     assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 1001), joint_vocab=True)).context_length == 1501
-    with pytest.raises(ModelError, match="this data has two: read it with joint_vocab=true"):
+    with pytest.raises(ModelError, match=r"the two sides of this data are tokenized separately\. Add tokenizer=bpe"):
         found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21)))
     with pytest.raises(ModelError, match="reads at most 64 tokens"):
         found.configure(PairSpec(29, 65, Tokens(29, 0, 1, 21), joint_vocab=True), {"context_length": "64"})

@@ -13,8 +13,8 @@ import cutaway
 from cutaway import models
 from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.layers import on_meta
-from cutaway.models.registry import presets
-from cutaway.spec import Classes, ImageSpec, TableSpec
+from cutaway.models.registry import list_models, preset, presets
+from cutaway.spec import Classes, ImageSpec, NextToken, TableSpec, TextSpec
 
 IMAGES = ImageSpec(1, 28, 28, Classes(tuple("abcdefg")))
 TABLE = TableSpec(("height", "weight"), Classes(("cat", "dog")))
@@ -107,3 +107,19 @@ def test_a_model_is_found_without_importing_the_others() -> None:
     assert [line.split()[0] for line in imported] == [*others]
     for line, unasked in zip(imported, others.values()):
         assert not {f"cutaway.models.{other}" for other in unasked} & set(line.split())
+
+
+def test_an_error_names_a_few_models_of_the_kind_and_the_command_that_lists_all() -> None:
+    with pytest.raises(ModelError) as rejected:
+        preset("gru").reject_kind("image")
+    names = str(rejected.value).partition("These models take it: ")[2].partition(", …")[0].split(", ")
+    assert len(names) == 8
+    assert {"simplecnn", "lenet5"} <= set(names) <= set(list_models(takes="image"))
+    assert "`cutaway list --takes image` lists all of this kind" in str(rejected.value)
+    with pytest.raises(ModelError, match=r"takes sequence-pair \(seq2seq\) data, and this is video data.*: cnn-lstm"):
+        preset("seq2seq-gru").reject_kind("video")
+
+
+def test_a_model_of_classes_says_which_texts_have_classes() -> None:
+    with pytest.raises(ModelError, match=r"next token: these .*give a table \(text=COLUMN target=COLUMN"):
+        preset("textcnn").configure(TextSpec(29, 20, NextToken(29)))

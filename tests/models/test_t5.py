@@ -133,7 +133,7 @@ def test_a_config_fits_a_data_set() -> None:
     found = preset("t5-small")
     assert Model.joint_vocab
     assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), joint_vocab=True)).vocab_size == 29
-    with pytest.raises(ModelError, match="this data has two: read it with joint_vocab=true"):
+    with pytest.raises(ModelError, match=r"the two sides of this data are tokenized separately\. Add tokenizer=bpe"):
         found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21)))
 
 

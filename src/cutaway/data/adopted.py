@@ -7,6 +7,8 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..spec import Target, Value
+from .findings import lookalike
+from .folders import same_name
 
 
 def relabelled(target: Tensor, theirs: Target, ours: Target) -> Tensor:
@@ -21,10 +23,11 @@ def relabelled(target: Tensor, theirs: Target, ours: Target) -> Tensor:
 
 def numbers_of(theirs: tuple[str, ...], ours: tuple[str, ...]) -> Tensor:
     """What each class of another set is here, (K,). Raises DataError for one that training did not know."""
-    unknown = [name for name in theirs if name not in ours]
+    number = {same_name(name): k for k, name in enumerate(ours)}
+    unknown = [name for name in theirs if same_name(name) not in number]
     if unknown:
         raise DataError(
             f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
-            f"{', '.join(ours[:20])}."
+            f"{', '.join(ours[:20])}.{lookalike(unknown[0], ours)}"
         )
-    return torch.tensor([ours.index(name) for name in theirs])
+    return torch.tensor([number[same_name(name)] for name in theirs])

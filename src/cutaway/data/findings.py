@@ -62,6 +62,14 @@ def alike_labels(target: Target) -> list[str]:
     return [Finding(f"Classes that read alike are learned apart: {said}{more}. If they are one, write them alike.")]
 
 
+def lookalike(name: str, known: Iterable[str]) -> str:
+    """Return a sentence on the first known name that a person would read as this one; nothing where there is none."""
+    other = next((one for one in known if _read_as(one) == _read_as(name)), None)
+    return (
+        "" if other is None else f" {_told(name)} reads like {_told(other)}: if they are one class, write them alike."
+    )
+
+
 def _read_as(name: str) -> str:
     """What a person reads: without what is not seen, in one form and case, a number by its value."""
     plain = unicodedata.normalize("NFKC", name).casefold()

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PureWindowsPath
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError
-from .findings import Finding
-from .splits import Rows
+from ..errors import DataError, listed
+from .findings import Finding, lookalike
+from .splits import Rows, kept_of
 from .tables.columns import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
+PER_FOLDER, IN_ALL, FRAMES = 200, 5_000, 20  # files that are counted to find out what a folder holds
+CLEAR = 4  # a kind is the one that a folder holds where every other kind of media has at most 1/CLEAR of its files
+# Files that describe data and are none: they never decide what a folder holds, and are not read as text.
+SIDE_FILE = re.compile(
+    r"((readme|licen[cs]e|copying|notice|citation|changelog|changes|authors|contributing|source|attribution)"
+    r"([._ -].*)?|(md5|sha\d+|crc)(sums?)?(\.txt)?|checksums?(\.\w+)?|classes\.txt|class_names\.txt|requirements\.txt"
+    r"|thumbs\.db|desktop\.ini|.*\.(md|rst|md5|sha1|sha256|sha512|gitignore|url))",
+    re.IGNORECASE,
+)
+SIDE_FOLDERS = ("__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN")
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")  # often what the files were unpacked from
+ANNOTATIONS = (".txt", ".json", ".xml", ".csv", ".tsv", ".yaml", ".yml", ".html", ".log")  # often one beside each file
 Item = TypeVar("Item", covariant=True)  # a file, or a video in memory
 
 
@@ -38,8 +56,8 @@ class FileKind:
         return self.several or f"{self.kind}s"
 
     def fits(self, path: Path) -> bool:
-        """Whether this is an example, by its name; hidden files are none."""
-        if path.name.startswith("."):
+        """Whether this is an example, by its name; hidden files and those that describe data are none."""
+        if path.name.startswith(".") or is_side_file(path.name):
             return False
         if self.frames and path.is_dir():
             return any(p.suffix.lower() in self.frames for p in entries(path))
@@ -47,9 +65,10 @@ class FileKind:
 
 
 IMAGES = FileKind("image", (".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
-AUDIO = FileKind("audio", (".wav",), several="recordings")
+AUDIO = FileKind("audio", (".wav", ".flac", ".ogg", ".mp3"), several="recordings")
 TEXTS = FileKind("text", (".txt",))
 VIDEOS = FileKind("video", (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), frames=IMAGES.suffixes)
+KINDS = (IMAGES, AUDIO, TEXTS, VIDEOS)
 
 
 @dataclass(frozen=True)
@@ -63,30 +82,136 @@ class Found(Generic[Item]):
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
 
+    def part(self, rows: Rows, notes: Sequence[str] = ()) -> Found[Item]:
+        """Return those of these numbers, with more `notes`. Raises DataError where a split or a class has none left."""
+        taught = self.labels if self.splits is None else self.labels[self.splits["train"]]
+        splits, labels = kept_of(self.splits, rows), self.labels[rows]
+        left = labels if splits is None else labels[splits["train"]]
+        if self.labels.ndim == 1 and (lost := np.setdiff1d(taught, left)).size:
+            raise DataError(
+                f"missing=drop would leave nothing of the class {self.classes[int(lost[0])]!r} to learn from.",
+                fix="Repair some of its files.",
+            )
+        names = [self.names[i] for i in rows]
+        return Found(self.classes, [self.files[i] for i in rows], names, labels, splits, [*self.notes, *notes])
+
+
+@dataclass
+class Tally:
+    """Number and bytes of the files of each kind in some folders; a file of no kind counts under its suffix."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    size: Counter[str] = field(default_factory=Counter)
+    first: dict[str, Path] = field(default_factory=dict)  # a file of each
+    folders: int = 0  # that were looked into
+
+    def add(self, path: Path) -> None:
+        """Count one file, or one folder of frames, unless it is hidden or describes data."""
+        if path.name.startswith(".") or is_side_file(path.name):
+            return
+        if folder := path.is_dir():
+            if not any(IMAGES.fits(p) for p in _first_entries(path, FRAMES)):
+                return
+            key = VIDEOS.kind
+        else:
+            suffix = path.suffix.lower()
+            key = next((kind.kind for kind in KINDS if suffix in kind.suffixes), suffix)
+        self.count[key] += 1
+        self.size[key] += 0 if folder else _size(path)
+        self.first.setdefault(key, path)
+
+    @property
+    def dominant(self) -> str | None:
+        """The kind or suffix of most files and most bytes; None where there are no files, or it is not clear.
+
+        An annotation beside each image, recording or video does not decide, however many there are; nor does an
+        archive beside other files. Two kinds of media are clear where one has at most 1/CLEAR of the other's files.
+        """
+        if not self.count:
+            return None
+        keys = [key for key in self.count if key not in ARCHIVES] or list(self.count)
+        by_count = max(keys, key=lambda key: (self.count[key], self.size[key]))
+        by_size = max(keys, key=lambda key: (self.size[key], self.count[key]))
+        media = [kind.kind for kind in (IMAGES, AUDIO, VIDEOS)]
+        annotated = by_size in media and (by_count in ANNOTATIONS or by_count == TEXTS.kind)
+        if by_size != by_count and not annotated:
+            return None
+        others = [kind for kind in media if kind != by_size]
+        if by_size in media and any(CLEAR * self.count[kind] > self.count[by_size] for kind in others):
+            return None
+        return by_size
+
+    def words(self) -> str:
+        """Return the numbers of files, the largest first: 316 files (314 .csv, 2 .txt)."""
+        most = self.count.most_common(4)
+        named = [f"{count:,} {self.first[key].suffix.lower() or 'without a suffix'}" for key, count in most]
+        more = ", …" if len(self.count) > 4 else ""
+        total = self.count.total()
+        least = "at least " if total >= IN_ALL else ""
+        return f"{least}{total:,} file{'s' if total > 1 else ''} ({', '.join(named)}{more})"
+
+
+def is_side_file(name: str) -> bool:
+    """Return whether a file of that name describes data (README, LICENSE, checksums, …) and is none itself."""
+    return SIDE_FILE.fullmatch(name) is not None
+
+
+def same_name(name: str) -> str:
+    """Return the name in Unicode's NFC, by which names are compared: macOS writes é as two characters."""
+    return unicodedata.normalize("NFC", name)
+
+
+def tally(folders: Sequence[Path]) -> Tally:
+    """Count files and folders of frames directly in these folders: some of each, PER_FOLDER in one and IN_ALL in all at
+    most."""
+    found, left = Tally(folders=len(folders)), IN_ALL
+    each = min(PER_FOLDER, max(1, IN_ALL // max(1, len(folders))))
+    for folder in folders:
+        for path in _first_entries(folder, min(each, left)):
+            found.add(path)
+            left -= 1
+    return found
+
+
+def tallies(path: Path) -> list[Tally]:
+    """Count the files in class folders of splits, in class folders, and in the folder itself."""
+    own = [p for p in entries(path) if _may_hold(p)]
+    classes = [c for f in own if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if _may_hold(c)]
+    # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
+    files = Tally()
+    for file in _first_entries(path, IN_ALL):
+        if not file.is_dir():
+            files.add(file)
+    return [tally(classes), tally(own), files]
+
 
 def holds(path: Path) -> str | None:
-    """What a folder's class folders hold: image, audio, video or text; text too where the folder has texts of its own;
-    None where it holds none of these."""
-    own = [p for p in entries(path) if not p.name.startswith(".")]
-    folders = [p for p in own if p.is_dir()]
-    classes = [c for f in folders if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if c.is_dir()]
-    # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
-    for homes in (classes, folders):
-        for kind in (IMAGES, AUDIO, TEXTS, VIDEOS):
-            if any(kind.fits(p) for home in homes for p in _each(home)):
-                return kind.kind
-    return "text" if any(TEXTS.fits(p) for p in own) else None
+    """Return what dominates in a folder's class folders: image, audio, video or text; text too where texts dominate in
+    the folder itself; None where it is none of these, or not clear."""
+    known = [kind.kind for kind in KINDS]
+    *class_folders, own = tallies(path)
+    for found in class_folders:
+        if any(kind in known for kind in found.count):
+            # Folders of images in a single folder are class folders one level too deep, and no videos of one class.
+            nested = found.dominant == VIDEOS.kind and found.folders == 1 and found.first[VIDEOS.kind].is_dir()
+            return found.dominant if found.dominant in known and not nested else None
+    return TEXTS.kind if own.dominant == TEXTS.kind else None
+
+
+def _may_hold(path: Path) -> bool:
+    """Return whether a path is a folder that may hold examples."""
+    return path.is_dir() and not path.name.startswith(".") and path.name not in SIDE_FOLDERS
 
 
 def is_flat(path: Path, kind: FileKind) -> bool:
-    """Whether a folder holds examples itself, and no class folders."""
-    return holds(path) is None and any(kind.fits(p) for p in entries(path))
+    """Return whether examples dominate in a folder itself, and it holds no class folders."""
+    return holds(path) is None and tallies(path)[-1].dominant == kind.kind
 
 
 def find_flat(path: Path, kind: FileKind) -> Found[Any]:
     """The files of a folder without class folders, none opened: examples without classes."""
     files = [p for p in entries(path) if kind.fits(p)]
-    note = left_note([p for p in entries(path) if not kind.fits(p)], kind)
+    note = left_note([p for p in entries(path) if not kind.fits(p)], f"no {kind.kind} files")
     labels = np.zeros(len(files), np.int64)
     return Found((), files, [file.name for file in files], labels, notes=[note] if note else [])
 
@@ -96,20 +221,6 @@ def has_captions(path: Path) -> bool:
     return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
 
 
-def reject_flat(path: Path) -> None:
-    """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
-    for kind in (IMAGES, AUDIO, VIDEOS):
-        files = [p for p in entries(path) if kind.fits(p)]
-        if files:
-            speech = "; or, to learn what is said, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
-            raise DataError(
-                f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
-                "nothing says of which class each is.",
-                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}"
-                f"{f', or write {CAPTIONS} beside them, file, tab, caption' if kind is IMAGES else ''}.",
-            )
-
-
 def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Found[Any]:
     """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from: fewer than
     `least` classes, for one, or, unless classes of splits are to be `apart`, some without training files."""
@@ -117,6 +228,12 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
     homes = split_folders or {"": path}
     found = {split: class_folders(folder, kind) for split, folder in homes.items()}
     train, _ = found.get("train") or found[""]
+    if least > 1 and all(name.lower() in SPLIT_FOLDERS for name in train):
+        raise DataError(
+            f"{path} has {listed([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them: nothing "
+            "says of which class each is.",
+            fix=f"Put them into one folder for each class there, as in {path / next(iter(train)) / 'cats'}.",
+        )
     if len(train) < least:
         raise DataError(
             f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
@@ -127,7 +244,7 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
             if name not in train and not apart:
                 raise DataError(
                     f"{homes[split] / name} is a class without training {kind.plural}: there is no "
-                    f"{homes['train'] / name}.",
+                    f"{homes['train'] / name}.{lookalike(name, train)}",
                     fix=f"Add that folder with {kind.plural}, or remove the class.",
                 )
     files: list[Path] = []
@@ -143,28 +260,30 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
     left = [p for _, not_read in found.values() for p in not_read]
     if split_folders:
         left += [p for p in entries(path) if p not in split_folders.values()]
-    note = left_note(left, kind)
+    note = left_note(left, f"no {kind.kind} files in class folders")
     names = [str(file.relative_to(path)) for file in files]
     return Found(classes, files, names, np.array(labels), splits if split_folders else None, [note] if note else [])
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
-    """The files of each class folder in `root`, by the folder's name, 2 before 10; and what is not read.
+    """The files of each class folder in `root`, by the folder's name in NFC, 2 before 10; and what is not read.
 
     Raises DataError where a class folder holds none.
     """
     classes: dict[str, list[Path]] = {}
     left: list[Path] = []
-    for folder in subfolders(root):
+    folders = subfolders(root)
+    for folder in folders:
         inside = entries(folder)
-        classes[folder.name] = [p for p in inside if kind.fits(p)]
+        fitting = [p for p in inside if kind.fits(p)]
+        classes.setdefault(same_name(folder.name), []).extend(fitting)
         left += [p for p in inside if not kind.fits(p)]
-        if not classes[folder.name]:
+        if not fitting:
             raise DataError(
                 f"The class folder {folder} holds no {kind.kind} files ({', '.join(kind.suffixes)}).",
                 fix=f"Put its {kind.plural} there, or remove the folder.",
             )
-    left += [p for p in entries(root) if p.name not in classes]
+    left += [p for p in entries(root) if p not in folders]
     return classes, left
 
 
@@ -179,15 +298,16 @@ def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    unknown = [name for name in by_class if name not in names]
+    number = {same_name(name): k for k, name in enumerate(names)}
+    unknown = [name for name in by_class if name not in number]
     if unknown or not by_class:
         raise DataError(
             f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-            f"trained on {', '.join(names)}.",
+            f"trained on {', '.join(names)}.{lookalike(unknown[0], names) if unknown else ''}",
             fix="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
         )
     files = [file for name in by_class for file in by_class[name]]
-    labels = [names.index(name) for name in by_class for _ in by_class[name]]
+    labels = [number[name] for name in by_class for _ in by_class[name]]
     return files, labels, [str(file.relative_to(path)) for file in files]
 
 
@@ -195,6 +315,34 @@ def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
     """sha256 of every file's name and content, of which `digests` are the sums."""
     lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+class FileLookup:
+    """The files in a folder by the names that a table gives them.
+
+    A name is looked for as it is written, then with / for Windows' backslashes, then in any form of Unicode.
+    """
+
+    def __init__(self, folder: Path, inside: Sequence[str] = (".",)) -> None:
+        """`inside` are the folders in it that names may start from."""
+        self._homes = [folder / name for name in inside]
+
+    def find(self, name: str, moved: bool = False) -> Path | None:
+        """Return the file of that name; None where there is none. With `moved`, folders in the name may be others."""
+        for written in dict.fromkeys((name, name.replace("\\", "/"), *[PureWindowsPath(name).name] * moved)):
+            for home in self._homes:
+                path = home / written
+                if path.is_file():
+                    return path
+                if not name.isascii() and (found := self._names.get(same_name(str(path)))):
+                    return found
+        return None
+
+    @cached_property
+    def _names(self) -> dict[str, Path]:
+        """Every file in the folders, by its path in NFC; listed once, where a name needs it."""
+        files = (Path(at, name) for home in self._homes for at, _, names in os.walk(home) for name in names)
+        return {same_name(str(file)): file for file in files}
 
 
 def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:
@@ -210,14 +358,15 @@ def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Row
     return notes
 
 
-def left_note(left: Iterable[Path], kind: FileKind) -> str | None:
-    """A sentence on what was not read, hidden files left aside; None where there is nothing."""
+def left_note(left: Iterable[Path], why: str) -> str | None:
+    """Return a sentence on what was not read because it is `why`, hidden files left aside; None where there is
+    nothing."""
     names = [f"{p}{'/' if p.is_dir() else ''}" for p in left if not p.name.startswith(".")]
     if not names:
         return None
     more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
     said = ", ".join(names[:NAMED_AT_MOST]) + more
-    return f"Not read, because they are no {kind.kind} files in class folders: {said}."
+    return f"Not read, because they are {why}: {said}."
 
 
 def entries(folder: Path) -> list[Path]:
@@ -228,13 +377,20 @@ def entries(folder: Path) -> list[Path]:
         raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
 
 
-def _each(folder: Path) -> Iterator[Path]:
-    """What a folder holds, one after another and in no order: whoever needs one waits for no other. Raises as
-    `entries`."""
+def _first_entries(folder: Path, most: int) -> list[Path]:
+    """Return at most so many of a folder's entries, in no order. Raises as `entries`."""
     try:
-        yield from folder.iterdir()
+        with os.scandir(folder) as found:
+            return [Path(entry.path) for entry in islice(found, most)]
     except OSError as error:
         raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def subfolders(path: Path) -> list[Path]:
@@ -242,7 +398,8 @@ def subfolders(path: Path) -> list[Path]:
 
     Raises DataError where one is a symbolic link that leads back to where it stands, or nowhere.
     """
-    found = {p.name: p for p in entries(path) if not p.name.startswith(".") and _is_folder(p)}
+    own = [p for p in entries(path) if not p.name.startswith(".") and p.name not in SIDE_FOLDERS]
+    found = {p.name: p for p in own if _is_folder(p)}
     for folder in found.values():
         if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
             raise DataError(

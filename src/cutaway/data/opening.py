@@ -11,7 +11,9 @@ from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
-from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
+from .folders import AUDIO, CAPTIONS, IMAGES, entries, has_captions, holds, is_flat
+from .foreign import describe_file, describe_labels, reject_flat, reject_folder, reject_layout
+from .graphs.reading import has_tu_files
 from .guard.looking import guard
 from .images.boxes import is_boxes
 from .images.masks import are_masks
@@ -43,9 +45,9 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 }
 Targets = tuple[type[Target], ...]
 FORMS = (
-    "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    f"test/ of those); images with masks/, boxes or {CAPTIONS}; recordings (.wav) with transcripts.tsv; texts to learn "
-    f"the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    f"a folder with one folder per class of images, audio ({', '.join(AUDIO.suffixes)}), texts (.txt), videos or "
+    f"frames (or train/, val/, test/ of those); images with masks/, boxes or {CAPTIONS}; recordings with "
+    f"transcripts.tsv; texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -75,7 +77,7 @@ def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> s
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
     if path.is_dir():
-        return _kind_of_folder(path)
+        return _kind_of_folder(path, settings)
     if is_sharded(path):
         return kind_of_shards(path).kind
     suffix = path.suffix.lower()
@@ -85,6 +87,8 @@ def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> s
         return "series" if settings.forecast else "graph" if settings.smiles else "table"
     if suffix == ".graphml":
         return "graph"
+    if described := describe_file(path):
+        raise DataError(f"{path} {described[0]}.", fix=described[1])
     raise DataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
         fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
@@ -153,6 +157,10 @@ def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Target
     if isinstance(source, Given) and isinstance(source.train, Numbers):
         whole = source.train.values.ndim == 2 and "text" in takes and "table" not in takes
         return "Token ids are whole numbers: X.astype(int) makes an array of them some." if whole else ""
+    if kind == "table" and "image" in takes and isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        if path.is_file() and (described := describe_labels(path)):
+            return f"{path.parent} {described[0]}. {described[1]}"
     ways = [
         way
         for other, way in OTHERWISE.get(kind, {}).items()
@@ -161,27 +169,32 @@ def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Target
     return f"A {'table' if kind == 'table' else 'text'} can be read {', or '.join(ways)}." if ways else ""
 
 
-def _kind_of_folder(path: Path) -> str:
+def _kind_of_folder(path: Path, settings: DataSettings) -> str:
     if is_prepared(path):
         return kind_of_prepared(path)
     if is_sharded(path):
         return kind_of_shards(path).kind
     names = [p.name for p in entries(path) if p.is_file()]
-    if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
+    if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(".graphml") for n in names):
+        return "graph"
+    if has_tu_files(names):
         return "graph"
     if is_transcribed(path):
         return "audio"
     if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
         return "image"
-    if parquet_files(path):
-        return "table"
+    reject_layout(path, needs_classes=settings.target is not None)
     found = holds(path)
+    if found is None and parquet_files(path):
+        return "table"
     if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
+        if settings.target is not None:
+            reject_flat(path)
         return IMAGES.kind
     if found is None:
         reject_flat(path)
-        raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")
-    return found
+        reject_folder(path, FORMS)
+    return str(found)
 
 
 def _siblings(path: Path) -> str:

@@ -35,9 +35,10 @@ class DataSettings:
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
         "error",
-        "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps, "
-        "recordings and images without a usable answer, boxes that cannot be: error names them, drop leaves them out, "
-        "fill treats those cells as missing",
+        "examples that cannot be used: rows without a target, cells that are not numbers in a column of numbers, "
+        "damaged images, recordings, videos and texts, those without a usable answer, boxes and masks that do not fit, "
+        "molecules that are none, edges to no node, series of id= that are too short or damaged: error names them, "
+        "drop leaves them out, fill treats those cells as missing",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(

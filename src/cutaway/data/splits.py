@@ -256,3 +256,14 @@ def places_by_position(
         return found, []
     said = ", ".join(f"{split} {end - begin:,}" for split, (begin, end) in found.items())
     return found, [f"The text is split by position, the training split first (characters: {said})."]
+
+
+def kept_of(splits: Mapping[str, Rows] | None, rows: Rows) -> dict[str, Rows] | None:
+    """Return the splits of the `rows` that are kept, by their new numbers. Raises DataError where one has none left."""
+    if splits is None:
+        return None
+    found = {split: np.flatnonzero(np.isin(rows, of_split)) for split, of_split in splits.items()}
+    for split, of_split in found.items():
+        if not len(of_split):
+            raise DataError(f"missing=drop would leave nothing of the {split} split.", fix="Repair some of its files.")
+    return found

@@ -53,6 +53,11 @@ OF: dict[str, tuple[type[nn.Module], ...]] = {
     "gradients": (nn.Module,),
 }
 KINDS = tuple(OF)
+ATTENTION = (
+    " Attention weights are kept by cutaway.nn.attention.MultiHeadAttention and other subclasses of Attention: build "
+    "the model with it. torch.nn.MultiheadAttention returns its own where it is called with need_weights=True and "
+    "average_attn_weights=False; F.scaled_dot_product_attention returns none."
+)
 BESIDE = {"messages": "edges", "gradients": "weights"}  # what comes with a kind
 
 
@@ -103,6 +108,7 @@ def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[st
     if kind not in kinds_of(model):
         raise ModelError(
             f"{type(model).__name__} has no {kind} to capture. It has these kinds: {', '.join(kinds_of(model))}."
+            f"{ATTENTION if kind == 'attention' else ''}"
         )
     every = [(k, m) for k, m in model.named_modules(remove_duplicate=False) if k]
     for wanted in names:

@@ -85,5 +85,6 @@ def reject_apart(name: str, spec: PairSpec) -> None:
     """Raise ModelError for data whose sides have a vocabulary each."""
     if not spec.joint_vocab:
         raise ModelError(
-            f"{name} has one vocabulary for source and target, and this data has two: read it with joint_vocab=true."
+            f"{name} needs one vocabulary for source and target, and the two sides of this data are tokenized "
+            "separately. Add tokenizer=bpe, which tokenizes both alike, and leave out joint_vocab=false."
         )

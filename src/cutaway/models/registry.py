@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import pkgutil
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from torch import nn
 
 from ..errors import ModelError, SettingError, UnknownName, listed, short
 from ..settings import as_text, parse
-from ..spec import Classes, Episodes, ImageSizes, ImageSpec, Spec, Target, Unlabelled
+from ..spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
 from .card import Card, PresetCard
 from .contract import Network
 from .memory import FRACTION, reject_too_large
@@ -58,6 +59,11 @@ RENAMED = {
     "windows": ("kernel_sizes",),
 }
 OUTPUTS = ("num_classes", "target_vocab_size")  # fields that say how many values the head gives
+SHOWN = 8  # presets that an error names
+CLASSES_OF_TEXT = (
+    " To learn classes of texts, give a table (text=COLUMN target=COLUMN), or a folder with one folder of .txt files "
+    "for each class."
+)
 GONE = ("num_classes",)  # fields that some family dropped, as they said no more than vocab_size
 
 
@@ -133,9 +139,10 @@ class Preset:
         """
         if kind not in self.takes:
             raise ModelError(
-                f"{self.name} takes {listed(self.takes, 'or')} data, and this is {kind} data. "
-                f"{f'{way_out} ' if way_out else ''}"
-                f"These models take it{' as it is' if way_out else ''}: {', '.join(list_models(takes=kind))}."
+                f"{self.name} takes {listed([_called(k) for k in self.takes], 'or')} data, and this is {_called(kind)} "
+                f"data. {f'{way_out} ' if way_out else ''}"
+                f"These models take it{' as it is' if way_out else ''}: "
+                f"{_some([p for p in presets().values() if kind in p.takes], kind)}."
             )
 
     def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Any:
@@ -184,10 +191,12 @@ class Preset:
         if not isinstance(spec.target, self.targets) and not alike:
             kind = type(spec.target)  # or a form of it, which the data takes for a model that learns that
             able = [p for p in presets().values() if spec.kind in p.takes]
-            fit = [p.name for p in able if any(issubclass(kind, t) or issubclass(t, kind) for t in p.targets)]
-            others = f"these models learn it: {', '.join(fit)}" if fit else "no model here does"
+            fit = [p for p in able if any(issubclass(kind, t) or issubclass(t, kind) for t in p.targets)]
+            others = f"these models learn it: {_some(fit, spec.kind)}" if fit else "no model here does"
+            running = issubclass(kind, NextToken) and Classes in self.targets
             raise ModelError(
                 f"{self.name} does not learn what this {spec.kind} data asks for, {spec.target.column}: {others}."
+                f"{CLASSES_OF_TEXT if running else ''}"
             )
 
     def _reject_longer(self, config: Any, spec: Spec) -> None:
@@ -294,6 +303,23 @@ def preset(name: str) -> Preset:
     if found is None:
         raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")
     return found
+
+
+def _called(kind: str) -> str:
+    """Return the name of a kind of data as a sentence has it."""
+    return "sequence-pair (seq2seq)" if kind == "seq2seq" else kind
+
+
+def _some(found: Sequence[Preset], kind: str) -> str:
+    """Return the names of presets; of more than SHOWN some: one of each architecture, classifiers of this kind of data
+    and small ones first."""
+    if len(found) <= SHOWN:
+        return ", ".join(p.name for p in found)
+    first = {p.network: p for p in reversed(found)}.values()
+    size = {p.name: p.card.published_parameters or math.inf for p in first}
+    order = sorted(first, key=lambda p: (Classes not in p.targets, p.takes[0] != kind, size[p.name]))
+    names = ", ".join(p.name for p in order[:SHOWN])
+    return f"{names}, … (`cutaway list --takes {kind}` lists all of this kind)"
 
 
 def list_models(family: str | None = None, takes: str | None = None) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from ..data.images.opening import verify
 from ..data.shards.manifest import is_prepared, unusable
 from ..data.shards.media import damaged_shards
+from ..data.unusable import REPAIR
 from ..draw.words import plural
 from ..errors import DataError
 from ..inspect.layers import LayerTable, layer_table
@@ -111,7 +112,7 @@ def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
         if is_prepared(source):
             raise unusable(source, problems)
         raise DataError(
-            f"{len(problems)} files in {source} cannot be read.", problems, "Fix or remove them; nothing was changed."
+            f"{len(problems)} files in {source} cannot be read.", problems, f"{REPAIR} Nothing was changed."
         )
     reject_step_beyond_memory(ready)
     step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns

@@ -37,6 +37,7 @@ from .limits import EXAMPLES, NAME
 SUFFIXES = {  # of a file whose name has none, by what it is sent as
     "image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "image/bmp": ".bmp",
     "image/tiff": ".tif", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
+    "audio/flac": ".flac", "audio/x-flac": ".flac", "audio/ogg": ".ogg", "audio/mpeg": ".mp3",
     "video/mp4": ".mp4", "video/webm": ".webm", "video/x-msvideo": ".avi", "video/quicktime": ".mov",
     "text/csv": ".csv", "text/tab-separated-values": ".tsv",
     "application/graphml+xml": ".graphml",

@@ -123,8 +123,8 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
-            "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
-            "tokenizer=bpe cuts both alike; or leave joint_vocab out."
+            "Invalid joint_vocab=true: the two sides of this data are tokenized differently and share no tokenizer. "
+            "Add tokenizer=bpe, which tokenizes both alike, or leave out joint_vocab."
         )
 
 

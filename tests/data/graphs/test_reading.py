@@ -147,7 +147,7 @@ def test_graphml(tmp_path: Path) -> None:
     assert pairs(read_graphs(tmp_path / "d.graphml").edges) == [(0, 1)]
     text = (tmp_path / "g.graphml").read_text()
     (tmp_path / "cut.graphml").write_text(text[: len(text) // 2])
-    with pytest.raises(DataError, match=r"cut\.graphml is no whole GraphML file"):
+    with pytest.raises(DataError, match=r"cut\.graphml: it is no whole GraphML file"):
         read_graphs(tmp_path / "cut.graphml")
 
 
@@ -163,8 +163,11 @@ def test_a_folder_of_graphml_is_many_graphs(tmp_path: Path) -> None:
     assert found.targets.frame["toxic"].to_list() == ["yes", "no"]
     assert pairs(found.edges) == [(0, 1), (1, 0), (2, 3), (3, 2), (3, 4), (4, 3)]
     networkx.write_graphml(networkx.Graph(), tmp_path / "none.graphml")
-    with pytest.raises(DataError, match=r"none\.graphml has no nodes"):
+    with pytest.raises(DataError, match=r"1 of 3 graphs cannot .*none\.graphml: it has no nodes\..*missing=drop"):
         read_graphs(tmp_path, "toxic")
+    left = read_graphs(tmp_path, "toxic", drop=True)
+    assert list(left.graph_names) == ["one.graphml", "two.graphml"]
+    assert any("missing=drop left out 1 of 3 graphs: " in note for note in left.notes)
 
 
 def tu(folder: Path, **changed: str) -> Path:

@@ -153,8 +153,6 @@ def test_class_folders_and_other_folders_are_none(tmp_path: Path) -> None:
     images(tmp_path / "cats", 2)
     images(tmp_path / "images", 2)
     assert not is_boxes(tmp_path)
-    with pytest.raises(SettingError, match="missing=drop is for boxes, masks and captions, and these are"):
-        opened(tmp_path, missing="drop")
 
 
 # --- what cannot be used --------------------------------------------------------------------------------------------
@@ -266,7 +264,7 @@ def test_what_leaves_no_choice_is_asked(tmp_path: Path) -> None:
     coco(tmp_path / "c" / "test")
     with pytest.raises(DataError, match="images for test and none for training"):
         opened(tmp_path / "c")
-    with pytest.raises(SettingError, match="missing=fill is for tables"):
+    with pytest.raises(SettingError, match="missing=fill is for the cells of tables"):
         opened(tmp_path / "c", missing="fill")
 
 

@@ -167,7 +167,7 @@ def test_long_captions_are_left_out_where_a_length_is_given(tmp_path: Path) -> N
     ("settings", "said"),
     [
         (DataSettings(mixup=0.2), "mixup=0.2 blends images"),
-        (DataSettings(missing="fill"), "missing=fill is for cells of tables"),
+        (DataSettings(missing="fill"), "missing=fill is for the cells of tables"),
         (DataSettings(pairs=False, target="x"), "target=x is for"),
         (DataSettings(length=1), "length=1 leaves no caption"),
     ],

@@ -185,7 +185,7 @@ def test_what_has_no_partner_is_named_or_left_out_and_counted(own: Path) -> None
     data = opened(own, missing="drop")
     assert sum(map(len, data.splits.values())) == 18
     assert any("2 images or masks without a partner are left out" in note for note in data.notes)
-    with pytest.raises(SettingError, match="missing=fill is for tables"):
+    with pytest.raises(SettingError, match="missing=fill is for the cells of tables"):
         opened(own, missing="fill")
 
 
@@ -193,7 +193,7 @@ def test_missing_and_mixup_are_for_others(own: Path, tmp_path: Path) -> None:
     for key, value in (("mixup", 0.2), ("cutout", 4)):
         with pytest.raises(SettingError, match=f"^{key}="):
             opened(own, **{key: value})
-    with pytest.raises(SettingError, match="missing=drop is for boxes, masks and captions"):
+    with pytest.raises(SettingError, match="missing=drop is for files, and this set is whole"):
         open_data("digits", DataSettings(missing="drop"))
 
 
@@ -303,3 +303,19 @@ def test_a_mask_is_brought_back_to_where_its_image_was(resize: str, seen: float,
     assert (back == values)[back != 255].mean() > 0.9
     square = values[:, :24]
     assert (preprocessing.restored(preprocessing.mask(square), square.shape) == square).all()
+
+
+def test_boxes_without_polygons_say_so_alone(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "images" / "a.png")
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "height": 8, "width": 8}],
+        "categories": [{"id": 1, "name": "cup"}],
+        "annotations": [{"id": 4, "image_id": 1, "category_id": 1, "bbox": [1, 1, 4, 4]}],
+    }
+    (tmp_path / "annotations.json").write_text(json.dumps(document))
+    with pytest.raises(
+        DataError, match=r"^\S+annotations\.json: annotation 4 of a\.png has a box and no polygon"
+    ) as said:
+        open_data(tmp_path, DataSettings(), targets=(Mask,))
+    assert "as COCO writes" not in str(said.value)

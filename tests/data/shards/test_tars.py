@@ -290,3 +290,21 @@ def test_recordings_in_shards_are_those_of_the_folder(
     held = frames(tmp_path / "folder")
     assert len(held) == len(recordings)
     assert held == frames(shard) == frames(shard, memory=0) == frames(tmp_path / "folder", memory=0, workers=0)
+
+
+def test_damaged_members_are_left_out_with_missing_drop(shards: Path, digits: list[tuple[bytes, int]]) -> None:
+    cut = [
+        (data[: len(data) // 2] if i == 43 else b"" if i == 7 else data, target)
+        for i, (data, target) in enumerate(digits)
+    ]
+    for k in range(2):
+        write(shards / f"{k:03}.tar", as_files(cut, 40 * k, 40 * k + 40))
+    with pytest.raises(
+        DataError, match=r"1 of 120 image files cannot be used: .*000007\.png.*missing=drop leaves it out"
+    ):
+        opened(shards)
+    data = opened(shards, missing="drop", **STREAMED)
+    assert len(everything(data)) == 118
+    note = next(note for note in data.notes if "missing=drop left out 2 keys" in note)
+    assert "000007.png" in note
+    assert "000043.png" in note

@@ -344,8 +344,11 @@ def test_files_that_are_empty_or_no_utf_8_are_named(tmp_path: Path) -> None:
     (root / "good" / "2.txt").write_bytes("one\ncafé".encode("latin-1"))
     (root / "good" / "3.txt").write_bytes("UTF-16".encode("utf-16"))
     (root / "good" / "4.txt").write_bytes(b"a\0b")
-    with pytest.raises(DataError, match=r"2\.txt: it is not UTF-8: byte 7 \(line 2\) is 0xE9") as caught:
-        opened(root, missing="drop")
+    with pytest.raises(DataError, match=r"2\.txt: it is not UTF-8: byte 7 \(line 2\) is 0xE9.*missing=drop") as caught:
+        opened(root)
+    data = opened(root, missing="drop")
+    assert sum(len(p) for p in data.splits.values()) == 35
+    assert any("left out 5 files" in note and "2.txt: it is not UTF-8" in note for note in data.notes)
     assert [p.where[-5:] for p in caught.value.problems] == ["2.txt", "3.txt", "4.txt"]
     with pytest.raises(SettingError, match="target= names a column"):
         opened(root, target="x")

@@ -155,8 +155,8 @@ def test_marks_and_carriage_returns_are_left_out_and_said(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "book.txt is empty: it has 0 bytes"),
-        (b"\xef\xbb\xbf", "book.txt is empty: it has 3 bytes"),
+        (b"", "book.txt: it is empty (0 bytes)"),
+        (b"\xef\xbb\xbf", "book.txt: it is empty (3 bytes)"),
         (b"good line\nna\xefve\n", "byte 12 (line 2) is 0xEF"),
         (b"text\0text", "byte 4 (line 1) is zero"),
         (b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "there is nothing to tell apart"),

@@ -1,1 +1,1 @@
-"""Audio: .wav files, and the log-mel spectrograms that the network gets of them."""
+"""Audio: files that libsndfile decodes, and the log-mel spectrograms that the network gets of them."""

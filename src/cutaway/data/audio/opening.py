@@ -35,7 +35,7 @@ BYTES = 4  # of a number of a spectrogram
 
 
 def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a folder of class folders of .wav files, or of recordings with transcripts, which are spelled where a model
+    """Read a folder of class folders of recordings, or of recordings with transcripts, which are spelled where a model
     learns that of the `targets`; or tar shards of recordings with classes. Raises as `audio_dataset`, or
     `read_shards`."""
     name = path.resolve().name
@@ -45,9 +45,9 @@ def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], 
         return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
     if is_transcribed(path):
         return open_transcribed(path, settings, targets)
-    reject_changed(settings, ("missing", "lower"), "is for recordings with transcripts, and these have classes")
+    reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
     read = read_folder(
-        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers)
+        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers), settings
     )
     return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
 

@@ -59,7 +59,7 @@ class AudioPreprocessing:
         return kind(self.normalise(frames), lengths, target, names)
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """Recordings without targets: paths of .wav files, or of folders of them; or such files in memory (`Sent`).
+        """Recordings without targets: paths of audio files, or of folders of them; or such files in memory (`Sent`).
 
         Raises DataError that names every file that is no usable recording.
         """

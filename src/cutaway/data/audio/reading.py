@@ -19,10 +19,10 @@ from ...errors import DataError, Problem
 from ...files import exists
 from ..folders import AUDIO, entries
 from ..shards.members import Stored, content, stream
+from ..unusable import REPAIR
 
 Samples = npt.NDArray[np.float32]
 
-FIX = "Repair, replace or move away what is named."
 LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples in a second
 LOUDEST = 1e9  # full scale is 1; files of floating-point numbers may go beyond, as whole numbers of 16 bits for one
 UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a pipe and cannot know the length
@@ -122,13 +122,16 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     try:
         with soundfile.SoundFile(stream(path)) as file:
             own_rate = file.samplerate
-            samples = file.read(
-                -1 if seconds is None else max(1, round(seconds * own_rate)), dtype="float32", always_2d=True
-            )
+            promised = file.frames if seconds is None else min(file.frames, max(1, round(seconds * own_rate)))
+            samples = file.read(-1 if seconds is None else promised, dtype="float32", always_2d=True)
     except DataError as error:
         return error.problems[0]
     except (soundfile.SoundFileError, OSError) as error:
         return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
+    if len(samples) < promised:
+        return Problem(
+            str(path), f"it is cut short: its head promises {promised:,} samples, and {len(samples):,} are there"
+        )
     peak = float(np.abs(samples).max(initial=0))  # NaN where one of them is
     if not math.isfinite(peak):
         bad = int((~np.isfinite(samples)).sum())
@@ -137,6 +140,12 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
         return Problem(str(path), f"its samples reach {peak:.3g}, where full scale is 1")
     mono: Samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1)
     return mono if rate is None or rate == own_rate else resampled(mono, own_rate, rate)
+
+
+def read_whole(path: Recording, look: Look) -> Problem | None:
+    """Read all samples; return what is wrong with them, where something is."""
+    samples = read_samples(path)
+    return samples if isinstance(samples, Problem) else None
 
 
 def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
@@ -171,7 +180,7 @@ def sound_files(path: Path) -> list[Path]:
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` audio files."""
     some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
-    return DataError(f"{some} cannot be used:", problems, fix=FIX)
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
 def _words(error: Any) -> str:

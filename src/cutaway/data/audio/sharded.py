@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from ..folders import AUDIO
 from ..shards.indexing import Looking
-from .reading import look_at, packed, unusable
+from .reading import look_at, packed, read_whole, unusable
 
-SHARDED = Looking(AUDIO, look_at, packed, unusable)
+SHARDED = Looking(AUDIO, look_at, packed, unusable, read_whole)

@@ -14,13 +14,14 @@ from ...spec import AudioSpec, Spelled, Target, Transcript
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, fingerprint_of
 from ..guard.duplicates import straddle_note
-from ..kinds import reject_changed
 from ..sets import IGNORED, DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
+from ..unusable import look_through, reject_fill
 from .notes import loudest, preparation_notes
 from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
 from .reading import Look, Recording, commonest
+from .sharded import SHARDED
 from .transcripts import digest_of, ids_of, outside, read_transcripts
 
 DROP = "; or missing=drop leaves out what is named"
@@ -40,12 +41,14 @@ class Spoken:
 def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
     """Read a folder of recordings with their transcripts; `targets` as in `spoken_dataset`. Raises DataError that names
     every row and file that cannot be used, or SettingError."""
-    if settings.missing == "fill":
-        reject_changed(settings, ("missing",), "is for the cells of tables; missing=drop leaves recordings out")
+    reject_fill(settings)
     found = read_transcripts(path, bool(settings.lower))
     dropped = list(found.problems)
     _reject(dropped, path, settings, "Give each recording one line with its transcript, and each line a recording")
-    seen = look_at_all(found.files, settings.workers)
+    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    if usable.notes:
+        found = found.without(np.setdiff1d(np.arange(len(found.files)), usable.rows))
+    seen = usable.looks
     long = {i: look.samples / look.rate for i, look in enumerate(seen) if _too_long(look, settings.seconds)}
     too_long = [
         Problem(found.names[i], f"it lasts {s:.2f} s, longer than seconds={settings.seconds:g} allows")
@@ -57,7 +60,8 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *too_long], fix="Fix some of them.")
     note = _dropped([*dropped, *too_long])
     spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
-    return spoken_dataset(spoken, path.resolve().name, str(path), settings, [note] if note else [], targets)
+    notes = [*([note] if note else []), *usable.notes]
+    return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
 
 
 def spoken_dataset(

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError, Problem, brief
-from ..folders import AUDIO, SPLIT_FOLDERS, entries, subfolders
+from ..folders import AUDIO, SPLIT_FOLDERS, entries, same_name, subfolders
 from ..splits import Rows
 from ..text.reading import read_lines
 
@@ -39,7 +39,7 @@ class Transcripts:
     splits: dict[str, Rows] | None = None  # the recordings of each split, where they come with one
     problems: list[Problem] = field(default_factory=list)
 
-    def without(self, bad: Sequence[int]) -> Transcripts:
+    def without(self, bad: Sequence[int] | Rows) -> Transcripts:
         """Those that are left without some."""
         left = np.setdiff1d(np.arange(len(self.files)), bad)
         splits = self.splits and {name: np.flatnonzero(np.isin(left, rows)) for name, rows in self.splits.items()}
@@ -127,7 +127,7 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
     assert table is not None, "a home has a table"
     title = str(table.relative_to(path))
     folder = home if table.name == TABLE else home / WAVS
-    audio = {str(file.relative_to(folder)): file for file in _recordings(folder)}
+    audio = {same_name(str(file.relative_to(folder))): file for file in _recordings(folder)}
     waiting = dict(audio)
     for number, line in enumerate(read_lines(table)[0], 1):
         cells = line.split("\t" if table.name == TABLE else "|")
@@ -138,7 +138,8 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
             wanted = "a file and a transcript, with one tab between" if table.name == TABLE else "id|transcript"
             into.problems.append(Problem(where, f"it has {len(cells)} cells, not {wanted}"))
             continue
-        name = str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav"
+        name = same_name(str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav")
+        name = name if name in audio else name.replace("\\", "/")  # as Windows writes a path
         text = normalised(cells[-1], lower)
         file = waiting.pop(name, None)
         if file is None:

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...errors import DataError
+from ...errors import DataError, Problem
 from ...files import reject_irregular
 from ..tables.reading import Table
+from ..unusable import leave_out
 from .raw import Edges, RawGraphs
 from .tables import GRAPH, SPLIT, digest_of, splits_of
 
 
-def read_graphml(path: Path, target: str | None) -> RawGraphs:
+def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraphs:
     """The graph in a .graphml file, or the graphs in a folder of such files. Undirected edges lead both ways.
 
-    Raises DataError where a file is no whole GraphML.
+    Raises DataError where a file is no whole GraphML; with `drop` such files of a folder are left out.
     """
     if path.is_dir():
-        return _read_many(sorted(p for p in path.glob("*.graphml") if p.is_file()), path)
+        return _read_many(sorted(p for p in path.glob("*.graphml") if p.is_file()), path, drop)
     graph = _read(path)
     rows = [attributes for _, attributes in graph.nodes(data=True)]
     table = _table(rows, path.name)
@@ -41,11 +42,20 @@ def read_graphml(path: Path, target: str | None) -> RawGraphs:
     )
 
 
-def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
-    graphs = [_read(file) for file in files]
-    empty = next((file for file, graph in zip(files, graphs) if not len(graph)), None)
-    if empty is not None:
-        raise DataError(f"{empty} has no nodes: nothing can be told of it.", fix="Take the file out.")
+def _read_many(files: Sequence[Path], path: Path, drop: bool) -> RawGraphs:
+    graphs: list[Any] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            graphs.append(_read(file))
+        except DataError as error:
+            problems += error.problems
+            graphs.append(None)
+        else:
+            problems += [] if len(graphs[-1]) else [Problem(str(file), "it has no nodes")]
+    notes = leave_out(problems, len(files), "graphs", "drop" if drop else "error")
+    files = [file for file, graph in zip(files, graphs) if graph]
+    graphs = [graph for graph in graphs if graph]
     edges, described = _edges(graphs, "edges")
     table = _table([a for graph in graphs for _, a in graph.nodes(data=True)], "nodes")
     targets = _table([graph.graph for graph in graphs], "graphs")
@@ -60,6 +70,7 @@ def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
         graph_names=[file.name for file in files],
         targets=targets,
         splits=splits_of(targets),
+        notes=tuple(notes),
         digest=digest_of(list(files)),
     )
 
@@ -75,7 +86,9 @@ def _read(path: Path) -> Any:
         if isinstance(error, MemoryError):
             raise
         raise DataError(
-            f"{path} is no whole GraphML file: {error}.", fix="Was it cut short? Write it from its source again."
+            "A graph cannot be read:",
+            [Problem(str(path), f"it is no whole GraphML file ({error})")],
+            "Was it cut short? Write it from its source again.",
         ) from error
     for of, key in ((graph.nodes, "node_default"), (graph.edges, "edge_default")):
         usual = graph.graph.pop(key, {})  # what a file says once, for all nodes or edges that do not say it

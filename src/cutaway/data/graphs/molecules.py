@@ -19,8 +19,9 @@ import polars as pl
 from ...errors import DataError, Problem, SettingError, brief
 from ..tables.columns import meaning
 from ..tables.forms import Form
-from ..tables.reading import TABLE_SUFFIXES, Table, counted, read_table
+from ..tables.reading import TABLE_SUFFIXES, Table, read_table
 from ..tables.roles import find_column
+from ..unusable import leave_out
 from .raw import RawGraphs
 from .tables import digest_of
 
@@ -50,18 +51,9 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
             else:
                 found.append(molecule)
                 kept.append(i)
-    if problems and (not drop or not kept):
-        raise DataError(
-            f"{counted(len(problems), 'row')} of {table.title} hold no molecule.",
-            problems,
-            "Fix them, or leave those rows out (missing=drop, in training).",
-        )
-    notes = list(table.notes)
-    if problems:
-        notes.append(
-            f"missing=drop: {counted(len(problems), 'row')} of {len(table):,} without a molecule are left out, "
-            f"for example {problems[0].where}: {problems[0].what}."
-        )
+    fix = "Fix them; in training missing=drop leaves those rows out."
+    dropped = leave_out(problems, len(table), f"rows of {table.title}", "drop" if drop else "error", fix)
+    notes = [*table.notes, *dropped]
     lines = None if table.lines is None else table.lines[kept]
     starts = np.cumsum([0, *(molecule.GetNumAtoms() for molecule in found)])
     atoms = [atom for molecule in found for atom in molecule.GetAtoms()]

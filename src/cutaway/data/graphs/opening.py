@@ -16,6 +16,7 @@ from ...errors import DataError, SettingError
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..guard.duplicates import straddle_note
+from ..kinds import reject_changed
 from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, complete_split
@@ -24,6 +25,7 @@ from ..tables.forms import Form
 from ..tables.reading import counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, check_taught, read_labels
+from ..unusable import reject_fill
 from .links import link_dataset
 from .preprocessing import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, with_target
 from .raw import RawGraphs
@@ -36,7 +38,9 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
 
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
+    reject_fill(settings)
     graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
+    settings = replace(settings, missing="error")  # what was to be left out is
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
     return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
@@ -46,11 +50,8 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     """The data set of graphs that were read. Raises as `open_graph` does."""
     if settings.smiles and not graphs.keys:
         raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
-    if settings.missing not in (("error", "drop") if settings.smiles else ("error",)):
-        way = "take missing=drop, or leave it out" if settings.smiles else "leave it out"
-        raise SettingError(
-            f"missing={settings.missing} cannot be of graphs, but for molecules that cannot be read: {way}."
-        )
+    if not settings.smiles:
+        reject_changed(settings, ("missing",), "is for graphs in files, and these are whole")
     if settings.links:
         return link_dataset(graphs, origin, settings)
     labels = _labels(graphs, settings)

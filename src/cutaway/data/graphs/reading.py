@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def is_table(source: Any) -> bool:
     return isinstance(source, str | Path) and Path(source).suffix.lower() in TABLE_SUFFIXES
 
 
+def has_tu_files(names: Sequence[str]) -> bool:
+    """Return whether NAME_A.txt is among the names of a folder's files, and another file of the same NAME."""
+    stems = [name.removesuffix("A.txt") for name in names if name.endswith("_A.txt")]
+    return any(name.startswith(stem) and name != f"{stem}A.txt" for stem in stems for name in names)
+
+
 def read_graphs(
     source: Any,
     target: str | None = None,
@@ -30,7 +37,8 @@ def read_graphs(
     drop: bool = False,
 ) -> RawGraphs:
     """What a path or an object in memory holds; `target` is the column to predict, where one was asked for. With
-    `smiles`, the column of a table that holds them, graphs are molecules; `drop` leaves out those that are none.
+    `smiles`, the column of a table that holds them, graphs are molecules. `drop` leaves out molecules that are none,
+    edges to nodes that are not there, and files of a folder that are no graph.
 
     Raises DataError that names every bad row.
     """
@@ -57,17 +65,17 @@ def read_graphs(
     if "edges.csv" in names or "nodes.csv" in names:
         from .tables import read_tables
 
-        return read_tables(path, target, form)
+        return read_tables(path, target, form, drop)
     if any(name.startswith("ind.") for name in names):
         from .planetoid import read_planetoid
 
         return read_planetoid(path)
-    if any(name.endswith("_A.txt") for name in names):
+    if has_tu_files(names):
         from .tu import read_tu
 
         return read_tu(path)
     if any(name.endswith(".graphml") for name in names):
         from .graphml import read_graphml
 
-        return read_graphml(path, target)
+        return read_graphml(path, target, drop)
     raise DataError(f"{path} holds no graph.", fix=f"A graph is {FORMS}.")

@@ -22,14 +22,21 @@ from ..splits import Rows
 from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
+from ..unusable import leave_out
 from .raw import Edges, RawGraphs, both_ways, one_way_note
 
 NODES, EDGES, GRAPHS = "nodes.csv", "edges.csv", "graphs.csv"
 GRAPH, SPLIT = "graph", "split"
 
 
-def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraphs:  # noqa: B008  # it is frozen
-    """The graph or graphs in a folder with nodes.csv and edges.csv.
+def read_tables(
+    path: Path,
+    target: str | None,
+    form: Form = Form(),  # noqa: B008  # it is frozen
+    drop: bool = False,
+) -> RawGraphs:
+    """The graph or graphs in a folder with nodes.csv and edges.csv. With `drop`, edges to nodes that are not there are
+    left out.
 
     Raises DataError that names every edge to a node that is not there, and every name that two nodes have.
     """
@@ -52,11 +59,11 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
     _reject_twice(nodes, names, identity)
-    ends, described_by = ends_of(edges, names, keyed, nodes.name)
-    notes = [*nodes.notes, *edges.notes]
+    ends, described_by, kept, dropped = ends_of(edges, names, keyed, nodes.name, drop)
+    notes = [*nodes.notes, *edges.notes, *dropped]
     linked, origin = both_ways(ends)
     notes += one_way_note(len(origin), f"Edges of {EDGES}")
-    rows = np.concatenate([np.arange(len(edges)), origin])
+    rows = kept[np.concatenate([np.arange(len(kept)), origin])]
     lines = None if edges.lines is None else edges.lines[rows]
     files = [path / NODES, path / EDGES]
     graph: Rows | None = None
@@ -127,9 +134,11 @@ def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
         )
 
 
-def ends_of(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Edges, list[str]]:
-    """The numbers of the nodes at both ends, (2, E), and the columns that describe edges. Raises DataError that names
-    every end that is none of the nodes `names`."""
+def ends_of(
+    edges: Table, names: pl.Series, keyed: bool, nodes: str, drop: bool = False
+) -> tuple[Edges, list[str], Rows, list[str]]:
+    """The numbers of the nodes at both ends, (2, E), the columns that describe edges, the rows of those edges, and a
+    note on what `drop` left out. Raises DataError that names every end that is none of the nodes `names`."""
     columns = [c for c in edges.columns if not (keyed and c == GRAPH)]
     lowered = {c.strip().casefold(): c for c in columns}
     named = [lowered.get("source"), lowered.get("target")]
@@ -145,13 +154,16 @@ def ends_of(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Ed
             what = f"{given!r} is no node of {nodes}" if given else "the node is missing"
             problems[int(i), column] = Problem(edges.where(int(i), column), what)
         found.append(numbers.fill_null(0).to_numpy())
-    if problems:
+    if problems and not drop:
         raise DataError(
             f"{counted(len(problems), 'end')} of edges of {edges.title} lead to nodes that are not there.",
             [problems[key] for key in sorted(problems)],
-            f"Add the nodes to {nodes}, or take the edges out.",
+            f"Add the nodes to {nodes}, or take the edges out; in training missing=drop leaves them out.",
         )
-    return np.stack(found).astype(np.int64), [c for c in columns if c not in ends]
+    bad = {row: problem for (row, _), problem in sorted(problems.items(), reverse=True)}
+    notes = leave_out([bad[row] for row in sorted(bad)], len(edges), f"edges of {edges.title}", "drop")
+    kept = np.setdiff1d(np.arange(len(edges)), list(bad)).astype(np.int64)
+    return np.stack(found).astype(np.int64)[:, kept], [c for c in columns if c not in ends], kept, notes
 
 
 def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import SettingError
 from ...spec import ImageSizes
 from ..assembly import Origin, assemble
 from ..folders import Found, fingerprint_of
@@ -16,18 +15,22 @@ from ..guard.duplicates import straddle_note
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import complete_split
+from ..unusable import look_through, reject_fill
 from . import boxes
 from .box_preprocessing import ONE, fit_boxes, padded, target_for
-from .files import Seen, look_at
+from .files import Looks, Seen, look_at, packed
 from .prepared import sampled, splits_of
+from .sharded import SHARDED
 
 
 def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
     """Read a folder of images with boxes, as `open_folder` reads one of class folders."""
-    if settings.missing == "fill":
-        raise SettingError("missing=fill is for tables: of boxes error names what cannot be, and drop leaves it out.")
+    reject_fill(settings)
     annotated = boxes.find(path)
-    seen = look_at(annotated.files)
+    usable = look_through(annotated.files, SHARDED, look_at, settings)
+    if usable.notes:
+        annotated.keep(usable.rows, usable.notes)
+    seen = Looks(packed(usable.looks))
     own_sizes, classes = [s.facts.size for s in seen], annotated.classes
     rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
     indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)

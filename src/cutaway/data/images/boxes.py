@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ import numpy.typing as npt
 from ...errors import DataError, Problem, brief
 from ...files import read_bytes
 from ..findings import Finding
-from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
-from ..splits import Rows
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
+from ..splits import Rows, kept_of
 from .reading import Size
 
 Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
@@ -79,6 +79,16 @@ class Annotated:
             return None
         of = np.array(self.split_of)
         return {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
+
+    def keep(self, rows: Rows, notes: Sequence[str]) -> None:
+        """Keep the images of these numbers alone, with their boxes."""
+        kept_of(self.splits, rows)
+        number = {int(i): k for k, i in enumerate(rows)}
+        self.files, self.names, self.sizes, self.split_of = (
+            [of[i] for i in rows] for of in (self.files, self.names, self.sizes, self.split_of)
+        )
+        self.annotations = [replace(a, image=number[a.image]) for a in self.annotations if a.image in number]
+        self.notes += notes
 
     def boxes(self, sizes: Sequence[Size], classes: Sequence[str], drop: bool) -> tuple[list[Rectangles], list[str]]:
         """The boxes of each image, whose sizes these are, class k being `classes[k]`; and what a person should know.
@@ -213,19 +223,18 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
             )
     categories = {row.get("id"): str(row.get("name")) for row in lists["categories"] or ()}
     found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
+    lookup = FileLookup(folder, (".", "images"))
     numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
     for i, row in enumerate(lists["images"] or (), 1):
         where, given = f"{name}, image {i}", row.get("file_name")
-        path = folder / str(given)
         if not isinstance(given, str) or row.get("id") is None or row["id"] in numbers:
             known = row.get("id") in numbers
             found.problems.append(Problem(where, "its id occurs twice" if known else "it has no file_name or no id"))
             continue
-        if not path.is_file():
-            path = next((p for p in (folder / "images" / given, folder / Path(given).name) if p.is_file()), path)
-        numbers[row["id"]] = len(found.files) if path.is_file() else None
-        if not path.is_file():
-            found.problems.append(Problem(where, f"there is no file {path}"))
+        path = lookup.find(given, moved=True)
+        numbers[row["id"]] = len(found.files) if path else None
+        if path is None:
+            found.problems.append(Problem(where, f"there is no file {folder / given}"))
             continue
         size = (row.get("height"), row.get("width"))
         found.files.append(path)
@@ -299,12 +308,12 @@ def _read_yolo(found: Annotated, root: Path) -> None:
     found.declared += _class_names(root)
     for split, images, labels in _yolo_folders(root):
         files = [p for p in entries(images) if IMAGES.fits(p)]
-        first, stems = len(found.files), [p.stem for p in files]
+        first, stems = len(found.files), [same_name(p.stem) for p in files]
         found.files += files
         found.names += [str(p.relative_to(root)) for p in files]
         found.sizes += [None] * len(files)
         found.split_of += [split] * len(files)
-        written = {p.stem: p for p in entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"}
+        written = {same_name(p.stem): p for p in entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"}
         for i, stem in enumerate(stems, first):
             if stem in written:
                 _read_labels(found, written[stem], str(written[stem].relative_to(root)), i)
@@ -313,7 +322,7 @@ def _read_yolo(found: Annotated, root: Path) -> None:
             for stem, file in written.items()
             if stem not in stems
         ]
-        without = [str(p.relative_to(root)) for p in files if p.stem not in written]
+        without = [str(p.relative_to(root)) for p in files if same_name(p.stem) not in written]
         if without:
             named = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
             kind = "image has no label file, and is taken for one" if len(without) == 1 else "images have no label file"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError, Problem
-from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, entries, subfolders
+from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, entries, subfolders
 from ..pairs.reading import read_lines
 from ..splits import Rows
 
@@ -45,6 +45,12 @@ class Captioned:
         """A sentence on what was left out."""
         said = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
         return [f"Left out, as missing=drop asks: {said}."] if said else []
+
+    def keep(self, rows: Rows) -> None:
+        """Keep the images of these numbers alone."""
+        self.files = [self.files[i] for i in rows]
+        self.names = [self.names[i] for i in rows]
+        self.texts = [self.texts[i] for i in rows]
 
     def add(self, other: Captioned) -> Rows:
         """Take in those of another folder, and give their numbers."""
@@ -98,6 +104,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
             read.problems.append(Problem(name, why))
 
     named: set[str] = set()
+    lookup = FileLookup(folder)
     for number, line in enumerate(lines, 1):
         name = f"{prefix}{CAPTIONS}, line {number}"
         cells = [cell.strip() for cell in line.split("\t")]
@@ -114,8 +121,10 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
             why = f"{file} leads out of the folder" if file else "it names no image"
             strange("", name, why, may_drop=False)
             continue
+        image = lookup.find(file)
+        path = path if image is None else image.relative_to(folder)
         named.add(str(path))
-        if not (folder / path).is_file():
+        if image is None:
             strange(NO_IMAGE, name, f"there is no image {file}", may_drop=True)
         elif not IMAGES.fits(path):
             strange("", name, f"{file} is no image file, by its name", may_drop=False)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ... import spec as specs
-from ...errors import DataError, SettingError
+from ...errors import DataError
 from ...spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
 from ..assembly import Origin, assemble
 from ..folders import CAPTIONS, Found, fingerprint_of
@@ -25,25 +25,30 @@ from ..pairs.opening import target_of
 from ..pairs.preprocessing import TargetSide
 from ..sets import DataSet, Preprocessing, Split
 from ..settings import DataSettings
-from ..splits import Rows, complete_split
+from ..splits import Rows, complete_split, kept_of
 from ..text.fitting import fit_tokenizer
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import Tokenizer
+from ..unusable import look_through, reject_fill
 from .caption_reading import read_captions, read_folder
 from .caption_split import CaptionSplit, as_split
 from .file_split import FileSplit
-from .files import look_at
+from .files import Looks, look_at, packed
 from .prepared import image_notes, prepared
 from .preprocessing import ImagePreprocessing
+from .sharded import SHARDED
 
 
 def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
     """Read a folder of images with captions: look at every file, split, fit tokenizer and preprocessing on the training
     split. Raises DataError that names every line and file that cannot be used."""
-    if settings.missing == "fill":
-        raise SettingError("missing=fill is for cells of tables: of captions, take error or drop.")
+    reject_fill(settings)
     read, splits = read_folder(path, drop=settings.missing == "drop")
-    seen = look_at(read.files)
+    usable = look_through(read.files, SHARDED, look_at, settings)
+    if usable.notes:
+        splits = kept_of(splits, usable.rows)
+        read.keep(usable.rows)
+    seen = Looks(packed(usable.looks))
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(read.texts, indices, settings)
     found = Found(("image",), read.files, read.names, np.arange(len(read.files)))  # the label of each is its number
@@ -55,7 +60,7 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
                        [*(s.digest for s in seen), *read.digests]),
         read.notes(),
     )  # fmt: skip
-    notes += [*image_notes(found, seen, indices, images.spec.channels), enlarged]
+    notes += [*usable.notes, *image_notes(found, seen, indices, images.spec.channels), enlarged]
     return captions_dataset(origin, images, side, parts, indices, texts, settings, notes)
 
 

@@ -47,7 +47,7 @@ def image_dataset(
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
     """
-    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these images have classes")
+    reject_changed(settings, ("missing",), "is for files, and this set is whole")
     indices, said = split_of(labels, classes, splits, settings, targets)
     learned = partial(target_of, classes, targets=targets, settings=settings)
     preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)

@@ -18,7 +18,8 @@ from ...errors import DataError, Problem
 from ...files import exists
 from ..folders import IMAGES, entries
 from ..shards.members import Packed, Stored, content
-from .reading import FIX, Facts, Size, facts
+from ..unusable import REPAIR
+from .reading import Facts, Size, facts, read_image
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -111,7 +112,16 @@ def look(source: Path | Stored) -> Seen | Problem:
         return Problem(str(source), f"it cannot be read ({error.strerror or error})")
 
 
+def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
+    """Decode an image; return what is wrong with it, where something is."""
+    try:
+        read_image(source, str(source))
+    except DataError as error:
+        return error.problems[0]
+    return None
+
+
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` image files."""
     some = f"{len(problems):,} of {total:,} image files" if total > 1 else "The image file"
-    return DataError(f"{some} cannot be used:", problems, fix=FIX)
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)

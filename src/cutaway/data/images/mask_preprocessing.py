@@ -20,7 +20,7 @@ from ..sets import Batch, Preprocessing, Split
 from ..verifying import Progress
 from .file_split import FileSplit, in_threads
 from .files import look_at, unusable
-from .masks import Counts, Pairs, Source, are_masks, beside, counted, find, overlaid, read_mask
+from .masks import FIX, Counts, Pairs, Source, are_masks, beside, find, look_through, overlaid, read_mask
 from .preprocessing import ImagePreprocessing
 from .reading import Pixels, Size, as_image, as_pixels, inside, read_image
 
@@ -103,7 +103,8 @@ class MaskPreprocessing(ImagePreprocessing):
                 f"{path} has the classes {', '.join(found.classes)}, and the model was trained on {', '.join(names)}."
             )
         sizes = [seen.facts.size for seen in look_at(found.images)]
-        counts, _ = counted(found, sizes, names)
+        looks = look_through(found, sizes, classes=names, fix=FIX).looks
+        counts = np.stack([counts for counts, _ in looks])
         return streamed(found, np.arange(len(found.images)), counts, self)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:

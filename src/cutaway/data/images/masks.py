@@ -27,8 +27,9 @@ from ...errors import DataError, Problem, listed
 from ...files import read_bytes, reject_irregular
 from ...spec import Mask, Target
 from ..findings import Finding
-from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
-from ..splits import Rows
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
+from ..splits import Rows, kept_of
+from ..unusable import Usable, leave_out
 from .file_split import in_threads
 from .reading import DAMAGE, Pixels, Size
 
@@ -38,7 +39,8 @@ ANNOTATIONS = "annotations.json"
 GROUND = "ground"
 IN_PLACE = ("1", "L", "P", "I", "I;16", "I;16B")  # modes of images whose pixels are one number each
 COVER = 0.6  # how much of a colour is seen over the image
-FIX = "Correct what is named"
+FIX = "Correct what is named."
+DROP = "Correct what is named, or leave it out with missing=drop."
 
 Counts = npt.NDArray[np.int64]
 
@@ -70,6 +72,14 @@ class Pairs:
     classes: tuple[str, ...] = ()  # their names, where something says them
     problems: list[Problem] = field(default_factory=list)  # what has no partner
     notes: list[str] = field(default_factory=list)
+
+    def keep(self, rows: Rows, notes: Sequence[str]) -> None:
+        """Keep the images of these numbers alone, with their masks."""
+        kept_of(self.splits, rows)
+        self.images, self.masks, self.names, self.split_of = (
+            [of[i] for i in rows] for of in (self.images, self.masks, self.names, self.split_of)
+        )
+        self.notes += notes
 
     @property
     def splits(self) -> dict[str, Rows] | None:
@@ -169,13 +179,14 @@ def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
 
 
 def _by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
-    """The files by their names without the suffix, and the pairs that share one."""
+    """The files by their names without the suffix, in NFC, and the pairs that share one."""
     found: dict[str, Path] = {}
     twice = []
     for file in files:
-        if file.stem in found:
-            twice.append((found[file.stem], file))
-        found.setdefault(file.stem, file)
+        stem = same_name(file.stem)
+        if stem in found:
+            twice.append((found[stem], file))
+        found.setdefault(stem, file)
     return found, twice
 
 
@@ -239,6 +250,8 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
                     fix="Masks are made of polygons: give these under segmentation.",
                 )
             shapes[one["image_id"]].append((IGNORED if crowd else numbers[one["category_id"]], one["segmentation"]))
+    except DataError:  # which is a ValueError
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{file} is not as COCO writes annotations: {type(error).__name__} {error}.",
@@ -251,13 +264,14 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
         raise DataError(f"{file} has other categories than those of the other splits: {', '.join(names[1:])}.")
     found.classes = names
     folder = home / "images" if (home / "images").is_dir() else home
+    lookup, known = FileLookup(home, ("images", ".")), set()
     for i, name in files.items():
-        image = folder / name
-        if not image.is_file():
-            found.problems.append(Problem(str(image), f"{ANNOTATIONS} lists it, and there is no such file"))
+        image = lookup.find(name, moved=True)
+        if image is None:
+            found.problems.append(Problem(str(folder / name), f"{ANNOTATIONS} lists it, and there is no such file"))
         else:
             _add(found, image, Outlines(sizes[i], tuple(shapes[i])), str(image.relative_to(path)), split)
-    known = {folder / name for name in files.values()}
+            known.add(image)
     found.problems += [
         Problem(str(file), f"{ANNOTATIONS} does not list it")
         for file in entries(folder)
@@ -306,11 +320,13 @@ def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
         raise _unusable(str(source), f"it is damaged, cut short or no image ({error})") from error
 
 
-def counted(pairs: Pairs, sizes: Sequence[Size], classes: tuple[str, ...] = ()) -> tuple[Counts, list[str]]:
-    """The pixels of each value in each mask, (n, 256), and the sha256 of each, all read once.
+def look_through(
+    pairs: Pairs, sizes: Sequence[Size], missing: str = "error", classes: tuple[str, ...] = (), fix: str = DROP
+) -> Usable:
+    """Read every mask once: the pixels of each value in it, (256,), and its sha256.
 
-    `sizes` are those of the images. Raises DataError that names every mask that cannot be read, is not of its image's
-    size, or has a value that is none of the classes (the names that `pairs` has, or those given).
+    `sizes` are those of the images. A mask that cannot be read, is not of its image's size, or has a value that is none
+    of the classes (the names that `pairs` has, or those given), cannot be used. Raises DataError as `leave_out`.
     """
     names = classes or pairs.classes
 
@@ -336,11 +352,9 @@ def counted(pairs: Pairs, sizes: Sequence[Size], classes: tuple[str, ...] = ()) 
         return np.bincount(values.ravel(), minlength=256), digest
 
     looks = list(in_threads(look, range(len(pairs.masks))))
-    if problems := [found for found in looks if isinstance(found, Problem)]:
-        raise unusable(problems, len(looks))
-    return np.stack([found[0] for found in looks if not isinstance(found, Problem)]), [
-        found[1] for found in looks if not isinstance(found, Problem)
-    ]
+    notes = leave_out([one for one in looks if isinstance(one, Problem)], len(looks), "masks", missing, fix)
+    rows = np.array([i for i, one in enumerate(looks) if not isinstance(one, Problem)], np.int64)
+    return Usable(rows, [looks[i] for i in rows], notes)
 
 
 def classes_of(pairs: Pairs, counts: Counts) -> tuple[str, ...]:
@@ -398,10 +412,5 @@ def beside(images: Sequence[Pixels]) -> Image.Image:
     return Image.fromarray(np.concatenate([np.broadcast_to(x, (*x.shape[:2], 3)) for x in images], 1))
 
 
-def unusable(problems: Sequence[Problem], total: int) -> DataError:
-    """The error that names these of `total` masks."""
-    return DataError(f"{len(problems):,} of {total:,} masks cannot be used:", problems, fix=f"{FIX}.")
-
-
 def _unusable(name: str, what: str) -> DataError:
-    return DataError("A mask cannot be used:", [Problem(name, what)], fix=f"{FIX}.")
+    return DataError("A mask cannot be used:", [Problem(name, what)], fix=FIX)

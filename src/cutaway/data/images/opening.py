@@ -7,17 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import Problem, SettingError
+from ...errors import Problem
 from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Unlabelled
 from ..assembly import Origin, assemble
 from ..episodes import EpisodeSplit, in_episodes
-from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat, reject_flat
-from ..kinds import reject_changed
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, has_captions, is_flat
+from ..foreign import reject_flat, reject_layout
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..shards.indexed_folders import read_folder
 from ..shards.indexing import read_shards
 from ..shards.tars import is_sharded
+from ..unusable import reject_fill
 from ..verifying import Progress
 from . import boxes, masks
 from .box_opening import open_boxes
@@ -70,18 +71,18 @@ Read = tuple[Found[Any], Looks, str]  # images with their classes, what a look a
 
 def _shards(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
     """The images in tar shards."""
-    if settings.missing == "fill":
-        raise SettingError("missing=fill is for tables: keys of shards without a class are left out by missing=drop.")
+    reject_fill(settings)
     read = read_shards(path, SHARDED, needs_classes, settings.missing == "drop", apart)
     return read.found, Looks(read.looks), read.fingerprint
 
 
 def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
     """The images in class folders; in a folder itself where they need no classes."""
-    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)
+    elif needs_classes:
+        reject_layout(path, needs_classes)
     least = 2 if needs_classes else 1
     read = read_folder(
         path,
@@ -89,6 +90,7 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
         "flat" if flat else f"{least}{'-apart' * apart}",
         lambda: find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart),
         look_at,
+        settings,
     )
     return read.found, Looks(read.looks), read.fingerprint
 

@@ -20,13 +20,13 @@ from PIL.TiffImagePlugin import TiffImageFile
 from ...errors import DataError, Problem
 from ...files import reject_irregular
 from ..shards.members import Stored, stream
+from ..unusable import REPAIR
 
 Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 Source = Path | Stored | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
 MAX_MEGAPIXELS = 64
-FIX = "Repair, replace or move away what is named."
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whatever it then trips over
 
@@ -233,4 +233,4 @@ def reject_unreadable(image: Image.Image, name: str) -> None:
 
 
 def _unusable(name: str, what: str) -> DataError:
-    return DataError("An image cannot be used:", [Problem(name, what)], fix=FIX)
+    return DataError("An image cannot be used:", [Problem(name, what)], fix=REPAIR)

@@ -78,7 +78,7 @@ def open_images(
 ) -> DataSet:
     """The data set of images: `labels` (n,), class k named `classes[k]`, or, of quantities, `value`, which fits the
     target on the training rows and gives the standardised values (n,) of all."""
-    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images with a target each")
+    reject_changed(settings, ("missing",), "is for files, and these images are in memory")
     indices, said = split_of(labels, classes, given, settings, targets)
     fitted: Target | None = None
     if value is not None:

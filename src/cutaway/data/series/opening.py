@@ -18,10 +18,11 @@ from ..splits import Rows, fractions_left
 from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
+from ..unusable import reject_fill
 from .columns import Columns, choose_columns
 from .preprocessing import ForecastPreprocessing
 from .reading import Series, read_series
-from .several import Cut, long_enough, read_several
+from .several import Cut, long_enough, read_usable
 from .times import NUMBER, WITH_OFFSET
 from .windows import covered, split_by_time
 
@@ -78,7 +79,8 @@ def series_dataset(
 
 def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
     """Several series, each split by time and scaled by itself. Raises as `open_series`."""
-    found = read_several(table, columns, settings.gaps)
+    reject_fill(settings)
+    found, unreadable = read_usable(table, columns, settings.gaps, settings.missing)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
     needed = history + horizon * (1 + sum(fraction > 0 for fraction in fractions_left(settings)))
@@ -112,6 +114,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
         f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
         "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
         + ("; what is known in advance has one scale." if columns.ahead else "."),
+        *unreadable,
         *left_out,
         *(note for series in found for note in series.notes),
     ]

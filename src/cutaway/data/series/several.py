@@ -19,11 +19,13 @@ from ...errors import DataError, Problem, listed
 from ..splits import Rows
 from ..tables.columns import meaning
 from ..tables.reading import Table, counted
+from ..unusable import leave_out
 from .columns import Columns
 from .reading import Series, read_series
 from .times import Step
 
 MOST_NAMED = 5  # series that a note names
+FIX = "Fix their rows; in training missing=drop leaves those series out, and gaps=fill fills what is missing in them."
 Scale = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each variable
 
 
@@ -94,8 +96,16 @@ def read_several(table: Table, columns: Columns, gaps: str, step: Step | None = 
     Raises DataError as `read_series` does, with the name of the series; and for rows without a name, and series that
     are not of one step.
     """
+    return read_usable(table, columns, gaps, "error", step)[0]
+
+
+def read_usable(
+    table: Table, columns: Columns, gaps: str, missing: str, step: Step | None = None
+) -> tuple[list[Series], list[str]]:
+    """What `read_several` gives, and a note on the series that cannot be read, where `missing` is drop: they are left
+    out."""
     if columns.id is None:
-        return [read_series(table, columns, gaps, step)]
+        return [read_series(table, columns, gaps, step)], []
     if columns.id not in table.columns:
         raise DataError(
             f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
@@ -110,20 +120,31 @@ def read_several(table: Table, columns: Columns, gaps: str, step: Step | None = 
             f"Every row has its {columns.id}.",
         )
     found: list[Series] = []
+    errors: list[tuple[str, DataError]] = []
     names, numbers = cells.to_numpy(), np.arange(len(table))
     lines = table.lines if table.lines is not None else numbers + 1
-    for name in cells.unique(maintain_order=True).to_list():
+    every = cells.unique(maintain_order=True).to_list()
+    for name in every:
         rows = numbers[names == name]
         own = Table(f"{table.title} ({columns.id} {name})", table.frame[rows], lines[rows], form=table.form)
-        series = read_series(own, columns, gaps, step, name)
-        found.append(series)
-        if series.clock.step != found[0].clock.step:
-            raise DataError(
-                f"The series of {table.title} are of different steps: the rows of {found[0].own} are "
-                f"{found[0].clock.step.words} apart, those of {name} {series.clock.step.words}.",
-                fix="Bring all to one step, or train on those of one step at a time.",
-            )
-    return found
+        try:
+            series = read_series(own, columns, gaps, step, name)
+            if found and series.clock.step != found[0].clock.step:
+                raise DataError(
+                    f"The series of {table.title} are of different steps: the rows of {found[0].own} are "
+                    f"{found[0].clock.step.words} apart, those of {name} {series.clock.step.words}.",
+                    fix="Bring all to one step, or train on those of one step at a time.",
+                )
+            found.append(series)
+        except DataError as error:
+            errors.append((name, error))
+    if len(errors) == 1 and missing != "drop":
+        only = errors[0][1]
+        only.args = (f"{only} In training missing=drop leaves this series out.",)
+        raise only
+    causes = [(name, str(error.problems[0] if error.problems else error)) for name, error in errors]
+    problems = [Problem(f"{columns.id} {name}", cause.rstrip(".")) for name, cause in causes]
+    return found, leave_out(problems, len(every), f"series of {table.title}", missing, FIX)
 
 
 def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) -> tuple[list[Series], list[str]]:

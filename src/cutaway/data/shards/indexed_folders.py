@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..folders import Found, fingerprint_of
+from ..settings import DataSettings
 from ..splits import SPLITS
+from ..unusable import look_through, reject_fill
 from .index import Arrays, Index, kept_at
 from .indexing import Looking, Read
 from .members import Files, Names
@@ -36,9 +38,13 @@ def read_folder(
     variant: str,
     listed: Callable[[], Found[Any]],
     looked: Callable[[Sequence[Any]], Sequence[Any]],
+    settings: DataSettings,
 ) -> Read:
     """The files of a folder with their classes and what a look at each told: from its index, where there is one that
-    holds; else as they are `listed` and `looked` at. `variant` says in which way they are listed."""
+    holds; else as they are `listed` and `looked` at. `variant` says in which way they are listed. With missing=drop
+    those that cannot be read are left out."""
+    reject_fill(settings)
+    variant += "-drop" * (settings.missing == "drop")
     place = kept_at(path, f"{looking.kind.kind}-{variant}")
     index = Index.load(place)
     if index is not None and _holds(index, path):
@@ -48,7 +54,9 @@ def read_folder(
         return Read(found, index.arrays, index.about["fingerprint"])
     began = time.time_ns()
     found = listed()
-    arrays = looking.pack(looked(found.files))
+    usable = look_through(found.files, looking, looked, settings)
+    found = found.part(usable.rows, usable.notes) if usable.notes else found
+    arrays = looking.pack(usable.looks)
     fingerprint = fingerprint_of(found.names, [digest.tobytes().hex() for digest in arrays["digest"]])
     if len(found.files) >= MANY:
         with contextlib.suppress(OSError):  # the next start looks at the files again

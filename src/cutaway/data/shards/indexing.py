@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FileError, Problem
-from ..folders import FileKind, Found
+from ..findings import lookalike
+from ..folders import FileKind, Found, same_name
 from ..splits import SPLITS, Rows
 from ..tables.columns import natural_order
 from ..threads import in_threads
@@ -36,6 +37,12 @@ class Looking:
     look: Callable[[Any], Any]  # of a path or member: what one look tells, with its `digest`; or a Problem
     pack: Callable[[Sequence[Any]], Arrays]  # looks as arrays, each (n, …)
     unusable: Callable[[Sequence[Problem], int], DataError]  # the error that names what cannot be used, of so many
+    read: Callable[[Any, Any], Problem | None]  # what is wrong with a file when it is read whole, after a look
+
+    def look_whole(self, file: Any) -> Any:
+        """Return what a look at a file tells, or what is wrong with it where it cannot be read to the end."""
+        look = self.look(file)
+        return look if isinstance(look, Problem) else self.read(file, look) or look
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
     be `apart`; examples without are left out where `drop` says so. Raises DataError where shards or examples cannot be
     used.
     """
-    index, said = index_of(path, looking)
+    index, said = index_of(path, looking, drop)
     index, left = _complete(index, path, classes, drop)
     notes = [note for note in (*said, left) if note]
     present = np.bincount(index.labels[index.labels >= 0], minlength=len(index.classes)) > 0
@@ -72,9 +79,9 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
     return Read(found, index.arrays, index.fingerprint)
 
 
-def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
-    """The index of these shards, and a sentence where it had to be made. Raises DataError where a shard that was
-    prepared is missing or of another size."""
+def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, list[str]]:
+    """The index of these shards, and a sentence where it had to be made; with `drop` it is made by reading all of each
+    example. Raises DataError where a shard that was prepared is missing or of another size."""
     if not path.is_file() and is_prepared(path):
         then = read_manifest(path).about.get("index")  # every shard is there, in its size
         own = Index.load(path / INDEX)
@@ -82,11 +89,11 @@ def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
             raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
-    place = kept_at(path, looking.kind.kind)
+    place = kept_at(path, looking.kind.kind + "-drop" * drop)
     kept = Index.load(place)
     if kept is not None and kept.places == now:
         return kept, []
-    made = make_index(path, looking)
+    made = make_index(path, looking, drop)
     try:
         made.save(place)
         where = f"is kept in {place} for as long as the shards stay as they are"
@@ -95,8 +102,9 @@ def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
     return made, [f"The shards had no index: they were read once to make one ({len(made):,} examples), which {where}."]
 
 
-def make_index(path: Path, looking: Looking) -> Index:
-    """Read every shard once. Raises DataError that names every example that cannot be used."""
+def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
+    """Read every shard once. Raises DataError that names every example that cannot be used; with `drop` these are among
+    the problems of the index."""
     of_split, names = shards_of(path), [name for name, _ in _named(path)]
     arrays: list[Arrays] = []
     written: list[str | None] = []
@@ -110,12 +118,19 @@ def make_index(path: Path, looking: Looking) -> Index:
             problems += odd
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what libraries warn of is rejected by name here
-                looks = list(in_threads(looking.look, [example.media for example in found]))
-            damaged += [look for look in looks if isinstance(look, Problem)]
+                look = looking.look_whole if drop else looking.look
+                looks = list(in_threads(look, [example.media for example in found]))
+            bad = [look for look in looks if isinstance(look, Problem)]
+            if drop:
+                problems += bad
+                found = [example for example, look in zip(found, looks) if not isinstance(look, Problem)]
+                looks = [look for look in looks if not isinstance(look, Problem)]
+            else:
+                damaged += bad
             if not damaged and found:
                 own = places_of([example.media for example in found], number) | looking.pack(looks)
                 arrays.append(own | ({"split": np.full(len(found), SPLITS.index(split), np.uint8)} if split else {}))
-            written += [example.label for example in found]
+            written += [example.label and same_name(example.label) for example in found]
             called += [f"{names[number]}/{example.media.name}" for example in found]
             number += 1
     if damaged:
@@ -146,16 +161,18 @@ def labelled_shards(path: Path, looking: Looking, names: Sequence[str]) -> Read:
     index, said = index_of(path, looking)
     index, _ = _complete(index, path, bool(names), drop=False)
     present: list[int] = np.unique(index.labels).tolist() if names else []
-    unknown = [index.classes[k] for k in present if index.classes[k] not in names]
+    number = {same_name(name): k for k, name in enumerate(names)}
+    unknown = [index.classes[k] for k in present if same_name(index.classes[k]) not in number]
     if unknown:
         raise DataError(
             f"The shards of {path} have the class {unknown[0]!r}, and the model was trained on {', '.join(names)}."
+            f"{lookalike(unknown[0], names)}"
         )
     splits = index.splits or {"": np.arange(len(index))}
     rows = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
     labels = np.zeros(len(rows), np.int64)
     if names:
-        labels = np.array([names.index(name) if name in names else UNLABELLED for name in index.classes])
+        labels = np.array([number.get(same_name(name), UNLABELLED) for name in index.classes])
         labels = labels[index.labels[rows]]
     found = Found(tuple(names), _members(index, path).part(rows), index.names.part(rows), labels, notes=said)
     return Read(found, {key: array[rows] for key, array in index.arrays.items()}, index.fingerprint)

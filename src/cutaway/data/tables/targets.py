@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
+from ..findings import lookalike
 from ..settings import DataSettings
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
@@ -80,7 +81,8 @@ class Labels:
                     Problem(self.table.where(int(rows[k]), self.column), f"{brief(cells[k])} is no class")
                     for k in strange
                 ],
-                f"The classes are: {', '.join(target.names[:20])}. Fix those cells, or take the rows out.",
+                f"The classes are: {', '.join(target.names[:20])}.{lookalike(cells[strange[0]], target.names)} "
+                "Fix those cells, or take the rows out.",
             )
         return torch.from_numpy(numbers.to_numpy().copy())
 

@@ -29,6 +29,7 @@ from ..tables.forms import Form
 from ..tables.reading import Table
 from ..tables.roles import find_column
 from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
+from ..unusable import reject_fill
 from .fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
 from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
@@ -122,7 +123,8 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
             raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
     found = find(path, TEXTS)
     names = found.names
-    read, empty = read_files(found.files, names)
+    reject_fill(settings)
+    read, empty = read_files(found.files, names, settings.missing)
     at = {name: i for i, name in enumerate(names)}
     without = {at[problem.where]: problem for problem in empty}
     kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")

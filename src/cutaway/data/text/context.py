@@ -102,7 +102,7 @@ class ContextPreprocessing:
 
 def open_context(path: Path, settings: DataSettings) -> DataSet:
     """Read a .txt or a folder of .txt for word vectors. Raises DataError that names file and line, SettingError."""
-    _, read, origin = read_texts(path)
+    _, read, origin, settings = read_texts(path, settings)
     texts = {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()}
     return context_dataset(texts, origin, settings)
 

@@ -23,7 +23,7 @@ from ..tables.targets import named
 BOM = "\ufeff"
 UTF8 = (
     "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
-    "`iconv -f UTF-16` what is UTF-16."
+    "`iconv -f UTF-16` what is UTF-16. In training on several files missing=drop leaves it out."
 )
 TEXT, LABEL = "text", "class"  # the columns of two files line by line
 
@@ -68,10 +68,10 @@ def read_lines(path: Path) -> tuple[list[str], str]:
     return lines[:-1] if lines[-1] == "" else lines, hashlib.sha256(data).hexdigest()
 
 
-def read_files(files: Sequence[Path], names: Sequence[str]) -> tuple[Texts, list[Problem]]:
+def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "error") -> tuple[Texts, list[Problem]]:
     """The text of each file, and which of them hold nothing but blanks.
 
-    Raises DataError that names every file that is no UTF-8 text.
+    Raises DataError that names every file that is no UTF-8 text; with `missing` drop these are among the others.
     """
     texts: list[str] = []
     digests: list[str] = []
@@ -84,13 +84,14 @@ def read_files(files: Sequence[Path], names: Sequence[str]) -> tuple[Texts, list
             text = decoded(data)
         except ValueError as error:
             unreadable.append(Problem(name, str(error)))
+            texts.append("")
             continue
         texts.append(text)
         if not text.strip():
             empty.append(Problem(name, "it holds no text" if data else "it is empty: it has 0 bytes"))
-    if unreadable:
+    if unreadable and missing != "drop":
         raise DataError(f"{counted(len(unreadable), 'file')} of {len(files):,} cannot be read:", unreadable, UTF8)
-    return Texts(texts, list(names), digests), empty
+    return Texts(texts, list(names), digests), [*unreadable, *empty]
 
 
 def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen

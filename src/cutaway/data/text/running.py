@@ -54,7 +54,7 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     """
     if learns_context(targets):
         return open_context(path, settings)
-    files, read, origin = read_texts(path)
+    files, read, origin, settings = read_texts(path, settings)
     return texts_dataset(read, origin, settings, targets, [] if settings.documents else _order_notes(files))
 
 

@@ -7,16 +7,18 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, Problem
 from ...files import read_bytes
 from ..assembly import Origin
-from ..folders import SPLIT_FOLDERS, TEXTS, entries
+from ..folders import SPLIT_FOLDERS, TEXTS, entries, left_note
+from ..settings import DataSettings
 from ..splits import SPLITS
 from ..tables.columns import natural_order
+from ..unusable import leave_out, reject_fill
 from .preprocessing import shown, text_itself
 from .reading import TEXT, UTF8, decoded
 
@@ -69,10 +71,31 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
     return {split: splits[split] for split in SPLITS if split in splits}
 
 
-def read_texts(path: Path) -> tuple[dict[str, list[Path]], dict[str, list[Read]], Origin]:
-    """The files of each split of a .txt or a folder of them, what is read of them, and where it comes from."""
-    files = find_texts(path)
-    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
+def read_texts(
+    path: Path, settings: DataSettings
+) -> tuple[dict[str, list[Path]], dict[str, list[Read]], Origin, DataSettings]:
+    """The files of each split of a .txt or a folder of them, what is read of them, where it comes from, and the
+    settings that are left to follow.
+
+    Raises DataError that names every file that is not text, or empty; of a folder missing=drop leaves those out.
+    """
+    reject_fill(settings)
+    found = find_texts(path)
+    files: dict[str, list[Path]] = {split: [] for split in found}
+    read: dict[str, list[Read]] = {split: [] for split in found}
+    problems: list[Problem] = []
+    for split, of_split in found.items():
+        for file in of_split:
+            try:
+                read[split].append(read_text(file))
+                files[split].append(file)
+            except DataError as error:
+                if not path.is_dir():
+                    raise
+                problems += error.problems
+    dropped = leave_out(problems, sum(map(len, found.values())), "texts", settings.missing, UTF8)
+    if empty := [split for split, of_split in files.items() if not of_split]:
+        raise DataError(f"missing=drop would leave nothing of the {empty[0]} split:", problems, UTF8)
     lines = [
         f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
         for split in files
@@ -80,7 +103,13 @@ def read_texts(path: Path) -> tuple[dict[str, list[Path]], dict[str, list[Read]]
     ]
     name = path.resolve().name if path.is_dir() else path.stem
     notes = [note for of_split in read.values() for r in of_split for note in r.notes]
-    return files, read, Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
+    if path.is_dir():
+        notes += dropped
+        used = {place for of_split in found.values() for file in of_split for place in (file, file.parent)}
+        left = left_note([p for p in entries(path) if p not in used], "no texts (.txt)")
+        notes += [left] if left else []
+    origin = Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
+    return files, read, origin, replace(settings, missing="error") if path.is_dir() else settings
 
 
 def read_text(path: Path) -> Read:
@@ -94,7 +123,8 @@ def read_text(path: Path) -> Read:
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
     if not text:
-        raise DataError(f"{path} is empty: it has {len(data)} bytes.", fix="Was it saved or copied to the end?")
+        what = f"it is empty ({len(data)} bytes)"
+        raise DataError("A file that cannot be read:", [Problem(str(path), what)], "Was it saved or copied to the end?")
     notes = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(f"{path.name} begins with a byte order mark, which is left out.")

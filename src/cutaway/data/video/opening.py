@@ -26,6 +26,7 @@ from ..shards.indexing import read_shards
 from ..shards.members import chosen
 from ..shards.tars import is_sharded
 from ..splits import Rows, complete_split, draw
+from ..unusable import look_through, reject_fill
 from .preprocessing import VideoPreprocessing
 from .reading import Look, Video, look_at_all, read_all, read_frames, unpacked
 from .sharded import SHARDED
@@ -41,7 +42,11 @@ def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     if is_sharded(path):
         read = read_shards(path, SHARDED, drop=settings.missing == "drop")
         return video_dataset(read.found, name, str(path), settings, sizes, seen=unpacked(read.looks))
-    return video_dataset(find(path, VIDEOS), name, str(path), settings, sizes)
+    reject_fill(settings)
+    found = find(path, VIDEOS)
+    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    found = found.part(usable.rows, usable.notes) if usable.notes else found
+    return video_dataset(found, name, str(path), settings, sizes, seen=usable.looks)
 
 
 def video_dataset(
@@ -62,7 +67,7 @@ def video_dataset(
     """
     videos, names, labels = found.files, found.names, found.labels
     if seen is None:
-        reject_changed(settings, ("missing",), "is for shards, of which it leaves out keys without a class")
+        reject_changed(settings, ("missing",), "is for files, and these videos are in memory")
     looks = look_at_all(videos, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings, groups)
     own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)

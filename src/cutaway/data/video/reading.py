@@ -22,6 +22,7 @@ from ..images.reading import Pixels, Size, facts, read_image
 from ..shards.members import Stored
 from ..tables.columns import natural_order
 from ..threads import in_threads
+from ..unusable import REPAIR
 from .containers import Content, missing_bytes
 
 Array = npt.NDArray[Any]
@@ -30,7 +31,6 @@ Result = TypeVar("Result")
 Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
 
 AT_ONCE = 16  # videos that threads hold at a time
-FIX = "Repair, replace or move away what is named."
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,12 @@ def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Prob
         return error.problems
 
 
+def read_whole(video: Video, look: Look) -> Problem | None:
+    """Read all frames; return what is wrong with them, where something is."""
+    problems = _attempt(_read_through, video, look.frames)
+    return problems[0] if problems else None
+
+
 def _read_through(video: Video, count: int) -> None:
     read_frames(video, count, count, lambda image: np.empty(0, np.uint8), 1)
 
@@ -172,7 +178,7 @@ def video_paths(path: Path) -> list[Path]:
 
 def unusable_video(video: Video, what: str) -> DataError:
     """The error for one video."""
-    return DataError("A video cannot be used:", [Problem(called(video), what)], fix=FIX)
+    return DataError("A video cannot be used:", [Problem(called(video), what)], fix=REPAIR)
 
 
 def called(video: Video) -> str:
@@ -183,7 +189,7 @@ def called(video: Video) -> str:
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` videos."""
     some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
-    return DataError(f"{some} cannot be used:", problems, fix=FIX)
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
 def _look_at_file(path: Path) -> Look:
@@ -232,7 +238,7 @@ def _look_at_folder(path: Path) -> Look:
                 )
             )
     if problems or size is None:
-        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], fix=FIX)
+        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], fix=REPAIR)
     return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
 
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from ..folders import VIDEOS
 from ..shards.indexing import Looking
-from .reading import look, packed, unusable
+from .reading import look, packed, read_whole, unusable
 
-SHARDED = Looking(VIDEOS, look, packed, unusable)
+SHARDED = Looking(VIDEOS, look, packed, unusable, read_whole)
