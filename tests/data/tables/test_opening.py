@@ -358,3 +358,25 @@ def test_numeric_targets_are_learned_in_units_of_their_deviation(tmp_path: Path)
 def test_mixup_is_the_one_augmentation_of_tables(tmp_path: Path) -> None:
     assert opened(tmp_path, houses()).augment is None
     assert opened(tmp_path, houses(), mixup=0.2).augment is not None
+
+
+def test_codes_keep_their_zeros_in_training_and_in_new_tables(tmp_path: Path) -> None:
+    codes = np.resize(["02139", "00501", "10001", "02139"], 60).tolist()
+    data = opened(tmp_path, houses(zip=codes))
+    assert [c["type"] for c in data.columns if c["name"] == "zip"] == ["category"]
+    assert sum("types=zip:number" in note for note in data.notes) == 1
+    new = written(tmp_path, "size,city,zip\n80,Bonn,02139\n80,Bonn,2139\n80,Bonn,00501\n", "new.csv")
+    split = data.preprocessing.examples([str(new)])
+    columns = [k for k, name in enumerate(spec_of(data).columns) if name.startswith("zip=")]
+    assert [spec_of(data).columns[columns[int(row[columns].argmax())]] for row in split.inputs] == [
+        "zip=02139", "zip=(unknown)", "zip=00501",
+    ]  # fmt: skip
+    assert any("zip" in note and "1 cell of new.csv" in note for note in split.notes)
+    as_numbers = opened(tmp_path, houses(zip=codes), types=("zip:number",))
+    assert "zip" in spec_of(as_numbers).columns
+
+
+def test_a_target_of_codes_is_of_classes(tmp_path: Path) -> None:
+    codes = [f"{k % 25:03}" for k in range(250)]
+    assert len(opened(tmp_path, houses(250, sold=codes)).spec.target.classes) == 25  # type: ignore[union-attr]
+    assert isinstance(opened(tmp_path, houses(250, sold=[str(k % 25) for k in range(250)])).spec.target, Value)

@@ -13,7 +13,7 @@ import torch
 from ...spec import Classes
 from ..findings import Finding
 from ..sets import DataSet
-from ..tables.columns import infer, meaning
+from ..tables.columns import infer, meaning, to_moments
 from ..tables.preprocessing import TableSplit
 from .near import neighbors
 from .seen import Seen, sample
@@ -101,7 +101,7 @@ def _times(
     column: str, cells: pl.Series, written: str, target: npt.NDArray[np.float64], classes: bool
 ) -> list[Finding]:
     """A finding where rows that follow each other in time have like targets, and stand in different splits."""
-    moments = cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    moments = to_moments(cells, written)
     there = moments.is_not_null().to_numpy()
     if there.sum() < LEAST:
         return []

@@ -71,9 +71,14 @@ def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
                 f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
             )
         frame = frame.with_columns(held.target.alias(name))
-    typed = [cells for cells in held.frame if cells.dtype.is_float() or cells.dtype.is_integer()]
+    typed = [cells for cells in held.frame if cells.dtype.is_float() or _is_exact(cells)]
     numbers = {cells.name: cells.cast(pl.Float64).fill_nan(None) for cells in typed}
     return replace(frame_table(frame), numbers=numbers), name
+
+
+def _is_exact(cells: pl.Series) -> bool:
+    """Whether these are whole numbers that a float64 holds: ids of 18 digits stay text."""
+    return cells.dtype.is_integer() and bool(cells.is_between(-(2**53), 2**53).all())
 
 
 def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:

@@ -16,6 +16,7 @@ from .reading import Table
 from .roles import Roles
 from .targets import NUMBER, Labels
 
+MOST_DOUBTS = 5  # columns of a doubtful type that have a note each
 SHOWN = 3  # values of a category that a line shows
 
 
@@ -64,14 +65,18 @@ def column_notes(
     for column, type in types.items():
         if column not in encoders:
             notes.append(f"Column {column} is left out: {_reason(type)}{_way_back(column, type)}.")
-        if type.doubt:
-            notes.append(f"Column {column}: {type.doubt}.")
         encoder = encoders.get(column)
         if isinstance(encoder, Category) and encoder.rare:
             notes.append(
                 f"Column {column}: the {MOST_CATEGORIES} most frequent values have an input each, "
                 f"{encoder.rare:,} rarer ones count as unknown."
             )
+    doubts = [f"Column {column}: {type.doubt}." for column, type in types.items() if type.doubt]
+    notes += doubts[:MOST_DOUBTS]
+    if len(doubts) > MOST_DOUBTS:
+        others = [column for column, type in types.items() if type.doubt][MOST_DOUBTS:]
+        more = ", …" if len(others) > MOST_DOUBTS else ""
+        notes.append(f"The same of {len(others):,} more columns: {', '.join(others[:MOST_DOUBTS])}{more}.")
     if roles.group is not None:
         notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
     written = [column for column in (*encoders, roles.target) if column not in table.numbers]

@@ -14,7 +14,7 @@ from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
 from ..settings import DataSettings
 from ..splits import Array, Rows
-from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
+from .columns import MOSTLY, ColumnType, decode, explain, find_codes, meaning, natural_order, unreadable
 from .encoders import mean_and_std
 from .parquet import MOST_VALUES_OF_CLASSES
 from .reading import Table, counted
@@ -103,6 +103,7 @@ def read_labels(table: Table, column: str, kind: str | None) -> Labels:
     numbers = decode(present, NUMBER)
     distinct = np.unique(numbers[~np.isnan(numbers)])
     numeric = np.isfinite(numbers).mean() >= MOSTLY and len(distinct) > MOST_VALUES_OF_CLASSES
+    numeric = numeric and not find_codes(column, present)[0]
     return Labels(table, column, bool(numeric), cells)
 
 
