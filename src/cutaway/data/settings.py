@@ -29,6 +29,11 @@ class DataSettings:
     header: bool | None = setting(
         None, "whether the first line of a table names its columns; false names them column_1, column_2, …"
     )
+    missing_values: tuple[str, ...] = setting(
+        ("auto",),
+        "words that stand for a missing cell of a table, comma-separated, in any case of letters; an empty cell is "
+        "always missing, auto adds NA, N/A, NaN, null, None, ?, -, NaT and <NA>",
+    )
     noise: float | None = setting(
         None, "points in the plane: the standard deviation of their noise; auto as the set has it", low=0.0, high=10.0
     )

@@ -321,3 +321,19 @@ def test_a_run_on_row_groups_learns_and_predicts_the_whole_table(table: Path, tm
     run = cutaway.train("mlp", table, out=tmp_path / "run", target="kind", memory=0, epochs=2, batch_size=64)
     assert run.evaluate(table)["accuracy"].value > 0.4  # of four classes
     assert len(run.predict([table])) == ROWS
+
+
+def test_words_for_missing_cells_hold_by_row_groups_too(tmp_path: Path) -> None:
+    words = {"colour": pl.col("colour").fill_null("NA"), "kind": pl.col("kind").replace({"k1": "None", "k2": ""})}
+    frame().with_columns(**words).write_parquet(tmp_path / "table.parquet", row_group_size=GROUP)
+    for more in ({}, {"missing_values": ("k9",)}, {"missing_values": ("none",)}):
+        settings: dict[str, Any] = {"missing": "drop", **more}
+        held, read = (opened(tmp_path / "table.parquet", **settings, memory=memory) for memory in (512, 0))
+        assert isinstance(read.splits["train"], RowGroupSplit)
+        assert read.spec.target.classes == held.spec.target.classes
+        assert read.split_hash == held.split_hash
+        assert ("None" in read.spec.target.classes) == (more != {"missing_values": ("none",)})
+        assert read.spec.columns == held.spec.columns  # type: ignore[union-attr]
+        assert ("colour=NA" in read.spec.columns) == bool(more)  # type: ignore[union-attr]
+        assert torch.equal(inputs(read.splits["train"]), inputs(held.splits["train"]))
+        assert read.preprocessing.to_json()["read"] == held.preprocessing.to_json()["read"]

@@ -13,7 +13,7 @@ import torch
 from ...spec import Classes
 from ..findings import Finding
 from ..sets import DataSet
-from ..tables.columns import infer, meaning, to_moments
+from ..tables.columns import infer, to_moments
 from ..tables.preprocessing import TableSplit
 from .near import neighbors
 from .seen import Seen, sample
@@ -48,7 +48,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
     for column, role in known.items():
         if role in ("target", "group"):
             continue
-        cells = meaning(table.frame[column]).gather(numbers)
+        cells = table.text(column).gather(numbers)
         type = infer(column, cells, len(table))
         if type.kind == "date":
             found += _times(column, cells, type.written, target, isinstance(data.spec.target, Classes))

@@ -25,6 +25,7 @@ from ..series.signals import SeriesPreprocessing
 from ..sets import IN_MEMORY, DataSet, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
+from ..tables.forms import KEPT, Form
 from ..tables.opening import table_dataset
 from ..tables.preprocessing import TablePreprocessing
 from ..tables.reading import Table, frame_table, one_below_another
@@ -38,7 +39,7 @@ from .tokens import as_ids
 IN_FILES = ("separator", "decimal", "encoding", "header", "memory", "workers")
 OF_FORECASTS = (
     "forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "id", "missing",
-    "calendar", "separator", "decimal", "encoding", "header",
+    "calendar", "missing_values", "separator", "decimal", "encoding", "header",
 )  # fmt: skip
 UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
 
@@ -58,9 +59,10 @@ def open_given(
     return _columns(given, kind, origin, settings)
 
 
-def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
+def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
     """Columns as a table of text with the targets that stand beside them as its last column, and that column's name;
-    `target` is what it is to be called. Raises DataError where a column has that name already."""
+    `target` is what it is to be called, `form` says which words stand for missing cells. Raises DataError where a
+    column has that name already."""
     held = as_columns(held)
     assert isinstance(held, Columns)
     frame, name = held.frame, None
@@ -73,7 +75,7 @@ def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
         frame = frame.with_columns(held.target.alias(name))
     typed = [cells for cells in held.frame if cells.dtype.is_float() or _is_exact(cells)]
     numbers = {cells.name: cells.cast(pl.Float64).fill_nan(None) for cells in typed}
-    return replace(frame_table(frame), numbers=numbers), name
+    return replace(frame_table(frame, form=form), numbers=numbers), name
 
 
 def _is_exact(cells: pl.Series) -> bool:
@@ -93,7 +95,8 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
         settings = replace(settings, target=name, types=(*settings.types, *_typed(target, name, settings)))
     elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
         raise DataError(UNLABELLED)
-    tables = {split: table_of(held, settings.target or "")[0] for split, held in given.splits.items()}
+    form = Form.of(settings)
+    tables = {split: table_of(held, settings.target or "", form)[0] for split, held in given.splits.items()}
     table, rows = one_below_another(tables)
     splits = rows if len(rows) > 1 else None
     if kind == "table":
@@ -141,7 +144,9 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
         reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and this is (texts, y)")
         name = first.target.name or TARGET
         tables = {
-            split: frame_table(pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)))
+            split: frame_table(
+                pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)), form=Form.of(settings)
+            )
             for split, held in splits.items()
             if held.target is not None
         }
@@ -208,7 +213,7 @@ def _arrays(
     names = counted_in(splits, list(splits), "image" if kind == "image" else "series")
     ends = np.cumsum([0, *map(len, splits.values())])
     own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
-    labels = _labels_of(held, names)
+    labels = _labels_of(held, names, Form.of(settings))
     classes: tuple[str, ...] = ()
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:
@@ -234,12 +239,12 @@ def _values(labels: Labels, train: Rows) -> tuple[Value, Array]:
     return target, labels.tensor(target, np.arange(len(labels.table))).numpy()
 
 
-def _labels_of(held: Held, names: Sequence[str]) -> Labels | None:
+def _labels_of(held: Held, names: Sequence[str], form: Form) -> Labels | None:
     """The targets of all examples. Raises DataError that names those without one."""
     if held.target is None:
         return None
     column = held.target.name or TARGET
-    table = replace(frame_table(held.target.alias(column).to_frame()), called=tuple(names))
+    table = replace(frame_table(held.target.alias(column).to_frame(), form=form), called=tuple(names))
     labels = read_labels(table, column, "number" if held.target.dtype.is_float() else "category")
     if problems := list(labels.problems().values()):
         raise DataError(

@@ -15,7 +15,6 @@ from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, fractions_left
-from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from .columns import Columns, choose_columns
@@ -191,7 +190,7 @@ def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
         roles[columns.id] = "id of the series"
     described = []
     for name in table.columns:
-        cells = meaning(table.frame[name])
+        cells = table.text(name)
         present = cells.drop_nulls()
         kind = "number"
         if name == columns.time:

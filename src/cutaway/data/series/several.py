@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, listed
 from ..splits import Rows
-from ..tables.columns import meaning
 from ..tables.reading import Table, counted
 from .columns import Columns
 from .reading import Series, read_series
@@ -101,7 +100,7 @@ def read_several(table: Table, columns: Columns, gaps: str, step: Step | None = 
             f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
-    cells = meaning(table.frame[columns.id])
+    cells = table.text(columns.id)
     nameless = np.flatnonzero(cells.is_null().to_numpy()).tolist()
     if nameless:
         raise DataError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,17 +87,21 @@ class ColumnType:
         return self.kind in ("number", "date")
 
 
-def meaning(cells: pl.Series) -> pl.Series:
-    """The cells without spaces around them, null where they are missing; as they are where they are no text."""
+def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
+    """The cells without spaces around them, null where they are one of the words `missing`, which are in lower case; as
+    they are where they are no text."""
+    if isinstance(cells.dtype, pl.Enum):  # values that are few, and stripped already
+        gone = [value for value in cells.dtype.categories if value.lower() in missing]
+        return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
     if cells.dtype != pl.String:
         return cells
-    return cells.to_frame().select(meant(pl.all())).to_series()
+    return cells.to_frame().select(meant(pl.all(), missing)).to_series()
 
 
-def meant(cells: pl.Expr) -> pl.Expr:
+def meant(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
     """Cells as `meaning` has them, of any columns."""
     stripped = cells.str.strip_chars()
-    return pl.when(~stripped.str.to_lowercase().is_in(MISSING)).then(stripped)
+    return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
 
 
 def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
@@ -118,7 +122,7 @@ def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
             return ColumnType("id") if keys else ColumnType("number", doubt=doubt or _serial_dates(name, numbers))
         kind = "id" if different == len(present) else "text" if different > max(FEW, len(present) / 2) else "category"
         return ColumnType(kind, doubt=doubt)
-    if (words := _yes_no(present)) is not None:
+    if (words := find_yes_no(present)) is not None:
         return words
     if (date := _date(present)) is not None:
         return date
@@ -167,7 +171,7 @@ def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
     if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
         return ColumnType("constant" if len(present) else "empty")
     if kind == "yes/no":
-        found = _yes_no(present, (*YES_NO, ("1", "0")))
+        found = find_yes_no(present, (*YES_NO, ("1", "0")))
     elif kind == "date":
         found = _date(present) or _compact_date(name, present)
     else:
@@ -261,7 +265,7 @@ def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> boo
     return bool(counts_rows) or KEY_NAME.search(name) is not None
 
 
-def _yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
+def find_yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
     """The type of cells that are two opposite words and nothing else."""
     words = set(present.str.to_lowercase().unique()) if present.n_unique() <= FEW else set()
     return next((ColumnType("yes/no", f"{yes}/{no}") for yes, no in known if words == {yes, no}), None)

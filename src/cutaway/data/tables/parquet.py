@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from ...errors import DataError, Problem, SettingError
 from ...files import MEBIBYTE, cause, reject_irregular
 from ..folders import entries
 from .columns import meaning
-from .forms import Form
+from .forms import KEPT, OF_TEXT, Form
 from .reading import Table, frame_table, read_table
 
 PARQUET = ".parquet"
@@ -46,6 +46,7 @@ class RowGroups:
     offset: npt.NDArray[np.int64]  # (B,) its first row in that file
     schema: dict[str, pl.DataType]
     fingerprint: str  # sha256 of sizes and footers, which tell where each column of each row group lies
+    form: Form = KEPT  # which words stand for missing cells
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -125,7 +126,7 @@ class StreamedTable(Table):
 
     @classmethod
     def _made(cls, groups: RowGroups, frame: pl.DataFrame) -> StreamedTable:
-        table = cls(groups.path.name, frame)
+        table = cls(groups.path.name, frame, form=groups.form)
         object.__setattr__(table, "groups", groups)
         return table
 
@@ -152,7 +153,7 @@ def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
     if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
         return whole.cast(pl.Float64).fill_nan(None)
     values = whole.unique()
-    meant = meaning(frame_table(values.to_frame()).frame.to_series())
+    meant = meaning(frame_table(values.to_frame()).frame.to_series(), ("",))
     known = pl.Enum(meant.drop_nulls().unique().sort())
     return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
 
@@ -169,14 +170,14 @@ def table_at(path: Path, form: Form) -> Table:
     if not path.is_dir():
         return read_table(path, form)
     reject_form(path, form)
-    groups = row_groups(path)
+    groups = replace(row_groups(path), form=form)
     return StreamedTable.of(groups, list(groups.schema))
 
 
 def reject_form(folder: Path, form: Form) -> None:
     """Raise SettingError where it is said how a folder of Parquet files is written."""
-    if form.asked and form != Form():
-        raise SettingError(f"separator, decimal, encoding and header are for CSV, and {folder} holds Parquet.")
+    if form.is_of_text:
+        raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
 
 
 def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...errors import Problem
-from .columns import ColumnType, Numbers, decode, explain, meaning, unreadable
+from .columns import ColumnType, Numbers, decode, explain, unreadable
 from .encoders import QUANTILES, Category, Curve, Encoder, Numeric, curve_of, most_frequent, scale_of
 from .parquet import EXACT, RowGroups
 from .quantiles import Selection
@@ -35,7 +35,7 @@ def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnT
         if type.kind == "number" and cells.dtype in EXACT:
             found[column] = cells.cast(pl.Float64).fill_nan(None)
         else:
-            found[column] = meaning(frame_table(cells.to_frame(), groups.path.name).frame.to_series())
+            found[column] = frame_table(cells.to_frame(), groups.path.name, groups.form).text(column)
     return found
 
 

@@ -20,7 +20,7 @@ from ..adopted import relabelled
 from ..objects.frames import as_frame
 from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
-from .columns import ColumnType, explain, meaning, unreadable
+from .columns import ColumnType, explain, unreadable
 from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .parquet import table_at
@@ -137,7 +137,7 @@ class TablePreprocessing:
         """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
         cells = {
-            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else meaning(table.frame[encoder.name])
+            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else table.text(encoder.name)
             for encoder in self.encoders
         }
         notes = []
@@ -194,7 +194,7 @@ def _tables(sources: Any, form: Form) -> Iterable[Table]:
         sources = [sources]
     for are_rows, group in itertools.groupby(sources, lambda source: isinstance(source, Mapping)):
         if are_rows:
-            yield rows_table(list(group))
+            yield rows_table(list(group), form)
             continue
         for source in group:
             yield _table(source, form)
@@ -206,7 +206,7 @@ def _table(source: Any, form: Form) -> Table:
     if isinstance(source, str | Path):
         return table_at(Path(source).expanduser(), form)
     if (frame := as_frame(source)) is not None:
-        return frame_table(frame)
+        return frame_table(frame, form=form)
     raise DataError(
         f"Rows cannot be read from a {type(source).__name__}.",
         fix="Give the path of a table, a data frame, or dictionaries of column and cell.",

@@ -22,7 +22,7 @@ import polars as pl
 from ...errors import DataError, Problem, SettingError, brief
 from ...files import read_bytes
 from .columns import meaning
-from .forms import AUTO, KEPT, Form, lacks_header
+from .forms import AUTO, KEPT, OF_TEXT, Form, lacks_header
 from .numerals import plain_numerals
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -62,7 +62,11 @@ class Table:
         """What the cells of a column mean: text, null where they are missing, or, of a column that was one of numbers
         before it was text, those."""
         known = self.numbers.get(column)
-        return meaning(self.frame[column]) if known is None else known
+        return self.text(column) if known is None else known
+
+    def text(self, column: str) -> pl.Series:
+        """Return the text of a column's cells without spaces around it, null where they are missing."""
+        return meaning(self.frame[column], self.form.missing)
 
     def place(self, i: int) -> str:
         """What a person calls row i: line 18 of houses.csv, or row 17."""
@@ -104,14 +108,14 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
             fix="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":
-        if form.asked and form != Form():
-            raise SettingError(f"separator, decimal, encoding and header are for CSV, and {path} is Parquet.")
-        return _parquet(data, path)
+        if form.is_of_text:
+            raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {path} is Parquet.")
+        return _parquet(data, path, form)
     text, notes = _text(data, path, form)
     return _delimited(text, path, form, notes)
 
 
-def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
+def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table:
     """A polars data frame as a table of text. Raises DataError for columns of lists, structures or bytes."""
     for column, dtype in frame.schema.items():
         if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
@@ -124,7 +128,7 @@ def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
     frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame
     notes = (f"Durations are read in seconds (columns {', '.join(spans)}).",) if spans else ()
     try:
-        return Table(name, frame.cast(pl.String), notes=notes)
+        return Table(name, frame.fill_nan(None).cast(pl.String), notes=notes, form=form)
     except pl.exceptions.PolarsError as error:
         raise DataError(
             f"{name or 'The table'} holds cells that have no text: {str(error).splitlines()[0]}."
@@ -150,7 +154,7 @@ def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt
     return Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers), rows
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
     """Rows as dictionaries (column → cell, None where missing) as a table of text. All must have the same columns."""
     columns = list(rows[0]) if rows else []
     for i, row in enumerate(rows):
@@ -160,19 +164,19 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
                 fix="Give every row every column; None stands for a missing cell.",
             )
-    return columns_table({column: [row[column] for row in rows] for column in columns})
+    return columns_table({column: [row[column] for row in rows] for column in columns}, form)
 
 
-def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
+def columns_table(columns: Mapping[str, Sequence[Any]], form: Form = KEPT) -> Table:
     """Columns of Python values as a table of text."""
     cells = {
         str(name): pl.Series(str(name), [None if v is None else str(v) for v in values], dtype=pl.String)
         for name, values in columns.items()
     }
-    return Table("", pl.DataFrame(cells))
+    return Table("", pl.DataFrame(cells), form=form)
 
 
-def _parquet(data: bytes, path: Path) -> Table:
+def _parquet(data: bytes, path: Path, form: Form) -> Table:
     try:
         frame = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
@@ -183,7 +187,7 @@ def _parquet(data: bytes, path: Path) -> Table:
         ) from error
     if frame.is_empty():
         raise DataError(f"{path} holds no rows.")
-    return frame_table(frame, path.name)
+    return frame_table(frame, path.name, form)
 
 
 def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
@@ -277,13 +281,13 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
             f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
         )
     frame, decimal, said = plain_numerals(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
-    if form.header is None and lacks_header(names, frame):
+    if form.header is None and lacks_header(names, frame, form.missing):
         raise DataError(
             f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
             fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
             "their names all the same.",
         )
-    taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header)
+    taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header, form.missing_values)
     return Table(path.name, frame, np.array(lines), (*notes, *said), taken)
 
 

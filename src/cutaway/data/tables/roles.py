@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import DataError, SettingError, UnknownName, nearest
@@ -42,7 +43,7 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
         raise SettingError(
             f"group={group} is the target itself: each of its values would be in one split only. Give another column."
         )
-    ignored = tuple(find_column(table, "ignore", column.strip()) for column in settings.ignore)
+    ignored = find_columns(table, "ignore", settings.ignore)
     if target in ignored:
         raise SettingError(f"ignore={target} leaves the target out. Take it from the list.")
     inputs = tuple(c for c in table.columns if c not in (target, group, *ignored))
@@ -52,12 +53,11 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
 
 
 def find_column(table: Table, setting: str, column: str) -> str:
-    """The column of that name. Raises UnknownName, which tells of one that differs by spaces or capitals only."""
-    if column in table.columns:
-        return column
+    """The column of that name; spaces around it do not count. Raises UnknownName, which tells of one that differs by
+    capitals only."""
+    if (found := _match(table, [column])) is not None:
+        return found
     alike = [c for c in table.columns if c.strip().casefold() == column.strip().casefold()]
-    if alike and setting in ("ignore", "types") and alike[0].strip() == column:
-        return alike[0]  # a list cannot say a space at the end of a name
     words = _listed(table)
     if alike:
         how = "spaces" if alike[0].strip() == column.strip() else "capitals"
@@ -67,13 +67,48 @@ def find_column(table: Table, setting: str, column: str) -> str:
     raise UnknownName("column", column, [] if alike else nearest(column, table.columns), words)
 
 
+def find_columns(table: Table, setting: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a comma-separated list names; a name may hold commas itself. Raises UnknownName."""
+    found = _resolve(table, list(words))
+    return tuple(find_column(table, setting, word) for word in words) if found is None else tuple(found)
+
+
+def _resolve(table: Table, words: list[str]) -> list[str] | None:
+    """The columns that words one after another name, the shortest runs of words first; None where they name none."""
+    if not words:
+        return []
+    for end in range(1, len(words) + 1):
+        column = _match(table, words[:end])
+        rest = None if column is None else _resolve(table, words[end:])
+        if column is not None and rest is not None:
+            return [column, *rest]
+    return None
+
+
+def _match(table: Table, words: Sequence[str]) -> str | None:
+    """The column whose name is these words with commas between them, spaces aside; None where none or several are."""
+    name = ",".join(words)
+    if name in table.columns:
+        return name
+    parts = [part.strip() for part in name.split(",")]
+    alike = [c for c in table.columns if [part.strip() for part in c.split(",")] == parts]
+    return alike[0] if len(alike) == 1 else None
+
+
 def _types(table: Table, given: tuple[str, ...], target: str) -> dict[str, str]:
     types = {}
+    words: list[str] = []  # of a name that holds commas
     for word in given:
         column, colon, kind = word.rpartition(":")
-        if not colon or kind.strip() not in TYPES:
-            raise SettingError(f"types={word} cannot be: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
-        types[find_column(table, "types", column.strip())] = kind.strip()
+        words.append(column if colon and kind.strip() in TYPES else word)
+        if colon and kind.strip() in TYPES:
+            if len(words) > 1 and _match(table, words) is None:
+                words = [words[0]]
+                break
+            types[find_column(table, "types", ",".join(words))] = kind.strip()
+            words = []
+    if words:
+        raise SettingError(f"types={words[0]} cannot be: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
     if types.get(target, "number") not in ("number", "category"):
         raise SettingError(f"types={target}:{types[target]} cannot be: a target is a number or a category.")
     return types
