@@ -378,7 +378,7 @@ def test_codes_keep_their_zeros_in_training_and_in_new_tables(tmp_path: Path) ->
 
 def test_a_target_of_codes_is_of_classes(tmp_path: Path) -> None:
     codes = [f"{k % 25:03}" for k in range(250)]
-    assert len(opened(tmp_path, houses(250, sold=codes)).spec.target.classes) == 25  # type: ignore[union-attr]
+    assert len(opened(tmp_path, houses(250, sold=codes)).spec.target.classes) == 25
     assert isinstance(opened(tmp_path, houses(250, sold=[str(k % 25) for k in range(250)])).spec.target, Value)
 
 
@@ -419,7 +419,7 @@ def test_the_words_for_missing_cells_are_saved_and_hold_for_new_tables(tmp_path:
 def test_a_class_may_be_called_as_missing_cells_are(tmp_path: Path, word: str) -> None:
     sold = np.resize(["Mild", word, "Strong", word, ""], 60).tolist()
     data = opened(tmp_path, houses(sold=sold), missing="drop")
-    assert set(data.spec.target.classes) == {"Mild", word, "Strong"}  # type: ignore[union-attr]
+    assert set(data.spec.target.classes) == {"Mild", word, "Strong"}
     (told,) = (note for note in data.notes if "Read as a class" in note)
     assert f"{word!r} (24 rows)" in told
     assert f"missing_values={word.lower()}" in told
@@ -429,7 +429,7 @@ def test_a_class_may_be_called_as_missing_cells_are(tmp_path: Path, word: str) -
     alone = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n", "alone.csv")
     assert data.preprocessing.labelled(str(alone)).target is not None
     left = opened(tmp_path, houses(sold=sold), missing="drop", missing_values=(word,))
-    assert set(left.spec.target.classes) == {"Mild", "Strong"}  # type: ignore[union-attr]
+    assert set(left.spec.target.classes) == {"Mild", "Strong"}
     without = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n70,Bonn,Mild\n", "without.csv")
     with pytest.raises(DataError, match="the target is missing"):
         left.preprocessing.labelled(str(without))

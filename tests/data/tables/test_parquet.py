@@ -337,3 +337,18 @@ def test_words_for_missing_cells_hold_by_row_groups_too(tmp_path: Path) -> None:
         assert ("colour=NA" in read.spec.columns) == bool(more)  # type: ignore[union-attr]
         assert torch.equal(inputs(read.splits["train"]), inputs(held.splits["train"]))
         assert read.preprocessing.to_json()["read"] == held.preprocessing.to_json()["read"]
+
+
+def test_units_are_taken_from_a_folder_of_files_as_from_one(tmp_path: Path) -> None:
+    price = pl.Series("price", [f"${k % 7},00{k % 3}.50" for k in range(90)])
+    whole = frame(90).with_columns(price)
+    whole.write_parquet(tmp_path / "one.parquet")
+    (tmp_path / "many").mkdir()
+    whole[:40].write_parquet(tmp_path / "many" / "a.parquet")
+    whole[40:].write_parquet(tmp_path / "many" / "b.parquet")
+    one, many = (opened(tmp_path / name, missing="fill") for name in ("one.parquet", "many"))
+    assert many.preprocessing == one.preprocessing
+    assert many.preprocessing.to_json()["read"]["units"] == {"price": "$"}
+    assert sum("price ($)" in note for note in many.notes) == 1
+    assert torch.equal(inputs(many.splits["test"]), inputs(one.splits["test"]))
+    assert many.splits["train"].name(3).endswith(".parquet")

@@ -96,7 +96,10 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
     elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
         raise DataError(UNLABELLED)
     form = Form.of(settings)
-    tables = {split: table_of(held, settings.target or "", form)[0] for split, held in given.splits.items()}
+    tables: dict[str, Table] = {}
+    for split, held in given.splits.items():  # the others in the units of the first, train
+        tables[split], _ = table_of(held, settings.target or "", form)
+        form = replace(form, units=next(iter(tables.values())).form.units)
     table, rows = one_below_another(tables)
     splits = rows if len(rows) > 1 else None
     if kind == "table":

@@ -14,7 +14,7 @@ from ...errors import DataError, Problem, SettingError, UnknownName
 from ..settings import DataSettings
 from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, unreadable
 from ..tables.reading import Table
-from ..tables.roles import find_column, find_columns
+from ..tables.roles import find_column, find_columns, reject_units
 from .calendar import PARTS, names_of
 from .times import FORMATS, NUMBER, ROW, format_of, moments
 
@@ -91,6 +91,7 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             f"calendar={','.join(settings.calendar)} is told from times, and {table.title} has no column of dates: "
             "name one with time=COLUMN, or leave it out."
         )
+    reject_units(table, left)
     past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
     words: dict[str, str] = {}
     odd: list[Problem] = []
@@ -124,6 +125,7 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
             f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
+    reject_units(table, columns.given)
     problems: list[tuple[int, Problem]] = []
     values = np.empty((len(table), len(columns.given)))
     for k, column in enumerate(columns.given):

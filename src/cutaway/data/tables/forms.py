@@ -32,6 +32,7 @@ class Form:
     encoding: str = AUTO
     header: bool | None = None
     missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell
+    units: Mapping[str, str] | None = None  # column → unit of its numbers in training; None before there is one
     asked: bool = True  # whether a person says so; else it decides what a file leaves open
 
     @classmethod

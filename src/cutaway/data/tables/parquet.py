@@ -21,7 +21,7 @@ from ...files import MEBIBYTE, cause, reject_irregular
 from ..folders import entries
 from .columns import meaning
 from .forms import KEPT, OF_TEXT, Form
-from .reading import Table, frame_table, read_table
+from .reading import Table, plain_columns, read_table, text_frame
 
 PARQUET = ".parquet"
 MAGIC = b"PAR1"
@@ -115,8 +115,10 @@ class StreamedTable(Table):
     @classmethod
     def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
         """These columns as text."""
-        parts = [frame_table(frame, groups.path.name).frame for _, frame in groups.frames(columns)]
-        return cls._made(groups, pl.concat(parts, rechunk=True))
+        parts = [text_frame(frame, groups.path.name) for _, frame in groups.frames(columns)]
+        schema = {column: groups.schema[column] for column in columns}
+        text, form, notes, problems = plain_columns(pl.concat(parts, rechunk=True), schema, groups.form)
+        return cls._made(replace(groups, form=form), text, notes, problems)
 
     @classmethod
     def compact(cls, groups: RowGroups, kinds: Mapping[str, str | None]) -> StreamedTable:
@@ -125,8 +127,14 @@ class StreamedTable(Table):
         return cls._made(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
 
     @classmethod
-    def _made(cls, groups: RowGroups, frame: pl.DataFrame) -> StreamedTable:
-        table = cls(groups.path.name, frame, form=groups.form)
+    def _made(
+        cls,
+        groups: RowGroups,
+        frame: pl.DataFrame,
+        notes: Sequence[str] = (),
+        problems: Mapping[str, str] | None = None,
+    ) -> StreamedTable:
+        table = cls(groups.path.name, frame, notes=tuple(notes), form=groups.form, unit_problems=problems or {})
         object.__setattr__(table, "groups", groups)
         return table
 
@@ -140,20 +148,20 @@ class StreamedTable(Table):
 
     def row(self, i: int) -> dict[str, str]:
         """Row i with all columns."""
-        return frame_table(self.groups.row(i)).row(0)
+        return Table("", text_frame(self.groups.row(i))).row(0)
 
 
 def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
     """A column as `StreamedTable.compact` has it."""
     as_numbers, parts = groups.schema[column] in EXACT, []
     for _, frame in groups.frames([column]):
-        text = frame if as_numbers else frame_table(frame, groups.path.name).frame.cast(pl.Categorical)
+        text = frame if as_numbers else text_frame(frame, groups.path.name).cast(pl.Categorical)
         parts.append(text.to_series())
     whole = pl.concat(parts, rechunk=True)
     if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
         return whole.cast(pl.Float64).fill_nan(None)
     values = whole.unique()
-    meant = meaning(frame_table(values.to_frame()).frame.to_series(), ("",))
+    meant = meaning(text_frame(values.to_frame()).to_series(), ("",))
     known = pl.Enum(meant.drop_nulls().unique().sort())
     return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
 

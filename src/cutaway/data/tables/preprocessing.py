@@ -25,6 +25,7 @@ from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .parquet import table_at
 from .reading import Table, counted, frame_table, rows_table
+from .roles import reject_units
 from .targets import named, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
@@ -85,6 +86,8 @@ class TablePreprocessing:
                 "A table says of no row which episode it is of.", fix="Evaluate on the run's own: cutaway evaluate RUN."
             )
         self._require([target.column], table)
+        if not target.classes:
+            reject_units(table, [target.column])
         return self._as_split(table, read_targets(table, target.column, target))
 
     def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
@@ -136,6 +139,7 @@ class TablePreprocessing:
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
+        reject_units(table, [encoder.name for encoder in self.encoders if encoder.kind == "number"])
         cells = {
             encoder.name: table.cells(encoder.name) if encoder.kind == "number" else table.text(encoder.name)
             for encoder in self.encoders

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ...files import read_bytes
 from .columns import meaning
 from .forms import AUTO, KEPT, OF_TEXT, Form, lacks_header
 from .numerals import plain_numerals
+from .units import without_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -44,6 +45,7 @@ class Table:
     parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
     called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
     numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
+    unit_problems: Mapping[str, str] = field(default_factory=dict)  # column → why it has no one unit, that of training
 
     def __len__(self) -> int:
         return self.frame.height
@@ -116,7 +118,36 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
 
 
 def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table:
-    """A polars data frame as a table of text. Raises DataError for columns of lists, structures or bytes."""
+    """A polars data frame as a table of text, its numbers in columns of text as a file's are read. Raises DataError for
+    columns of lists, structures or bytes."""
+    notes = [f"Durations are read in seconds (columns {', '.join(spans)})."] if (spans := _spans(frame)) else []
+    text, form, said, problems = plain_columns(text_frame(frame, name), frame.schema, form)
+    return Table(name, text, notes=(*notes, *said), form=form, unit_problems=problems)
+
+
+def plain_columns(
+    text: pl.DataFrame, schema: Mapping[str, pl.DataType], form: Form
+) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
+    """Return what `_plain` does of a data frame as text, whose columns of text alone are read so."""
+    written = [column for column, dtype in schema.items() if dtype == pl.String]
+    plain, taken, said, problems = _plain(text.select(written), ",", form)
+    return text.with_columns(plain), taken if said else replace(taken, decimal=form.decimal), said, problems
+
+
+def _plain(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
+    """Columns of text with their numbers as a computer writes them, the form with what was told of it, notes, and which
+    columns are in no one unit."""
+    frame, units = without_units(frame, form)
+    frame, decimal, said = plain_numerals(frame, separator, form)
+    return frame, replace(form, decimal=decimal, units=units.found), [*units.notes, *said], units.problems
+
+
+def _spans(frame: pl.DataFrame) -> list[str]:
+    return [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
+
+
+def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
+    """A polars data frame with each cell as text. Raises DataError for columns of lists, structures or bytes."""
     for column, dtype in frame.schema.items():
         if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
             raise DataError(
@@ -124,11 +155,10 @@ def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table
                 fix="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
             )
     # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
-    spans = [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
+    spans = _spans(frame)
     frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame
-    notes = (f"Durations are read in seconds (columns {', '.join(spans)}).",) if spans else ()
     try:
-        return Table(name, frame.fill_nan(None).cast(pl.String), notes=notes, form=form)
+        return frame.fill_nan(None).cast(pl.String)
     except pl.exceptions.PolarsError as error:
         raise DataError(
             f"{name or 'The table'} holds cells that have no text: {str(error).splitlines()[0]}."
@@ -151,7 +181,9 @@ def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt
     typed = [c for c in first.columns if all(c in table.numbers for table in tables.values())]
     numbers = {column: pl.concat([table.numbers[column] for table in tables.values()]) for column in typed}
     rows = {name: np.arange(begin, end) for name, begin, end in zip(tables, ends, ends[1:])}
-    return Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers), rows
+    problems = {column: why for table in tables.values() for column, why in table.unit_problems.items()}
+    whole = Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers, unit_problems=problems)
+    return whole, rows
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
@@ -173,7 +205,7 @@ def columns_table(columns: Mapping[str, Sequence[Any]], form: Form = KEPT) -> Ta
         str(name): pl.Series(str(name), [None if v is None else str(v) for v in values], dtype=pl.String)
         for name, values in columns.items()
     }
-    return Table("", pl.DataFrame(cells), form=form)
+    return frame_table(pl.DataFrame(cells), form=form)
 
 
 def _parquet(data: bytes, path: Path, form: Form) -> Table:
@@ -280,15 +312,15 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
         notes.append(
             f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
         )
-    frame, decimal, said = plain_numerals(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
+    frame, form, said, problems = _plain(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
     if form.header is None and lacks_header(names, frame, form.missing):
         raise DataError(
             f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
             fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
             "their names all the same.",
         )
-    taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header, form.missing_values)
-    return Table(path.name, frame, np.array(lines), (*notes, *said), taken)
+    taken = replace(form, separator=delimiter.replace("\t", "tab"))
+    return Table(path.name, frame, np.array(lines), (*notes, *said), taken, unit_problems=problems)
 
 
 def _delimiter(text: str, usual: str) -> str:

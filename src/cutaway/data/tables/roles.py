@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import DataError, SettingError, UnknownName, nearest
+from ...errors import DataError, Problem, SettingError, UnknownName, nearest
 from ..settings import DataSettings
 from .columns import TYPES
 from .reading import Table
@@ -49,7 +49,20 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
     inputs = tuple(c for c in table.columns if c not in (target, group, *ignored))
     if not inputs:
         raise DataError(f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns.")
-    return Roles(target, group, ignored, inputs, _types(table, settings.types, target))
+    types = _types(table, settings.types, target)
+    reject_units(table, [column for column in (target, *inputs) if types.get(column) != "category"])
+    return Roles(target, group, ignored, inputs, types)
+
+
+def reject_units(table: Table, columns: Sequence[str]) -> None:
+    """Raise DataError where numbers of one of these columns have several units, or others than in training."""
+    if problems := [Problem(f"column {c}", table.unit_problems[c]) for c in columns if c in table.unit_problems]:
+        raise DataError(
+            f"{table.title} has columns whose units do not agree:",
+            problems,
+            "Convert each to one unit, that of training where it is for a run; or leave a column out with "
+            "ignore=COLUMN, or take its cells as categories with types=COLUMN:category.",
+        )
 
 
 def find_column(table: Table, setting: str, column: str) -> str:

@@ -31,7 +31,7 @@ from .notes import column_notes, describe_columns
 from .parquet import RowGroups, StreamedTable
 from .passes import cells_of, fit_encoders, unread_cells
 from .preprocessing import TablePreprocessing
-from .reading import Table, counted, frame_table
+from .reading import Table, counted, text_frame
 from .roles import choose_roles
 from .steps import EMPTIED, MEND, Splits, fitted, split_rows, types_of, without_rows
 from .streamed_split import Encoded, RowGroupSplit
@@ -45,7 +45,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     """The data set in Parquet files, whose target `settings` name; whether their rows are known to be `shuffled`.
     Raises as `table_dataset`."""
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
-    groups = replace(groups, form=Form.of(settings))
+    groups = replace(groups, form=replace(Form.of(settings), units={}))
     chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sampled(groups, chosen)
     roles = choose_roles(sample, settings)
@@ -113,7 +113,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
 def _sampled(groups: RowGroups, chosen: Rows) -> Table:
     """These rows, with all columns."""
     parts = [
-        frame_table(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name).frame
+        text_frame(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name)
         for first, frame in groups.frames(list(groups.schema))
     ]
     return Table(groups.path.name, pl.concat(parts, rechunk=True), form=groups.form)
