@@ -85,11 +85,28 @@ def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> s
         return "series" if settings.forecast else "graph" if settings.smiles else "table"
     if suffix == ".graphml":
         return "graph"
+    for suffixes, fix in OTHER_FILES.items():
+        if suffix in suffixes:
+            raise DataError(f"{path} is a {suffix} file, which cannot be read as it is.", fix=fix)
     raise DataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
         fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
         "images, audio and videos come as a folder of class folders.",
     )
+
+
+# Files of data that are not read, and what to do with them.
+OTHER_FILES = {
+    (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz", ".7z", ".rar"): "Unpack it first, and give what it holds.",
+    (".data", ".dat", ".tab", ".asc", ".psv"): "If it is a table of text, rename it to .csv (or .tsv); a first line "
+    "without names is said by header=false.",
+    (".xlsx", ".xls", ".xlsm", ".ods"): "Save the sheet as CSV (spreadsheets: Save as, 'CSV UTF-8').",
+    (".json", ".jsonl", ".ndjson"): "Save it as CSV or Parquet, for example in Python: "
+    "pandas.read_json('FILE').to_csv('FILE.csv', index=False), with lines=True for a row on each line; or give the "
+    "data frame to cutaway.train.",
+    (".feather", ".arrow", ".ipc", ".orc", ".h5", ".hdf5", ".sas7bdat", ".dta", ".sav"): "Save it as Parquet or CSV; "
+    "or read it in Python (pandas, polars) and give the data frame to cutaway.train.",
+}
 
 
 def is_file(path: Path) -> bool:

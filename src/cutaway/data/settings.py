@@ -29,6 +29,12 @@ class DataSettings:
     header: bool | None = setting(
         None, "whether the first line of a table names its columns; false names them column_1, column_2, …"
     )
+    quoting: str = setting(
+        "auto",
+        "quotes in a table of text: standard has them as marks around cells, none as text like any other; auto as the "
+        "file parses",
+        choices=("auto", "standard", "none"),
+    )
     missing_values: tuple[str, ...] = setting(
         ("auto",),
         "words that stand for a missing cell of a table, comma-separated, in any case of letters; an empty cell is "

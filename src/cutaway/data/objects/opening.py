@@ -36,10 +36,11 @@ from .held import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_
 from .images import open_images
 from .tokens import as_ids
 
-IN_FILES = ("separator", "decimal", "encoding", "header", "memory", "workers")
+OF_CSV = ("separator", "decimal", "encoding", "header", "quoting")
+IN_FILES = (*OF_CSV, "memory", "workers")
 OF_FORECASTS = (
     "forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "id", "missing",
-    "calendar", "missing_values", "separator", "decimal", "encoding", "header",
+    "calendar", "missing_values", *OF_CSV,
 )  # fmt: skip
 UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
 
@@ -144,7 +145,7 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
         from ..text.ids import IDS
         from ..text.reading import TEXT
 
-        reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and this is (texts, y)")
+        reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and this is (texts, y)")
         name = first.target.name or TARGET
         tables = {
             split: frame_table(
@@ -164,7 +165,7 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
     from ..text.running import learns_context, texts_dataset
     from ..text.running_files import Read, joined
 
-    reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and these are texts alone")
+    reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and these are texts alone")
     read = {
         split: [Read(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
         for split, held in splits.items()
@@ -187,7 +188,7 @@ def _graphs(given: Given, origin: Origin, settings: DataSettings) -> DataSet:
     from ..graphs.opening import graph_dataset
     from ..graphs.raw import side_by_side
 
-    reject_changed(settings, ("smiles", *IN_FILES[:4]), "is for tables, and this is a graph")
+    reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
     parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}
     graphs = parts["train"]
     if len(parts) > 1:

@@ -18,7 +18,7 @@ from ..settings import DataSettings
 from .columns import MISSING, MOSTLY, meaning
 
 AUTO = "auto"
-OF_TEXT = ("separator", "decimal", "encoding", "header")  # what a file of text leaves open, and Parquet does not
+OF_TEXT = ("separator", "decimal", "encoding", "header", "quoting")  # what text leaves open, and Parquet does not
 LOOKED_AT = 1000  # rows from which it is told whether there is a header
 YEARS = (1800, 2100)  # names of columns that are numbers, and names all the same
 
@@ -32,6 +32,7 @@ class Form:
     encoding: str = AUTO
     header: bool | None = None
     missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell
+    quoting: str = AUTO  # standard: quotes are marks around cells; none: they are text
     units: Mapping[str, str] | None = None  # column → unit of its numbers in training; None before there is one
     asked: bool = True  # whether a person says so; else it decides what a file leaves open
 
@@ -40,7 +41,8 @@ class Form:
         """The form that the settings ask for. Raises SettingError for an encoding that does not exist."""
         if settings.encoding != AUTO:
             reject_unknown_encoding(settings.encoding)
-        return cls(settings.separator, settings.decimal, settings.encoding, settings.header, settings.missing_values)
+        keys = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")
+        return cls(**{key: getattr(settings, key) for key in keys})
 
     @property
     def missing(self) -> tuple[str, ...]:

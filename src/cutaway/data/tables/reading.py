@@ -7,9 +7,7 @@ A file that is not what its name says is rejected with the line, never repaired.
 from __future__ import annotations
 
 import codecs
-import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,18 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError, brief
+from ...errors import DataError, SettingError, brief
 from ...files import read_bytes
 from .columns import meaning
+from .delimited import read_delimited
 from .forms import AUTO, KEPT, OF_TEXT, Form, lacks_header
 from .numerals import plain_numerals
 from .units import without_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
-HEADER = 10_000_000  # characters in which the first line must end
-CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
 
 
 @dataclass(frozen=True)
@@ -262,119 +257,14 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
-    """The rows of CSV or TSV text, after RFC 4180: quotes may hold delimiters and line ends, "" is a quote."""
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    asked = form.asked and form.separator != AUTO
-    delimiter = form.separator.replace("tab", "\t") if asked else _delimiter(text, usual)
-    if delimiter != usual and not asked:
-        notes.append(
-            f"{path.name} is separated by {DELIMITERS[delimiter]}, as its first line shows, not by {DELIMITERS[usual]}."
-        )
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names: list[str] = []
-    rows: list[list[str]] = []
-    chunks: list[pl.DataFrame] = []
-    lines: list[int] = []
-    blank: list[int] = []
-    ragged: list[tuple[int, int]] = []  # line, cells found
-    end = 0  # the last line of the row before
-    try:
-        for row in reader:
-            begin, end = end + 1, reader.line_num
-            if not row:
-                blank.append(begin)
-                continue
-            if not names:
-                if form.header is not False:
-                    names = _checked_names(row, path, begin)
-                    continue
-                names = [f"column_{k}" for k in range(1, len(row) + 1)]
-            if len(row) != len(names):
-                ragged.append((begin, len(row)))
-            else:
-                rows.append(row)
-                lines.append(begin)
-                if len(rows) == CHUNK:
-                    chunks.append(_columns(names, rows))
-                    rows = []
-    except csv.Error as error:
-        raise _unreadable(path, end + 1, reader.line_num, str(error)) from error
-    if ragged:
-        raise _ragged(path, ragged, len(names), last_line=end)
-    if not lines:
+    """The rows of CSV or TSV text. Raises DataError as `read_table`."""
+    found = read_delimited(text, path, form)
+    frame, form, said, problems = _plain(found.frame, found.separator, form)
+    if form.header is None and lacks_header(found.named, frame, form.missing):
         raise DataError(
-            f"{path} has no rows{' below its header' if names else ''}.",
-            fix="The first line names the columns; each line after it is a row.",
-        )
-    inside = [line for line in blank if line < lines[-1]]
-    if inside:
-        more = ", …" if len(inside) > 5 else ""
-        notes.append(
-            f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
-        )
-    frame, form, said, problems = _plain(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
-    if form.header is None and lacks_header(names, frame, form.missing):
-        raise DataError(
-            f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
+            f"{path} has no header: its first line, {brief(', '.join(found.named))}, is a row like those below it.",
             fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
             "their names all the same.",
         )
-    taken = replace(form, separator=delimiter.replace("\t", "tab"))
-    return Table(path.name, frame, np.array(lines), (*notes, *said), taken, unit_problems=problems)
-
-
-def _delimiter(text: str, usual: str) -> str:
-    """The delimiter that cuts the first line into most cells; the usual one where several do."""
-    first = next((line for line in io.StringIO(text[:HEADER], newline="") if line.strip()), "")
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    return max((usual, *DELIMITERS), key=unquoted.count)  # of equals the first
-
-
-def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
-    """The header, if every column has a name of its own."""
-    where = f"{path.name}, line {line}"
-    if unnamed := [str(k) for k, name in enumerate(names, 1) if not name.strip()]:
-        raise DataError(
-            f"{where}: column {' and column '.join(unnamed)} of {len(names)} has no name.",
-            fix="Name every column in that line; where it is a row like the others, header=false names them. (pandas: "
-            "`to_csv(..., index=False)` leaves its index out.)",
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        at = [str(k) for k, name in enumerate(names, 1) if name == twice]
-        raise DataError(
-            f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
-            fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
-        )
-    return names
-
-
-def _columns(names: list[str], rows: list[list[str]]) -> pl.DataFrame:
-    columns = list(zip(*rows)) or [()] * len(names)
-    return pl.DataFrame([pl.Series(name, cells, dtype=pl.String) for name, cells in zip(names, columns)])
-
-
-def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
-    """What csv's complaint about the row that begins on that line means."""
-    if "unexpected end" in reason:
-        return DataError(
-            f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
-            fix='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',
-        )
-    return DataError(
-        f"{path.name}, line {end}: text stands after a closing quote ({reason}).",
-        fix='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk".',
-    )
-
-
-def _ragged(path: Path, ragged: list[tuple[int, int]], width: int, last_line: int) -> DataError:
-    """The error that names each row whose number of cells is not the header's."""
-    problems = [Problem(f"{path.name}, line {line}", f"{found} cells, {width} expected") for line, found in ragged]
-    cut_short = len(ragged) == 1 and ragged[0][0] == last_line and ragged[0][1] < width
-    return DataError(
-        f"{path} has {counted(len(ragged), 'row')} with more or fewer cells than its header.",
-        problems,
-        "That row is the last one: was the file cut short?"
-        if cut_short
-        else 'A cell that holds the separator needs quotes, "like, this"; an empty cell still needs its separator.',
-    )
+    taken = replace(form, separator=found.separator.replace("\t", "tab"), quoting=found.quoting)
+    return Table(path.name, frame, found.lines, (*notes, *found.notes, *said), taken, unit_problems=problems)
