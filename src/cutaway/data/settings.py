@@ -183,8 +183,9 @@ class DataSettings:
     )
     gaps: str = setting(
         "error",
-        "missing steps and values of a series: error names them, fill draws a straight line between neighbours",
-        choices=("error", "fill"),
+        "missing steps and values of a series: error names them, fill draws a straight line between neighbours; skip "
+        "takes the rows as they follow one another, as on trading days, and names missing values",
+        choices=("error", "fill", "skip"),
     )
     rate: int | None = setting(
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000

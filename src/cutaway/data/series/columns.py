@@ -105,6 +105,13 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
         elif kind.kind == "yes/no":
             words[column] = kind.written
     if odd:
+        own = column_of_series(table, time, [problem.where.removeprefix("column ") for problem in odd])
+        if own:
+            raise DataError(
+                f"{table.title} holds several series, one below another: times of column {time} are repeated, and "
+                f"column {own} has {table.text(own).n_unique():,} values that tell the rows apart.",
+                fix=f"Say which column names them: id={own}.",
+            )
         raise DataError(
             f"{table.title} has columns that are no numbers:",
             odd,
@@ -112,6 +119,19 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "column of times with time=COLUMN.",
         )
     return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar)
+
+
+def column_of_series(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
+    """Return the column that says which of several series a row is of: of those that with the time tell all rows apart
+    the one with the fewest values; None where times are not repeated, or there is no such column."""
+    if time is None or table.text(time).n_unique() == len(table):
+        return None
+    found: dict[str, int] = {}
+    for column in table.columns if among is None else among:
+        values = table.text(column).n_unique()
+        if column != time and values <= len(table) / 2 and not table.frame.select(time, column).is_duplicated().any():
+            found[column] = values
+    return min(found, key=lambda column: found[column], default=None)
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:

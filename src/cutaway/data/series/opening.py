@@ -49,12 +49,12 @@ def series_dataset(
     if columns.id:
         return _several_dataset(table, columns, origin, settings)
     reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
-    series = read_series(table, columns, settings.gaps)
+    series = read_series(table, columns, settings.gaps, sort=borders is None)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
     starts = split_by_time(series, history, horizon, settings, borders)
     training_time = covered(starts["train"], history, horizon)
-    season = settings.season_length or series.clock.step.season
+    season = settings.season_length or series.clock.season
     if season > len(training_time) // 2 and settings.season_length:
         raise SettingError(
             f"season_length={season} is more than half of the training time, {len(training_time):,} steps: nothing is "
@@ -85,7 +85,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
     training_time = [covered(own["train"], history, horizon) for own in each]
     shortest = min(map(len, training_time)) // 2
-    season = settings.season_length or found[0].clock.step.season
+    season = settings.season_length or found[0].clock.season
     if season > shortest and settings.season_length:
         raise SettingError(
             f"season_length={season} is more than half of the training time of some series, {2 * shortest:,} steps: "
@@ -103,7 +103,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     notes = [
         *table.notes,
         f"{len(found):,} series, named by column {columns.id}, of {min(map(len, found)):,} to {max(map(len, found)):,} "
-        f"steps, one every {clock.step.words}. Forecast: {', '.join(columns.forecast)}."
+        f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
         + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
         f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
@@ -129,7 +129,7 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     if columns.ahead:
         said.append(f"Known in advance: {', '.join(columns.ahead)}.")
     said.append(
-        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.step.words}."
+        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.words}."
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
     )
     ahead = len(series.values) - series.length
@@ -168,9 +168,9 @@ def _about_windows(
         )
     if settings.split_seed:
         notes.append("A series is split by time, never at random: split_seed changes nothing.")
-    if not settings.season_length and season != clock.step.season:
+    if not settings.season_length and season != clock.season:
         notes.append(
-            f"The season of {clock.step.season:,} steps that the calendar has is more than half of the training time: "
+            f"The season of {clock.season:,} steps that the calendar has is more than half of the training time: "
             "for comparison, a forecast repeats the last value instead."
         )
     flat = np.ptp(series.values[covered(starts["train"], history, horizon)], axis=0) == 0

@@ -8,7 +8,7 @@ means the same to all, and has one scale. No window reaches from one series into
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,8 @@ from torch import Tensor
 from ...errors import DataError, Problem, listed
 from ..splits import Rows
 from ..tables.reading import Table, counted
-from .columns import Columns
-from .reading import Series, read_series
+from .columns import Columns, read_moments
+from .reading import Series, read_series, sorting_note
 from .times import Step
 
 MOST_NAMED = 5  # series that a note names
@@ -60,9 +60,7 @@ class Cut:
     def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> Cut:
         """The windows that begin their forecasts at these steps of each series."""
         which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
-        times = [
-            series.clock.step.moment(series.clock.first, p) for series, own in zip(all_of_them, starts) for p in own
-        ]
+        times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]
         order = np.lexsort((which, np.array(times)))
         return cls(all_of_them, which[order], np.concatenate(list(starts))[order])
 
@@ -110,12 +108,17 @@ def read_several(table: Table, columns: Columns, gaps: str, step: Step | None = 
         )
     found: list[Series] = []
     names, numbers = cells.to_numpy(), np.arange(len(table))
-    lines = table.lines if table.lines is not None else numbers + 1
-    for name in cells.unique(maintain_order=True).to_list():
+    every, times = cells.unique(maintain_order=True).to_list(), read_moments(table, columns)
+    notes: tuple[str, ...] = ()
+    if any((np.diff(times[names == name]) < 0).any() for name in every):
+        order = np.argsort(times, kind="stable")
+        notes = (sorting_note(table, columns, times),)
+        table, names = table.take(order), names[order]
+    for name in every:
         rows = numbers[names == name]
-        own = Table(f"{table.title} ({columns.id} {name})", table.frame[rows], lines[rows], form=table.form)
+        own = replace(table.take(rows), name=f"{table.title} ({columns.id} {name})", parts=())
         series = read_series(own, columns, gaps, step, name)
-        found.append(series)
+        found.append(series if found else replace(series, notes=(*notes, *series.notes)))
         if series.clock.step != found[0].clock.step:
             raise DataError(
                 f"The series of {table.title} are of different steps: the rows of {found[0].own} are "

@@ -57,6 +57,7 @@ DATES = {
 COMPACT = {"%Y%m%d": "20201231"}  # eight digits, which are a number to most readers
 WRITTEN_DATES = {**DATES, **COMPACT}
 MICROSECONDS_A_DAY = 86_400_000_000
+FIRST_YEAR = -354_285 * MICROSECONDS_A_DAY  # that is a year of four digits, 1000
 COMPACT_DATE = r"^(?:18|19|20)\d{6}(?:\.0)?$"  # a data frame writes whole numbers beside missing ones as 20201231.0
 SERIAL_DATES = (20_000, 80_000)  # days since 1899-12-30, as spreadsheets count them: 1954 to 2119
 SERIAL_NAME = re.compile(r"(?i)(?:^|[_\s-])(?:date|day|datum|dob|time|timestamp|datetime)(?:[_\s-]|$)|date$")
@@ -204,7 +205,8 @@ def to_moments(cells: pl.Series, written: str) -> pl.Series:
     """Return the microseconds (n,) since 1970 of dates in a format of `WRITTEN_DATES`, null where a cell is none."""
     if written in COMPACT:
         cells = cells.set(~cells.str.contains(COMPACT_DATE), None).str.slice(0, 8)
-    return cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    moments = cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    return moments.set(moments < FIRST_YEAR, None)  # Nov 2016 would be the 20th of November of the year 16
 
 
 def show(value: float, type: ColumnType) -> str:

@@ -40,6 +40,7 @@ class Table:
     parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
     called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
     numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
+    order: npt.NDArray[np.int64] | None = None  # (n,) the place of each row in what was read; None: as they stand
     unit_problems: Mapping[str, str] = field(default_factory=dict)  # column → why it has no one unit, that of training
 
     def __len__(self) -> int:
@@ -81,10 +82,22 @@ class Table:
         """Row i as the person gave it."""
         return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
 
+    def take(self, rows: npt.NDArray[np.int64]) -> Table:
+        """Return these rows in this order; each is called what it was."""
+        return replace(
+            self,
+            frame=self.frame[rows],
+            lines=None if self.lines is None else self.lines[rows],
+            called=tuple(self.called[i] for i in rows) if self.called else (),
+            numbers={column: cells[rows] for column, cells in self.numbers.items()},
+            order=rows if self.order is None else self.order[rows],
+        )
+
     def _row_of(self, i: int) -> tuple[str, str]:
         """Which row i is, and of what."""
-        name, first = next(((name, first) for name, first in reversed(self.parts) if first <= i), (self.name, 0))
-        return f"row {i - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
+        place = i if self.order is None else int(self.order[i])
+        name, first = next(((name, first) for name, first in reversed(self.parts) if first <= place), (self.name, 0))
+        return f"row {place - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
 
 
 def counted(number: int, noun: str) -> str:
