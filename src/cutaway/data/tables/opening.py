@@ -96,6 +96,7 @@ def table_dataset(
 
     by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
     inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
+    aside = table.frame.drop(*inputs.columns, roles.target)
     return assemble(
         origin,
         settings,
@@ -109,7 +110,7 @@ def table_dataset(
             *labels.notes(),
             *column_notes(table, roles, types, preprocessing),
             *split_notes(labels, preprocessing, splits, by_split),
-            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place),
+            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place, aside=aside),
             *leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
         ],
         describe_columns(table, cells, roles, labels, types, preprocessing),
