@@ -299,6 +299,11 @@ def test_ids_of_many_digits_in_a_data_frame_stay_apart() -> None:
     data = open_data(Given(FRAME.with_columns(pl.Series("owner", ids))), DataSettings(target="cultivar"))
     assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["category"]
     assert sum(name.startswith("owner=") for name in data.spec.columns) == 4  # type: ignore[union-attr]
+    small = open_data(
+        Given(FRAME.with_columns(pl.Series("owner", np.resize([1, 2, 3], len(X)), dtype=pl.Int8))),
+        DataSettings(target="cultivar"),
+    )
+    assert [c["type"] for c in small.columns if c["name"] == "owner"] == ["number"]
     days = np.resize(np.array([20240213, 20231231]), len(X))
     data = open_data(Given(FRAME.with_columns(pl.Series("owner", days))), DataSettings(target="cultivar"))
     assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["date"]

@@ -81,7 +81,9 @@ def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, st
 
 def _is_exact(cells: pl.Series) -> bool:
     """Whether these are whole numbers that a float64 holds: ids of 18 digits stay text."""
-    return cells.dtype.is_integer() and bool(cells.is_between(-(2**53), 2**53).all())
+    if cells.dtype not in (pl.Int64, pl.UInt64):
+        return cells.dtype.is_integer()
+    return bool(cells.eq_missing(cells.cast(pl.Float64).cast(cells.dtype, strict=False)).all())
 
 
 def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:
