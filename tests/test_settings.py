@@ -9,7 +9,19 @@ import pytest
 
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.settings import RENAMED, VALUES_RENAMED, as_now, as_text, build, command_of, describe, keys, parse, setting
+from cutaway.settings import (
+    RENAMED,
+    VALUES_RENAMED,
+    as_now,
+    as_text,
+    build,
+    command_of,
+    describe,
+    exact,
+    keys,
+    parse,
+    setting,
+)
 from cutaway.training.settings import TrainSettings
 
 
@@ -41,6 +53,8 @@ class Some:
         ("many", "0.3, 0.4", (0.3, 0.4)),
         ("many", (0.5,), (0.5,)),
         ("many", 0.5, (0.5,)),
+        ("many", "[0.3, 0.4]", (0.3, 0.4)),
+        ("many", "", ()),
     ],
 )
 def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) -> None:
@@ -105,6 +119,12 @@ def test_every_default_is_itself_allowed_and_reads_back(group: type) -> None:
 def test_parse_keeps_what_has_its_type() -> None:
     assert parse("hidden_dim", (3, 4), tuple[int, ...]) == (3, 4)
     assert issubclass(SettingError, CutawayError)
+
+
+@pytest.mark.parametrize("words", [(), ("a",), ("a,b", 'say "c"', "[d]", "(e), f"), ("none",), ("x:number", "=")])
+def test_a_list_of_names_is_read_back_from_its_text(words: tuple[str, ...]) -> None:
+    for text in (as_text(words), exact(words)):
+        assert build(DataSettings, {"ignore": text}).ignore == words
 
 
 def test_an_old_name_is_answered_by_the_new_one() -> None:

@@ -7,9 +7,11 @@ typed (strings) or passed in Python (values), and rejects what cannot be, by nam
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import math
 import os
+import re
 import shlex
 import types
 import typing
@@ -88,7 +90,7 @@ def describe(group: type) -> list[Described]:
     """Every setting of a group, in order, for `--help`."""
     hints = typing.get_type_hints(group)
     return [
-        Described(f.name, _type_name(hints[f.name]), as_text(f.default), _allowed(f), f.metadata["help"])
+        Described(f.name, _type_name(hints[f.name]), as_text(f.default) or "none", _allowed(f), f.metadata["help"])
         for f in dataclasses.fields(group)
     ]
 
@@ -163,7 +165,7 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
             return _float(raw)
         if typing.get_origin(kind) is tuple:
             inner = typing.get_args(kind)[0]
-            parts = [p.strip() for p in raw.strip("()[]").split(",") if p.strip()] if isinstance(raw, str) else raw
+            parts = split_list(raw) if isinstance(raw, str) else raw
             if not isinstance(parts, Sequence) or isinstance(parts, bytes):
                 parts = [parts]
             return tuple(parse(key, p, inner) for p in parts)
@@ -176,6 +178,23 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
         raise SettingError(f"{key}={short(raw)} cannot be read: it must be {wanted}.") from None
 
 
+def split_list(raw: str) -> list[str]:
+    """Split a comma-separated list as CSV does, so that "a,b" in double quotes is one word; brackets around the whole
+    list are left out."""
+    raw = raw.strip()
+    if raw[:1] + raw[-1:] in ("()", "[]") and not re.search(r"[()\[\]]", raw[1:-1]):
+        raw = raw[1:-1]
+    words = next(csv.reader([raw.replace("\n", " ")], skipinitialspace=True), [])
+    return [word.strip() for word in words if word.strip()]
+
+
+def _quoted(word: str) -> str:
+    """A word of a list as `split_list` reads it back."""
+    if not re.search(r'[,"]|^[(\[]|^\s|\s$', word):
+        return word
+    return '"' + word.replace('"', '""') + '"'
+
+
 def as_text(value: Any) -> str:
     """A value as a person would type it."""
     if value is None:
@@ -183,7 +202,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(as_text(v) for v in value) or "none"
+        return ",".join(_quoted(as_text(v)) for v in value)
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
@@ -192,7 +211,7 @@ def as_text(value: Any) -> str:
 def exact(value: Any) -> str:
     """A value as text that is read back to the same one, digit for digit."""
     if isinstance(value, tuple):
-        return ",".join(map(exact, value)) or "none"
+        return ",".join(_quoted(exact(v)) for v in value)
     return repr(value) if isinstance(value, float) else as_text(value)
 
 

@@ -75,7 +75,7 @@ def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -
         (GOOD.encode()[:-4] + b'"unfinished', ["target=kind"], ["line 61"]),
         (GOOD.encode() + b"1,2,3,4\n", ["target=kind"], ["line 62", "4"]),
         (GOOD.encode(), ["target=kinds"], ["'kinds'", "kind", "size, colour, kind"]),
-        (GOOD.replace("kind", " kind").encode(), ["target=kind"], ["space"]),
+        (GOOD.replace("kind", "Kind").encode(), ["target=kind"], ["capitals"]),
         (GOOD.encode(), [], ["target=", "size, colour, kind"]),
         (b"x,y\n" + b"1,a\n2,a\n" * 30, ["target=y"], ["'a' in all 60 rows"]),
         (b"x,y\n" + b"1,a\n2,b\n" * 30 + b"3,c\n", ["target=y"], ["'c'", "one"]),

@@ -11,7 +11,7 @@ from cutaway import data
 from cutaway.data.kinds import KINDS, reject_settings_for_others
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import SettingError
+from cutaway.errors import DataError, SettingError
 from cutaway.spec import KINDS as SPECS
 
 CHANGED = {  # a value that is not the usual one, for a setting of each kind
@@ -67,3 +67,21 @@ def test_the_door_rejects_before_it_reads(tmp_path: Path) -> None:
     networkx.write_graphml(networkx.path_graph(3), tmp_path / "g.graphml")
     with pytest.raises(SettingError, match="flip=true is for images, and this is graph data"):
         open_data(tmp_path / "g.graphml", DataSettings(flip=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("t.csv.gz", "Unpack it first"),
+        ("t.zip", "Unpack it first"),
+        ("t.data", "rename it to .csv"),
+        ("t.xlsx", "Save the sheet as CSV"),
+        ("t.jsonl", "pandas.read_json"),
+        ("t.feather", "Save it as Parquet"),
+        ("t.xyz", "Tables end in .csv"),
+    ],
+)
+def test_a_file_that_is_not_read_is_named_with_a_way_out(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).write_bytes(b"1")
+    with pytest.raises(DataError, match=words):
+        open_data(str(tmp_path / name), DataSettings(target="y"))

@@ -51,9 +51,15 @@ FROM_PYTHON = 'From Python: cutaway.train("MODEL", '
 # Formats by suffix: what a file is, and how its content gets in.
 FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
-        (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
+        (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".zst", ".7z", ".rar"),
         "archives and compressed files",
         "Unpack it first (unzip, tar -xf, gunzip), and give what it holds.",
+    ),
+    (
+        (".data", ".dat", ".tab", ".asc", ".psv"),
+        "files with this ending",
+        "If it is a table of text, rename it to .csv (or .tsv). header=false reads a table whose first line has no "
+        "names.",
     ),
     (
         (".xlsx", ".xls", ".xlsm", ".ods"),

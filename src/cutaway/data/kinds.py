@@ -16,7 +16,7 @@ from ..errors import SettingError, listed
 from ..settings import as_text, short
 from .settings import DataSettings
 
-_FORM = ("separator", "decimal", "encoding", "header")  # how a table is written
+_FORM = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")  # how a table is written
 _PIXELS = ("image_size", "resize", "color", "memory", "workers")
 _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 

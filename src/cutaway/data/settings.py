@@ -29,6 +29,17 @@ class DataSettings:
     header: bool | None = setting(
         None, "whether the first line of a table names its columns; false names them column_1, column_2, …"
     )
+    quoting: str = setting(
+        "auto",
+        "quotes in a table of text: standard has them as marks around cells, none as text like any other; auto as the "
+        "file parses",
+        choices=("auto", "standard", "none"),
+    )
+    missing_values: tuple[str, ...] = setting(
+        ("auto",),
+        "words that stand for a missing cell of a table, comma-separated, in any case of letters; an empty cell is "
+        "always missing, auto adds NA, N/A, NaN, null, None, ?, -, NaT and <NA>",
+    )
     noise: float | None = setting(
         None, "points in the plane: the standard deviation of their noise; auto as the set has it", low=0.0, high=10.0
     )
@@ -173,8 +184,9 @@ class DataSettings:
     )
     gaps: str = setting(
         "error",
-        "missing steps and values of a series: error names them, fill draws a straight line between neighbours",
-        choices=("error", "fill"),
+        "missing steps and values of a series: error names them, fill draws a straight line between neighbours; skip "
+        "takes the rows as they follow one another, as on trading days, and names missing values",
+        choices=("error", "fill", "skip"),
     )
     rate: int | None = setting(
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000

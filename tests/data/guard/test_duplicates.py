@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from cutaway.data.guard.duplicates import straddle_note, straddling
@@ -37,3 +38,17 @@ def test_the_note_counts_duplicates_and_names_examples() -> None:
     assert "row 4 (val) = row 1 (train)" in note
     assert "row 6 (test) = row 3 (val)" in note
     assert straddle_note(list("abcdefg"), PARTED, str) is None
+
+
+def test_duplicates_that_differ_in_what_is_no_input_are_told() -> None:
+    keys = ["a", "b", "a", "c", "b", "b", "c"]  # pairs 4 and 1, 5 and 1, 6 and 3
+
+    def told(**columns: list[str | None]) -> str:
+        note = straddle_note(keys, PARTED, str, aside=pl.DataFrame(columns))
+        assert note is not None
+        return str(note)
+
+    assert "differ in what" not in told()
+    assert "differ in what" not in told(site=["x"] * 7)
+    said = told(site=["x"] * 7, who=["1", "2", "3", "4", "2", None, "7"])
+    assert "in every input (2 differ in what is no input, who: they may be different cases), for" in said

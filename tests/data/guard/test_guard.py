@@ -74,6 +74,28 @@ def test_groups_that_the_split_parts(tmp_path: Path) -> None:
     )
 
 
+def test_copies_of_rows_make_no_measured_column_a_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    mixed = rng.normal(size=(900, 3)) @ rng.normal(size=(3, 6)) + rng.normal(size=(900, 6))
+    decimals = [1, 2, 1, 0, 0, 3]  # quantities as they are measured, which repeat
+    columns = {f"q{k}": np.round(30 + 8 * mixed[:, k] * 10.0 ** (k % 2 - 1), d) for k, d in enumerate(decimals)}
+    frame = pl.DataFrame(columns).with_columns(y=pl.Series(rng.integers(3, 8, 900).astype(str)))
+    copies = frame[rng.choice(900, 400)]
+    found = findings(pl.concat([frame, copies]).sample(fraction=1, shuffle=True, seed=1), tmp_path)
+    assert [said.split()[0] for said in found] == ["Duplicates"]
+
+
+@pytest.mark.parametrize("of", ["whole numbers", "places"])
+def test_groups_named_by_numbers_are_still_told(tmp_path: Path, of: str) -> None:
+    rng = np.random.default_rng(0)
+    names = rng.permutation(100_000)[:150] if of == "whole numbers" else rng.normal(50, 3, 150).round(4)
+    some = TABLE.head(150).with_columns(site=pl.Series(names))
+    many = pl.concat([some] * 4).with_columns(
+        [pl.col(c) + pl.Series(rng.normal(0, 0.03 * TABLE[c].std(), 600)) for c in TABLE.columns[:-1]]  # type: ignore[operator]
+    )
+    assert any(said.startswith("Column site names groups that the split parts") for said in findings(many, tmp_path))
+
+
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
     return open_data("digits", DataSettings())

@@ -292,3 +292,18 @@ def test_plan_and_search_take_objects(tmp_path: Path) -> None:
         cutaway.search(resume=tmp_path / "s", trials=3)
     more = cutaway.search(data=(X, y), resume=tmp_path / "s", trials=3)
     assert len(more.trials) == 3
+
+
+def test_ids_of_many_digits_in_a_data_frame_stay_apart() -> None:
+    ids = np.resize(np.array([2**60 + 1, 2**60 + 3, 2**60 + 5]), len(X))  # equal as 64-bit floats
+    data = open_data(Given(FRAME.with_columns(pl.Series("owner", ids))), DataSettings(target="cultivar"))
+    assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["category"]
+    assert sum(name.startswith("owner=") for name in data.spec.columns) == 4  # type: ignore[union-attr]
+    small = open_data(
+        Given(FRAME.with_columns(pl.Series("owner", np.resize([1, 2, 3], len(X)), dtype=pl.Int8))),
+        DataSettings(target="cultivar"),
+    )
+    assert [c["type"] for c in small.columns if c["name"] == "owner"] == ["number"]
+    days = np.resize(np.array([20240213, 20231231]), len(X))
+    data = open_data(Given(FRAME.with_columns(pl.Series("owner", days))), DataSettings(target="cultivar"))
+    assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["date"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -210,3 +212,27 @@ def test_mixtures_of_what_is_known_in_advance_are_rejected(file: Path) -> None:
     with pytest.raises(SettingError, match="mixup blends what was measured"):
         opened(file, mixup=0.2)
     assert opened(file, known_future=(), mixup=0.2).augment is not None
+
+
+def test_skipped_gaps_are_skipped_in_new_files_and_frames_too(tmp_path: Path) -> None:
+    days = [d for d in np.arange("2024-01-01", "2024-12-01", dtype="datetime64[D]") if np.is_busday(d)]
+    del days[30], days[77]  # holidays
+    close = np.round(100 + np.random.default_rng(0).normal(size=len(days)).cumsum(), 2)
+    frame = pl.DataFrame({"day": [str(d) for d in days], "close": close})
+    frame[::-1].write_csv(tmp_path / "t.csv")  # newest first
+    asked = DataSettings(forecast=("close",), horizon=5, lookback=10, gaps="skip")
+    data = open_series(tmp_path / "t.csv", asked)
+    assert any("stand newest first" in note for note in data.notes)
+    (batch,) = data.splits["train"].batches([torch.tensor([25])])
+    scaled = (close - prepared(data).mean[0]) / prepared(data).std[0]
+    assert batch.inputs[0][0, :, 0].tolist() == pytest.approx(scaled[25:35].tolist(), rel=1e-5)
+    again = preprocessing_from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert again == data.preprocessing
+    for new in (frame, frame.sample(fraction=1, shuffle=True, seed=0), str(tmp_path / "t.csv")):
+        split = again.examples([new])
+        assert split.name(0).endswith("from 2024-12-02")  # the next working day, a Monday
+        (batch,) = split.batches([torch.tensor([0])])
+        assert batch.inputs[0][0, :, 0].tolist() == pytest.approx(scaled[-10:].tolist(), rel=1e-5)
+    gaps = replace(asked, gaps="error")
+    with pytest.raises(DataError, match="gaps=skip"):
+        open_series(tmp_path / "t.csv", gaps)

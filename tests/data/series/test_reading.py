@@ -66,7 +66,7 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
             "'load' is named in forecast= and in known_future=",
         ),
         ({"forecast": ()}, SettingError, "give forecast=COLUMN"),
-        ({"forecast": ("load",), "time": "wind", "ignore": ("date",)}, DataError, "do not increase"),
+        ({"forecast": ("load",), "time": "wind", "ignore": ("date",)}, DataError, "several rows of one time"),
         ({"forecast": ("load",), "time": "holiday"}, DataError, "'holiday' of load.csv holds no times .* 'no'"),
     ],
 )
@@ -106,16 +106,57 @@ def test_cells_that_are_no_numbers_are_named(tmp_path: Path) -> None:
 
 def test_repeated_and_unsorted_times_are_named(tmp_path: Path) -> None:
     rows = [*GOOD[:6], GOOD[4], *GOOD[6:10], GOOD[11], GOOD[10], *GOOD[12:]]
-    with pytest.raises(DataError, match="do not increase from row to row") as caught:
+    with pytest.raises(DataError, match="several rows of one time") as caught:
         read(tmp_path, rows)
     assert problems(caught) == [
-        "load.csv, line 8, column date: the time 2024-03-05 is repeated: it is that of line 6 of load.csv too",
-        "load.csv, line 14, column date: 2024-03-11 stands after the later 2024-03-12",
+        "load.csv, line 8, column date: the time 2024-03-05 is repeated: it is that of line 6 of load.csv too"
     ]
-    with pytest.raises(DataError, match=r"run backwards, from 2024-03-24 to 2024-03-01.*oldest first"):
-        read(tmp_path, GOOD[::-1])
-    with pytest.raises(DataError, match="several series, one below another"):
+    with pytest.raises(DataError, match=r"several series, one below another.*id=COLUMN"):
         read(tmp_path, GOOD + GOOD)
+    both = [f"{row},{shop}" for shop in (7, 9, 11) for row in GOOD]
+    with pytest.raises(DataError, match="id=shop"):
+        read(tmp_path, both, HEAD.replace("\n", ",shop\n"))
+    with pytest.raises(DataError, match=r"holds several series, one below another.*column shop has 3 values.*id=shop"):
+        read(tmp_path, [f"{row},{shop}" for shop in "abc" for row in GOOD], HEAD.replace("\n", ",shop\n"))
+
+
+def test_rows_are_sorted_by_time_and_keep_their_lines(tmp_path: Path) -> None:
+    expected = read(tmp_path, GOOD)
+    order = np.random.default_rng(0).permutation(len(GOOD))
+    for rows, how in ((GOOD[::-1], "stand newest first"), ([GOOD[i] for i in order], "are not in the order of time")):
+        series = read(tmp_path, rows)
+        assert np.array_equal(series.values, expected.values)
+        assert series.clock == expected.clock
+        assert series.notes == (f"The rows of load.csv {how}: they are sorted by column date.",)
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, [*GOOD[:4:-1], *GOOD[:4]])  # the newest first, then four more, without the fifth
+    assert problems(caught) == ["line 20 of load.csv: 1 step missing before it: 2024-03-05"]
+
+
+def test_gaps_can_be_skipped(tmp_path: Path) -> None:
+    days = [row for i, row in enumerate(GOOD) if i % 7 not in (1, 2) and i != 10]  # 2024-03-01 was a Friday
+    series = read(tmp_path, days, gaps="skip")
+    assert (len(series), series.clock.step.words, series.clock.season) == (len(days), "1 working day", 5)
+    assert series.values[:, 0].tolist() == [float(row.split(",")[1]) for row in days]
+    assert series.observed.all()
+    assert [series.clock.label(i) for i in (0, 1, len(days) - 1, len(days), len(days) + 5)] == [
+        "2024-03-01", "2024-03-04", "2024-03-22", "2024-03-25", "2024-04-01",
+    ]  # fmt: skip
+    hours = [f"2024-03-{d:02} {h:02}:00,{d * h}" for d in (4, 5, 6, 7, 8, 11) for h in range(9, 17)]
+    with pytest.raises(DataError, match="gaps=skip") as caught:
+        read(tmp_path, [f"2024-{m:02}-{row[8:]}" for m in (3, 4, 5) for row in hours], "time,load\n")
+    assert [p.split(": ")[1].split(",")[0] for p in problems(caught)] == [
+        "16 steps missing before 12 rows", "64 steps missing before 3 rows",
+        "568 steps missing before 1 row", "544 steps missing before 1 row",
+    ]  # fmt: skip
+    series = read(tmp_path, hours, "time,load\n", gaps="skip")
+    assert (series.clock.words, series.clock.season) == ("1 hour, gaps skipped", 8)
+    assert series.clock.label(8) == "2024-03-05 09:00"
+    assert series.clock.label(len(hours) + 1) == "2 steps after 2024-03-11 16:00"
+    with pytest.raises(SettingError, match="calendar=hour"):
+        read(tmp_path, hours, "time,load\n", gaps="skip", calendar=("hour",))
+    with pytest.raises(DataError, match="line 5, column load: the value is missing"):
+        read(tmp_path, [*days[:3], "2024-03-06,,1,no", *days[4:]], gaps="skip")
 
 
 def test_times_that_are_missing_or_astray_are_named(tmp_path: Path) -> None:

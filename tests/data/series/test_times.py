@@ -42,6 +42,13 @@ def clock_of(name: str, *written: str) -> Clock:
         (("1949", "1950", "1951"), "1", 1, "1952"),
         (("0.25", "0.5", "0.75"), "0.25", 1, "1"),
         (("20160630", "20160701"), "1 day", 7, "2016-07-02"),
+        (("201611", "201612"), "1 month", 12, "2017-01"),
+        (("Nov 2016", "Dec 2016"), "1 month", 12, "2017-01"),
+        (("Jan 31 2000", "Feb 1 2000"), "1 day", 7, "2000-02-02"),
+        (("2015-W52", "2015-W53", "2016-W01"), "1 week", 52, "2016-01-11"),
+        (("2015W52", "2015W53"), "1 week", 52, "2016-01-04"),
+        (("1980Q3", "1980Q4"), "3 months", 4, "1981-Q1"),
+        (("1980-Q1", "1980-Q2"), "3 months", 4, "1980-Q3"),
     ],
 )
 def test_steps_and_labels(written: tuple[str, ...], words: str, season: int, next_one: str) -> None:
@@ -64,6 +71,10 @@ def test_what_is_no_time() -> None:
     assert format_of("value", cells("1949", "1950")) is None  # a number, unless the column says that it is a time
     assert format_of("year", cells("1949", "1950")) == NUMBER
     assert format_of("value", cells("20160630", "20160701")) is None
+    assert format_of("value", cells("201606", "201607")) is None
+    assert format_of("month", cells("1", "2", "3")) is None
+    assert format_of("date", cells("2015-W54", "2015-W99")) is None
+    assert format_of("date", cells("1980Q5", "1980Q0")) is None
     assert format_of("date", cells("20160630", "20160701")) in COMPACT
     assert format_of("date", cells("30/06/16", "01/07/16")) is None  # of which century?
     assert format_of("date", cells("Monday", "Tuesday")) is None

@@ -97,6 +97,46 @@ def test_every_date_format_is_read(written: str, example: str) -> None:
     assert type.written == written or decode(column(example), ColumnType("date", written))[0] == days
 
 
+@pytest.mark.parametrize(
+    ("cells", "kind", "words"),
+    [
+        (["02139", "2139", "02139", "10001"], "category", "cells such as 02139 begin with zeros"),
+        (["02139", "02140", "10001"], "id", "begin with zeros"),
+        (["0", "0.5", "00.5", "10"], "number", ""),
+        (["0", "10", "0", "20"], "number", ""),
+        (["1"] * 100 + ["2"] * 99 + ["007"], "number", "1 of 200 cells begin with zeros"),
+        (["123456789012345678", "123456789012345679"] * 2, "category", "more digits than a number keeps"),
+        (["9007199254740992", "1", "1"], "number", ""),  # 2^53 is kept
+        (["20240213", "20231231", "20240213"], "date", "20240213 is read as the date 2024-02-13"),
+        (["20240213.0", "20231231.0"], "date", ""),
+        (["20240213", "20241399", "20249999"], "number", ""),
+    ],
+)
+def test_digits_that_are_codes_or_dates_are_no_numbers(cells: list[str], kind: str, words: str) -> None:
+    found = infer("c", column(*cells), rows=len(cells))
+    assert found.kind == kind
+    assert words in found.doubt
+    assert bool(found.doubt) == (bool(words) or kind == "date")
+
+
+def test_days_that_a_spreadsheet_counts_are_told_by_the_column_s_name() -> None:
+    days = column("45291", "45300", "45291")
+    assert infer("price", days, rows=3) == ColumnType("number")
+    told = infer("Order Date", days, rows=3)
+    assert told.kind == "number"
+    assert "45291 may be a date as spreadsheets count days (2023-12-31)" in told.doubt
+
+
+def test_compact_dates_are_days() -> None:
+    type = ColumnType("date", "%Y%m%d")
+    assert decode(column("20201231", "20201232", "2020123", "x", ""), type)[0] == decode(
+        column("2020-12-31"), ColumnType("date", "%Y-%m-%d")
+    )
+    assert np.isnan(decode(column("20201232", "2020123", "x", ""), type)).all()
+    assert "no date written like 20201231" in explain("2020-12-31", type)
+    assert asked_for("day", "date", column("20201231", "20210101")).written == "%Y%m%d"
+
+
 def test_a_date_that_two_formats_fit_is_told() -> None:
     both = infer("day", column("03/04/2020", "05/06/2020"), rows=2)
     assert both.written == "%m/%d/%Y"

@@ -358,3 +358,84 @@ def test_numeric_targets_are_learned_in_units_of_their_deviation(tmp_path: Path)
 def test_mixup_is_the_one_augmentation_of_tables(tmp_path: Path) -> None:
     assert opened(tmp_path, houses()).augment is None
     assert opened(tmp_path, houses(), mixup=0.2).augment is not None
+
+
+def test_codes_keep_their_zeros_in_training_and_in_new_tables(tmp_path: Path) -> None:
+    codes = np.resize(["02139", "00501", "10001", "02139"], 60).tolist()
+    data = opened(tmp_path, houses(zip=codes))
+    assert [c["type"] for c in data.columns if c["name"] == "zip"] == ["category"]
+    assert sum("types=zip:number" in note for note in data.notes) == 1
+    new = written(tmp_path, "size,city,zip\n80,Bonn,02139\n80,Bonn,2139\n80,Bonn,00501\n", "new.csv")
+    split = data.preprocessing.examples([str(new)])
+    columns = [k for k, name in enumerate(spec_of(data).columns) if name.startswith("zip=")]
+    assert [spec_of(data).columns[columns[int(row[columns].argmax())]] for row in split.inputs] == [
+        "zip=02139", "zip=(unknown)", "zip=00501",
+    ]  # fmt: skip
+    assert any("zip" in note and "1 cell of new.csv" in note for note in split.notes)
+    as_numbers = opened(tmp_path, houses(zip=codes), types=("zip:number",))
+    assert "zip" in spec_of(as_numbers).columns
+
+
+def test_a_target_of_codes_is_of_classes(tmp_path: Path) -> None:
+    codes = [f"{k % 25:03}" for k in range(250)]
+    assert len(opened(tmp_path, houses(250, sold=codes)).spec.target.classes) == 25
+    assert isinstance(opened(tmp_path, houses(250, sold=[str(k % 25) for k in range(250)])).spec.target, Value)
+
+
+COUNTRIES = np.resize(["NA", "ZA", "BW", "NA", "AO", ""], 60).tolist()
+
+
+def test_a_word_for_missing_cells_is_told_and_can_be_a_value(tmp_path: Path) -> None:
+    data = opened(tmp_path, houses(country=COUNTRIES))
+    assert [note for note in data.notes if "country:" in note] == [
+        "Column country: NA counts as missing (20 cells); missing_values= without it makes it a value."
+    ]
+    assert not any("=NA" in name for name in spec_of(data).columns)
+    kept = opened(tmp_path, houses(country=COUNTRIES), missing_values=("none", "-"))
+    assert not [note for note in kept.notes if "country:" in note]
+    assert "country=NA" in spec_of(kept).columns
+    assert [c["missing"] for c in kept.columns if c["name"] == "country"] == ["10 (16.7%)"]
+
+
+def test_the_words_for_missing_cells_are_saved_and_hold_for_new_tables(tmp_path: Path) -> None:
+    kept = opened(tmp_path, houses(country=COUNTRIES), missing_values=("n.a.",))
+    saved = json.loads(json.dumps(kept.preprocessing.to_json()))
+    preprocessing = TablePreprocessing.from_json(saved)
+    assert preprocessing == kept.preprocessing
+    at = list(spec_of(kept).columns).index("country=NA")
+    gone = list(spec_of(kept).columns).index("country=(missing)")
+    rows = [{"size": "80", "city": "Bonn", "country": c} for c in ("NA", "N.A.", "ZA")]
+    pl.DataFrame(rows).write_parquet(tmp_path / "new.parquet")
+    pl.DataFrame(rows).write_csv(tmp_path / "new.csv")
+    for new in (rows, pl.DataFrame(rows), str(tmp_path / "new.parquet"), str(tmp_path / "new.csv")):
+        inputs = preprocessing.examples(new).inputs
+        assert inputs[:, at].tolist() == [1, 0, 0]
+        assert inputs[:, gone].tolist() == [0, 1, 0]
+    older = {key: value for key, value in saved.items() if key != "read"}
+    assert TablePreprocessing.from_json(older).written.missing_values == ("auto",)
+
+
+@pytest.mark.parametrize("word", ["None", "NA", "none", "null"])
+def test_a_class_may_be_called_as_missing_cells_are(tmp_path: Path, word: str) -> None:
+    sold = np.resize(["Mild", word, "Strong", word, ""], 60).tolist()
+    data = opened(tmp_path, houses(sold=sold), missing="drop")
+    assert set(data.spec.target.classes) == {"Mild", word, "Strong"}
+    (told,) = (note for note in data.notes if "Read as a class" in note)
+    assert f"{word!r} (24 rows)" in told
+    assert f"missing_values={word.lower()}" in told
+    new = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n70,Bonn,Mild\n", "new.csv")
+    target = data.preprocessing.labelled(str(new)).target
+    assert [data.spec.target.classes[int(k)] for k in target] == [word, "Mild"]  # type: ignore[union-attr]
+    alone = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n", "alone.csv")
+    assert data.preprocessing.labelled(str(alone)).target is not None
+    left = opened(tmp_path, houses(sold=sold), missing="drop", missing_values=(word,))
+    assert set(left.spec.target.classes) == {"Mild", "Strong"}
+    without = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n70,Bonn,Mild\n", "without.csv")
+    with pytest.raises(DataError, match="the target is missing"):
+        left.preprocessing.labelled(str(without))
+
+
+@pytest.mark.parametrize("others", [["0", "1"], ["yes", "no"], ["1.5", "2.5"]])
+def test_beside_numbers_and_yes_or_no_such_a_word_is_a_missing_target(tmp_path: Path, others: list[str]) -> None:
+    error = rejection(tmp_path, houses(sold=np.resize([*others, "NA"], 60).tolist()))
+    assert "the target is missing, which is what 'NA' stands for" in str(error)

@@ -321,3 +321,34 @@ def test_a_run_on_row_groups_learns_and_predicts_the_whole_table(table: Path, tm
     run = cutaway.train("mlp", table, out=tmp_path / "run", target="kind", memory=0, epochs=2, batch_size=64)
     assert run.evaluate(table)["accuracy"].value > 0.4  # of four classes
     assert len(run.predict([table])) == ROWS
+
+
+def test_words_for_missing_cells_hold_by_row_groups_too(tmp_path: Path) -> None:
+    words = {"colour": pl.col("colour").fill_null("NA"), "kind": pl.col("kind").replace({"k1": "None", "k2": ""})}
+    frame().with_columns(**words).write_parquet(tmp_path / "table.parquet", row_group_size=GROUP)
+    for more in ({}, {"missing_values": ("k9",)}, {"missing_values": ("none",)}):
+        settings: dict[str, Any] = {"missing": "drop", **more}
+        held, read = (opened(tmp_path / "table.parquet", **settings, memory=memory) for memory in (512, 0))
+        assert isinstance(read.splits["train"], RowGroupSplit)
+        assert read.spec.target.classes == held.spec.target.classes
+        assert read.split_hash == held.split_hash
+        assert ("None" in read.spec.target.classes) == (more != {"missing_values": ("none",)})
+        assert read.spec.columns == held.spec.columns  # type: ignore[union-attr]
+        assert ("colour=NA" in read.spec.columns) == bool(more)  # type: ignore[union-attr]
+        assert torch.equal(inputs(read.splits["train"]), inputs(held.splits["train"]))
+        assert read.preprocessing.to_json()["read"] == held.preprocessing.to_json()["read"]
+
+
+def test_units_are_taken_from_a_folder_of_files_as_from_one(tmp_path: Path) -> None:
+    price = pl.Series("price", [f"${k % 7},00{k % 3}.50" for k in range(90)])
+    whole = frame(90).with_columns(price)
+    whole.write_parquet(tmp_path / "one.parquet")
+    (tmp_path / "many").mkdir()
+    whole[:40].write_parquet(tmp_path / "many" / "a.parquet")
+    whole[40:].write_parquet(tmp_path / "many" / "b.parquet")
+    one, many = (opened(tmp_path / name, missing="fill") for name in ("one.parquet", "many"))
+    assert many.preprocessing == one.preprocessing
+    assert many.preprocessing.to_json()["read"]["units"] == {"price": "$"}
+    assert sum("price ($)" in note for note in many.notes) == 1
+    assert torch.equal(inputs(many.splits["test"]), inputs(one.splits["test"]))
+    assert many.splits["train"].name(3).endswith(".parquet")

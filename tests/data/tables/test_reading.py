@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.tables.delimited import CHUNK
 from cutaway.data.tables.forms import Form
-from cutaway.data.tables.reading import CHUNK, frame_table, read_table, rows_table
+from cutaway.data.tables.reading import frame_table, read_table, rows_table
 from cutaway.errors import DataError, FileError
 
 
@@ -116,8 +117,9 @@ def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
         ("a,b\n", ["no rows below its header"]),
         ("\n\n", ["no rows"]),
         ("a,a\n1,2\n", ["line 1", "columns 1 and 2", "'a'"]),
-        (",b\n1,2\n", ["line 1", "column 1 of 2 has no name", "index=False"]),
-        ("a, \n1,2\n", ["column 2 of 2 has no name"]),
+        (",b,\n1,2,3\n", ["line 1", "column 1 and column 3 of 3 has no name", "header=false"]),
+        ("a,b\n0,1,2\n1,3,4\n", ["one cell more than the header"]),
+        ("sales of May\na,b\n1,2\n", ["No row has as many cells"]),
         (b"a,b\n1,\xe9\n", ["not UTF-8", "byte 6", "line 2", "0xE9", "encoding=windows-1252"]),
         ("a,b\n1,é".encode()[:-1], ["not UTF-8", "line 2", "unexpected end"]),
         ("5.1,x\n4.9,y\n5.0,x\n", ["has no header", "header=false", "header=true"]),
@@ -166,7 +168,7 @@ def test_parquet_gives_every_type_as_text(tmp_path: Path) -> None:
     frame.write_parquet(path)
     assert read_table(path).frame.rows() == [
         ("0.1", "1", "true", "2020-12-31", "01"),
-        ("NaN", None, "false", None, "x"),
+        (None, None, "false", None, "x"),
         (None, "3", None, None, None),
     ]
     assert read_table(path).row(2)["s"] == ""
@@ -224,7 +226,7 @@ def test_rows_in_memory_must_have_the_same_columns() -> None:
         ("a,b\n1'234,5\n12’345,6\n", {}, ["1234", "5"]),
         ("a;b\n-3,5e-2;+4,5\n1,0;2,0\n", {}, ["-3.5e-2", "+4.5"]),
         ("a;b\n31.12.2020;2020-12-31\n01.01.2021;2021-01-01\n", {}, ["31.12.2020", "2020-12-31"]),
-        ("a;b\n1,5 Liter;10.0.0.1\n2,5 Liter;10.0.0.2\n", {}, ["1,5 Liter", "10.0.0.1"]),
+        ("a;b\n1,5 Liter;10.0.0.1\n2,5 Liter;10.0.0.2\n", {}, ["1.5", "10.0.0.1"]),
         ("a;b\n3,5;1\n3.5;2\n", {}, ["3,5", "1"]),  # both ways in one column: rejected later, cell by cell
         ("a;b\n3,5;1\n4,5;2\n", {"decimal": "."}, ["3,5", "1"]),
         ("a,b\n1.234,x\n2.345,y\n", {"decimal": ","}, ["1234", "x"]),
@@ -273,3 +275,77 @@ def test_what_a_file_leaves_open_is_as_it_was_in_training(tmp_path: Path) -> Non
 def test_a_long_document_in_a_cell(tmp_path: Path) -> None:
     document = "word " * 60_000
     assert read_table(written(tmp_path, f'a,b\n"{document}",1\n')).frame["a"][0] == document
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sep=,\na,b\n1,2\n", ""),
+        ('"sep=;"\r\na;b\r\n1;2\r\n', ""),
+        ("# exported\n# by lab, room 3\na,b\n1,2\n", "2 lines of a.csv begin with # and are no rows: line 1, 2."),
+        ("a,b\n1,2\n# the end\n", "1 lines of a.csv begin with # and are no rows: line 3."),
+        ("a,b,\n1,2,\n", "Column 3 of a.csv has neither a name nor cells and is left out."),
+        ("a,b\n1,2,\n", "1 rows of a.csv end with a delimiter too many: line 2."),
+    ],
+)
+def test_lines_and_columns_that_hold_no_data_are_left_out(tmp_path: Path, text: str, said: str) -> None:
+    table = read_table(written(tmp_path, text, "a.csv"))
+    assert table.columns == ["a", "b"]
+    assert table.frame.rows() == [("1", "2")]
+    assert table.lines is not None
+    assert text.splitlines()[table.lines[0] - 1].startswith("1")
+    assert table.notes == ((said,) if said else ())
+
+
+def test_a_header_that_begins_with_a_number_sign_is_one(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, "# two lines\n#a,b\n1,2\n3,4\n"))
+    assert table.columns == ["#a", "b"]
+    assert len(table) == 2
+    assert read_table(written(tmp_path, "# a,b\n1,2\n3,4\n")).columns == ["# a", "b"]  # as NumPy writes one
+
+
+def test_a_column_without_a_name_is_called_by_its_number(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, ",a,y\n0,5.5,x\n1,6.5,z\n"))
+    assert table.columns == ["column_1", "a", "y"]
+    assert table.notes == ("Column 1 of houses.csv has no name and is called column_1.",)
+    with pytest.raises(DataError, match="has no header"):  # as without the gap
+        read_table(written(tmp_path, "5.1,,x\n4.9,1,y\n5.2,2,z\n"))
+
+
+MERGED = 'label\ttext\nham\t"Hello\nspam\twin now\nham\tbye"\nham\tsee you\n'
+
+
+def test_quotes_of_tab_separated_text_are_text_where_each_line_is_a_row(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, MERGED, "sms.tsv"))
+    assert table.frame["text"].to_list() == ['"Hello', "win now", 'bye"', "see you"]
+    (note,) = table.notes
+    assert "Quotes are text in sms.tsv; as marks around cells, lines 2 to 4 would be one row" in note
+    assert "quoting=standard" in note
+    assert table.form.quoting == "none"
+    marks = read_table(written(tmp_path, MERGED, "sms.tsv"), Form(quoting="standard"))
+    assert marks.frame["text"].to_list() == ["Hello\nspam\twin now\nham\tbye", "see you"]
+    kept = Form.from_json(table.form.to_json())
+    again = read_table(written(tmp_path, 'label\ttext\nham\t"Hello"\n', "new.tsv"), kept)
+    assert again.frame["text"].to_list() == ['"Hello"']
+
+
+def test_text_after_a_closing_quote_is_text_in_a_file_of_tabs(tmp_path: Path) -> None:
+    content = 'label\ttext\nham\t"No" he said\nspam\t"win"\n'
+    table = read_table(written(tmp_path, content, "sms.tsv"))
+    assert table.frame["text"].to_list() == ['"No" he said', '"win"']
+    with pytest.raises(DataError, match="quoting=none reads all quotes as text"):
+        read_table(written(tmp_path, content, "sms.tsv"), Form(quoting="standard"))
+    commas = written(tmp_path, content.replace("\t", ","))
+    with pytest.raises(DataError, match="quoting=none"):
+        read_table(commas)
+    assert read_table(commas, Form(quoting="none")).frame["text"].to_list() == ['"No" he said', '"win"']
+
+
+def test_cells_of_several_lines_stay_and_are_told_where_each_line_could_be_a_row(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, 'name,address\nBob,"Main St\nBoston, MA"\n'))
+    assert table.frame["address"].to_list() == ["Main St\nBoston, MA"]
+    assert table.notes == (
+        "By the quotes of houses.csv, lines 2 to 3 are one row; quoting=none reads each line as a row.",
+    )
+    assert read_table(written(tmp_path, 'a\tb\n1\t"x\ny"\n', "a.tsv")).frame["b"].to_list() == ["x\ny"]
+    assert read_table(written(tmp_path, 'a,b\n1,"x\ny"\n')).notes == ()

@@ -284,15 +284,23 @@ def test_a_third_column_on_one_line_is_named(tmp_path: Path) -> None:
     assert "separator needs quotes" in str(caught.value)
 
 
-def test_a_stray_quote_is_named(tmp_path: Path) -> None:
+def test_a_stray_quote_is_text_or_named(tmp_path: Path) -> None:
+    path = write(tmp_path, f't\tk\n{ROWS}"never closed\tx\nz\ty\n')
+    data = opened(path, text="t", target="k", val=0.0, test=0.0)
+    assert '" never closed' in texts_of(data, "train")
+    assert any("Quotes are text in t.tsv" in note for note in data.notes)
     with pytest.raises(DataError, match=r"t\.tsv, line 14: a quote is opened.*write it twice"):
-        opened(write(tmp_path, f't\tk\n{ROWS}"never closed\tx\nz\ty\n'), text="t", target="k")
+        opened(path, text="t", target="k", quoting="standard")
 
 
 def test_two_stray_quotes_that_swallow_the_rows_between_are_named(tmp_path: Path) -> None:
     swallowing = f't\tk\n{ROWS}"ello\tx\nz\ty\nb\tx\n it is"\ty\nlast\tx\n'
+    data = opened(write(tmp_path, swallowing), text="t", target="k", val=0.0, test=0.0)
+    assert len(data.splits["train"]) == 17
+    assert any("lines 14 to 17 would be one row" in note for note in data.notes)
+    assert data.preprocessing.to_json()["read"]["quoting"] == "none"
     with pytest.raises(DataError, match=r"t\.tsv, line 14, column t: a quote opens a cell of 4 lines with tabs"):
-        opened(write(tmp_path, swallowing), text="t", target="k")
+        opened(write(tmp_path, swallowing), text="t", target="k", quoting="standard")
 
 
 def test_a_quote_within_a_cell_is_text(tmp_path: Path) -> None:

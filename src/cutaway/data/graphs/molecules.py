@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError, Problem, SettingError, brief
-from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import TABLE_SUFFIXES, Table, read_table
 from ..tables.roles import find_column
@@ -44,7 +43,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     problems: list[Problem] = []
     kept: list[int] = []
     with _quiet():
-        for i, cell in enumerate(meaning(table.frame[column])):
+        for i, cell in enumerate(table.text(column)):
             molecule, why = _parsed(chem, cell)
             if why:
                 problems.append(Problem(table.where(i, column), why))

@@ -22,7 +22,7 @@ from ... import spec as specs
 from ...errors import DataError
 from ...spec import GraphSpec
 from ..splits import Rows
-from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
+from ..tables.columns import LEFT_OUT, ColumnType, decode, infer
 from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
@@ -126,7 +126,7 @@ class GraphPreprocessing:
         if graphs.targets is None or column not in graphs.targets.columns:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
         target = self.spec.target
-        labels = read_labels(graphs.targets, column, target.cells)
+        labels = read_labels(graphs.targets, column, target.cells, target.classes)
         rows = with_target(labels)
         return self._as_split(graphs, rows, labels.tensor(target, rows))
 
@@ -248,7 +248,7 @@ def _encoded(table: Table | None, encoders: Sequence[Encoder], title: str, what:
             f"The model was trained with columns that {title} lacks: {', '.join(map(repr, absent[:10]))}.",
             fix=f"Give {what} with the columns of training; a column may be empty, not absent.",
         )
-    cells = {e.name: meaning(table.frame[e.name]) for e in encoders}
+    cells = {e.name: table.text(e.name) for e in encoders}
     if problems := bad_cells(table, cells, {e.name: e.type for e in encoders}):
         raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
     blocks = [e.encode(cells[e.name]) for e in encoders]
@@ -320,7 +320,7 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
     encoders: list[Encoder] = []
     left: dict[str, list[str]] = {}
     for column in columns:
-        cells = meaning(table.frame[column])
+        cells = table.text(column)
         training = cells.gather(train)
         type = infer(column, training, len(table))
         encoder = None

@@ -19,7 +19,6 @@ from ...errors import DataError, Problem
 from ...files import read_bytes
 from ..folders import SPLIT_FOLDERS
 from ..splits import Rows
-from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from ..unusable import leave_out
@@ -84,7 +83,9 @@ def read_tables(
         names=nodes.frame[identity].to_list(),
         table=nodes,
         columns=described,
-        edge_table=Table(edges.name, edges.frame.select(described_by)[rows], lines) if described_by else None,
+        edge_table=Table(edges.name, edges.frame.select(described_by)[rows], lines, form=edges.form)
+        if described_by
+        else None,
         graph=graph,
         graph_names=graph_names,
         targets=targets,
@@ -195,7 +196,7 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
             raise DataError(f"{path / GRAPHS} has {what}.", fix="It needs one row for each graph of nodes.csv.")
         rows = [place[name] for name in names]
         lines = None if listed.lines is None else listed.lines[rows]
-        return Table(listed.name, listed.frame[rows].drop(identity), lines)
+        return Table(listed.name, listed.frame[rows].drop(identity), lines, form=listed.form)
     first = np.unique(graph, return_index=True)[1]
     lines = None if nodes.lines is None else nodes.lines[first]
     shared = [c for c in nodes.columns if c in (target, SPLIT)]
@@ -208,14 +209,14 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
                 f"{cells[first][graph[odd[0]]]!r}. Examples are graphs, as the column {GRAPH!r} says.",
                 fix=f"Give each graph one {column}; graphs.csv can hold them, a row for each graph.",
             )
-    return Table(nodes.name, nodes.frame[first].select(shared), lines)
+    return Table(nodes.name, nodes.frame[first].select(shared), lines, form=nodes.form)
 
 
 def splits_of(table: Table) -> dict[str, Rows] | None:
     """The rows of each split, where a column `split` says them. Raises DataError where it says something else."""
     if SPLIT not in table.columns:
         return None
-    cells = meaning(table.frame[SPLIT])
+    cells = table.text(SPLIT)
     found: dict[str, list[int]] = {}
     for i, cell in enumerate(cells):
         if cell is None:

@@ -13,7 +13,7 @@ import torch
 from ...spec import Classes
 from ..findings import Finding
 from ..sets import DataSet
-from ..tables.columns import infer, meaning
+from ..tables.columns import decode, infer, to_moments
 from ..tables.preprocessing import TableSplit
 from .near import neighbors
 from .seen import Seen, sample
@@ -21,6 +21,7 @@ from .seen import Seen, sample
 MOST, LEAST = 3000, 100  # rows that are looked at
 GROUPS = 10  # of which there are at least so many
 AGREE = 0.3  # of the rows, beyond chance, whose nearest neighbour in the other columns is of their group
+MEASURED = 0.8  # the same where the values are numbers with decimals, which are rarely names of groups
 FEW = 20  # values that are kinds; of numbers, groups have more
 FOLLOWS = 0.5  # correlation of the targets of rows that follow each other in time
 
@@ -45,10 +46,12 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
     features = list(data.spec.columns) if hasattr(data.spec, "columns") else []
     splits = np.array([split for split, _ in places])
     found: list[Finding] = []
+    # Copies of a row have its value in every column, which says nothing of groups.
+    once = np.sort(np.unique(inputs.numpy(), axis=0, return_index=True)[1])
     for column, role in known.items():
         if role in ("target", "group"):
             continue
-        cells = meaning(table.frame[column]).gather(numbers)
+        cells = table.text(column).gather(numbers)
         type = infer(column, cells, len(table))
         if type.kind == "date":
             found += _times(column, cells, type.written, target, isinstance(data.spec.target, Classes))
@@ -57,7 +60,14 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
             k for k, name in enumerate(features) if name == column or name.startswith((f"{column}=", f"{column} "))
         ]
         apart = [k for k in range(len(features)) if k not in block]
-        if (share := _agreement(cells, inputs[:, apart])) is None or share < AGREE:
+        numbers_of_column = decode(cells, type) if type.kind == "number" else None
+        share = _agreement(
+            cells.gather(once),
+            inputs[once][:, apart],
+            None if numbers_of_column is None else numbers_of_column[once],
+        )
+        decimals = numbers_of_column is not None and bool((np.nan_to_num(numbers_of_column) % 1 != 0).any())
+        if share is None or share < (MEASURED if decimals else AGREE):
             continue
         groups, parted = _parted(cells, splits)
         if parted:
@@ -73,8 +83,11 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
     return found
 
 
-def _agreement(cells: pl.Series, inputs: torch.Tensor) -> float | None:
-    """How much more often than by chance a row's nearest neighbour is of its group; None where cells name no groups."""
+def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.float64] | None) -> float | None:
+    """How much more often than by chance a row's nearest neighbour is of its group; None where cells name no groups.
+
+    Of `values`, numbers, the neighbour has the next one about as often where they are a quantity: that is taken off.
+    """
     counts = cells.drop_nulls().value_counts()["count"].to_numpy()
     n = int(counts.sum())
     if n < LEAST or not inputs.shape[1] or not GROUPS <= len(counts) <= n / 2 or counts.max() > n / 5:
@@ -86,6 +99,9 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor) -> float | None:
     there = codes > 0
     same = np.mean(codes[other][there] == codes[there])
     chance = float(np.square(counts / n).sum())
+    if values is not None:
+        ranks = np.unique(values, return_inverse=True)[1]
+        same -= np.mean(np.abs(ranks[other] - ranks)[there] == 1) / 2
     return float((same - chance) / (1 - chance))
 
 
@@ -101,7 +117,7 @@ def _times(
     column: str, cells: pl.Series, written: str, target: npt.NDArray[np.float64], classes: bool
 ) -> list[Finding]:
     """A finding where rows that follow each other in time have like targets, and stand in different splits."""
-    moments = cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    moments = to_moments(cells, written)
     there = moments.is_not_null().to_numpy()
     if there.sum() < LEAST:
         return []

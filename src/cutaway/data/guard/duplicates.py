@@ -44,22 +44,40 @@ def straddle_note(
     splits: Mapping[str, npt.NDArray[np.int64]],
     name: Callable[[int], str],
     what: str = "rows",
+    aside: pl.DataFrame | None = None,
 ) -> Finding | None:
     """A finding that counts the duplicates that stand in different splits and names a few; None where there are none.
 
-    `name` gives what a person calls an example, `what` the word for many of them: rows, images.
+    `name` gives what a person calls an example, `what` the word for many of them: rows, images. `aside` are columns
+    that are no inputs, in which duplicates may differ.
     """
     counts = dict.fromkeys(splits, 0)
     pairs: list[tuple[str, str]] = []
+    twins: list[tuple[int, int]] = []
     for _, places in straddling(keys, splits):
         (home, rows), *elsewhere = ((split, places[split]) for split in splits if split in places)
         for split, copies in elsewhere:
             counts[split] += len(copies)
             pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
+            twins += [(copy, rows[0]) for copy in copies]
     return _told(
         "Duplicates", pairs, _counted(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
-        "equal one of an earlier split in every input", " = ",
+        f"equal one of an earlier split in every input{_differing(twins, aside)}", " = ",
     )  # fmt: skip
+
+
+def _differing(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> str:
+    """Say that duplicates differ in columns that are no inputs, where they do."""
+    if not twins or aside is None or not aside.width:
+        return ""
+    copies, firsts = (aside[list(rows)] for rows in zip(*twins))
+    differ = {c: copies[c].ne_missing(firsts[c]).to_numpy() for c in aside.columns}
+    names = [c for c, own in differ.items() if own.any()]
+    if not names:
+        return ""
+    count = int(np.any([differ[c] for c in names], axis=0).sum())
+    some = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+    return f" ({count:,} differ in what is no input, {some}: they may be different cases)"
 
 
 def near_note(

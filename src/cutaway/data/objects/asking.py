@@ -19,6 +19,7 @@ from ..images.preprocessing import ImagePreprocessing
 from ..series.preprocessing import ForecastPreprocessing
 from ..series.signals import SeriesPreprocessing
 from ..sets import Preprocessing, Split
+from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import TablePreprocessing
 from ..tables.reading import frame_table
 from ..tables.targets import read_targets
@@ -64,7 +65,7 @@ def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
     if isinstance(held, Columns) and _takes_rows(preprocessing):
-        return [table_of(_as_wide(held, preprocessing))[0]]
+        return [table_of(_as_wide(held, preprocessing), form=_form(preprocessing))[0]]
     if isinstance(held, Texts):
         return [{"text": text} for text in held.texts]
     if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
@@ -86,13 +87,13 @@ def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
     if isinstance(held, Columns) and _takes_rows(preprocessing):
         if held.unnamed:
             _required(held)
-        table = table_of(_as_wide(held, preprocessing), target.column)[0]
+        table = table_of(_as_wide(held, preprocessing), target.column, _form(preprocessing))[0]
         rows: Split = preprocessing.labelled(table)  # type: ignore[arg-type]  # those that take rows take tables
         return rows
     if isinstance(held, Texts) and isinstance(preprocessing, TextPreprocessing):
         column = preprocessing.column
         frame = pl.DataFrame({column: list(held.texts)}).with_columns(_required(held).alias(target.column))
-        return preprocessing.labelled(frame_table(frame))
+        return preprocessing.labelled(frame_table(frame, form=_form(preprocessing)))
     if isinstance(held, Texts) and hasattr(preprocessing, "of_texts"):
         read = [Read(f"text {i + 1}", text) for i, text in enumerate(held.texts)]
         found: Split = preprocessing.of_texts(read)
@@ -133,6 +134,12 @@ def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
     if held.unnamed and wide and held.frame.width != wide:
         raise DataError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
     return held
+
+
+def _form(preprocessing: Preprocessing) -> Form:
+    """Return how the table of training was written, of what was trained on one."""
+    form: Form = getattr(preprocessing, "written", KEPT)
+    return form
 
 
 def _series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[Any]:

@@ -25,6 +25,7 @@ from ..series.signals import SeriesPreprocessing
 from ..sets import IN_MEMORY, DataSet, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
+from ..tables.forms import KEPT, Form
 from ..tables.opening import table_dataset
 from ..tables.preprocessing import TablePreprocessing
 from ..tables.reading import Table, frame_table, one_below_another
@@ -35,10 +36,11 @@ from .held import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_
 from .images import open_images
 from .tokens import as_ids
 
-IN_FILES = ("separator", "decimal", "encoding", "header", "memory", "workers")
+OF_CSV = ("separator", "decimal", "encoding", "header", "quoting")
+IN_FILES = (*OF_CSV, "memory", "workers")
 OF_FORECASTS = (
     "forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "id", "missing",
-    "calendar", "separator", "decimal", "encoding", "header",
+    "calendar", "missing_values", *OF_CSV,
 )  # fmt: skip
 UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
 
@@ -58,9 +60,10 @@ def open_given(
     return _columns(given, kind, origin, settings)
 
 
-def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
+def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
     """Columns as a table of text with the targets that stand beside them as its last column, and that column's name;
-    `target` is what it is to be called. Raises DataError where a column has that name already."""
+    `target` is what it is to be called, `form` says which words stand for missing cells. Raises DataError where a
+    column has that name already."""
     held = as_columns(held)
     assert isinstance(held, Columns)
     frame, name = held.frame, None
@@ -71,9 +74,16 @@ def table_of(held: Held, target: str = "") -> tuple[Table, str | None]:
                 f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
             )
         frame = frame.with_columns(held.target.alias(name))
-    typed = [cells for cells in held.frame if cells.dtype.is_float() or cells.dtype.is_integer()]
+    typed = [cells for cells in held.frame if cells.dtype.is_float() or _is_exact(cells)]
     numbers = {cells.name: cells.cast(pl.Float64).fill_nan(None) for cells in typed}
-    return replace(frame_table(frame), numbers=numbers), name
+    return replace(frame_table(frame, form=form), numbers=numbers), name
+
+
+def _is_exact(cells: pl.Series) -> bool:
+    """Whether these are whole numbers that a float64 holds: ids of 18 digits stay text."""
+    if cells.dtype not in (pl.Int64, pl.UInt64):
+        return cells.dtype.is_integer()
+    return bool(cells.eq_missing(cells.cast(pl.Float64).cast(cells.dtype, strict=False)).all())
 
 
 def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:
@@ -88,7 +98,11 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
         settings = replace(settings, target=name, types=(*settings.types, *_typed(target, name, settings)))
     elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
         raise DataError(UNLABELLED)
-    tables = {split: table_of(held, settings.target or "")[0] for split, held in given.splits.items()}
+    form = Form.of(settings)
+    tables: dict[str, Table] = {}
+    for split, held in given.splits.items():  # the others in the units of the first, train
+        tables[split], _ = table_of(held, settings.target or "", form)
+        form = replace(form, units=next(iter(tables.values())).form.units)
     table, rows = one_below_another(tables)
     splits = rows if len(rows) > 1 else None
     if kind == "table":
@@ -133,10 +147,12 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
         from ..text.ids import IDS
         from ..text.reading import TEXT
 
-        reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and this is (texts, y)")
+        reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and this is (texts, y)")
         name = first.target.name or TARGET
         tables = {
-            split: frame_table(pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)))
+            split: frame_table(
+                pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)), form=Form.of(settings)
+            )
             for split, held in splits.items()
             if held.target is not None
         }
@@ -151,7 +167,7 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
     from ..text.running import learns_context, texts_dataset
     from ..text.running_files import Read, joined
 
-    reject_changed(settings, ("text", "target", "group", *IN_FILES[:4]), "is for tables, and these are texts alone")
+    reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and these are texts alone")
     read = {
         split: [Read(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
         for split, held in splits.items()
@@ -174,7 +190,7 @@ def _graphs(given: Given, origin: Origin, settings: DataSettings) -> DataSet:
     from ..graphs.opening import graph_dataset
     from ..graphs.raw import side_by_side
 
-    reject_changed(settings, ("smiles", *IN_FILES[:4]), "is for tables, and this is a graph")
+    reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
     parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}
     graphs = parts["train"]
     if len(parts) > 1:
@@ -203,7 +219,7 @@ def _arrays(
     names = counted_in(splits, list(splits), "image" if kind == "image" else "series")
     ends = np.cumsum([0, *map(len, splits.values())])
     own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
-    labels = _labels_of(held, names)
+    labels = _labels_of(held, names, Form.of(settings))
     classes: tuple[str, ...] = ()
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:
@@ -229,12 +245,12 @@ def _values(labels: Labels, train: Rows) -> tuple[Value, Array]:
     return target, labels.tensor(target, np.arange(len(labels.table))).numpy()
 
 
-def _labels_of(held: Held, names: Sequence[str]) -> Labels | None:
+def _labels_of(held: Held, names: Sequence[str], form: Form) -> Labels | None:
     """The targets of all examples. Raises DataError that names those without one."""
     if held.target is None:
         return None
     column = held.target.name or TARGET
-    table = replace(frame_table(held.target.alias(column).to_frame()), called=tuple(names))
+    table = replace(frame_table(held.target.alias(column).to_frame(), form=form), called=tuple(names))
     labels = read_labels(table, column, "number" if held.target.dtype.is_float() else "category")
     if problems := list(labels.problems().values()):
         raise DataError(

@@ -34,6 +34,6 @@ def names_of(parts: Sequence[str]) -> tuple[str, ...]:
 
 def circles(clock: Clock, steps: npt.NDArray[np.int64], parts: Sequence[str]) -> Values:
     """The variables of `names_of(parts)` at these steps after the clock's first, (n, 2 · parts)."""
-    times = np.array([clock.step.moment(clock.first, step) for step in steps.tolist()], dtype=np.int64)
+    times = np.array([clock.moment(step) for step in steps.tolist()], dtype=np.int64)
     waves = [wave(2 * np.pi * PARTS[part](times)) for part in parts for wave in (np.sin, np.cos)]
     return np.stack(waves, axis=1) if waves else np.empty((len(times), 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ import polars as pl
 
 from ...errors import DataError, Problem, SettingError, UnknownName
 from ..settings import DataSettings
-from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, meaning, unreadable
+from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, unreadable
 from ..tables.reading import Table
+from ..tables.roles import find_column, find_columns, reject_units
 from .calendar import PARTS, names_of
 from .times import FORMATS, NUMBER, ROW, format_of, moments
 
@@ -74,9 +75,12 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
     """
     if not settings.forecast:
         raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
-    roles = {"forecast": settings.forecast, "known_future": settings.known_future, "ignore": settings.ignore}
-    roles |= {name: (column,) for name, column in (("time", settings.time), ("id", settings.id)) if column}
-    _check_roles(table, roles)
+    of_many = ("forecast", "known_future", "ignore")
+    lists: dict[str, Any] = {key: find_columns(table, key, getattr(settings, key)) for key in of_many}
+    named = {"time": settings.time, "id": settings.id}
+    single: dict[str, Any] = {key: find_column(table, key, column) for key, column in named.items() if column}
+    _check_roles(lists | {key: (column,) for key, column in single.items()})
+    settings = replace(settings, **lists, **single)
     left = [c for c in table.columns if c not in (*settings.ignore, settings.id)]
     time, written = _time(table, settings, left)
     for part in settings.calendar:
@@ -87,11 +91,12 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             f"calendar={','.join(settings.calendar)} is told from times, and {table.title} has no column of dates: "
             "name one with time=COLUMN, or leave it out."
         )
+    reject_units(table, left)
     past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
     words: dict[str, str] = {}
     odd: list[Problem] = []
     for column in (*settings.forecast, *past, *settings.known_future):
-        cells = meaning(table.frame[column])
+        cells = table.text(column)
         kind, example = _kind(column, cells, len(table))
         if kind is None:
             odd.append(Problem(f"column {column}", f"{example!r} and most other cells are not numbers"))
@@ -100,6 +105,13 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
         elif kind.kind == "yes/no":
             words[column] = kind.written
     if odd:
+        own = column_of_series(table, time, [problem.where.removeprefix("column ") for problem in odd])
+        if own:
+            raise DataError(
+                f"{table.title} holds several series, one below another: times of column {time} are repeated, and "
+                f"column {own} has {table.text(own).n_unique():,} values that tell the rows apart.",
+                fix=f"Say which column names them: id={own}.",
+            )
         raise DataError(
             f"{table.title} has columns that are no numbers:",
             odd,
@@ -107,6 +119,19 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "column of times with time=COLUMN.",
         )
     return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar)
+
+
+def column_of_series(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
+    """Return the column that says which of several series a row is of: of those that with the time tell all rows apart
+    the one with the fewest values; None where times are not repeated, or there is no such column."""
+    if time is None or table.text(time).n_unique() == len(table):
+        return None
+    found: dict[str, int] = {}
+    for column in table.columns if among is None else among:
+        values = table.text(column).n_unique()
+        if column != time and values <= len(table) / 2 and not table.frame.select(time, column).is_duplicated().any():
+            found[column] = values
+    return min(found, key=lambda column: found[column], default=None)
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
@@ -120,11 +145,12 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
             f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
+    reject_units(table, columns.given)
     problems: list[tuple[int, Problem]] = []
     values = np.empty((len(table), len(columns.given)))
     for k, column in enumerate(columns.given):
         kind = _type(columns, column)
-        cells = meaning(table.frame[column])
+        cells = table.text(column)
         values[:, k] = decode(cells, kind)
         for i in np.flatnonzero(unreadable(cells, kind)).tolist():
             problems.append((i, Problem(table.where(i, column), explain(cells[i], kind))))
@@ -142,7 +168,7 @@ def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
     """The time of every row, (n,). Raises DataError, naming each row whose time is missing or written otherwise."""
     if columns.time is None:
         return np.arange(1, len(table) + 1, dtype=np.float64)
-    cells = meaning(table.frame[columns.time])
+    cells = table.text(columns.time)
     found = moments(cells, columns.written)
     bad = np.flatnonzero(np.isnan(found)).tolist()
     if bad:
@@ -161,7 +187,7 @@ def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
 def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple[str | None, str]:
     """The column of times and how they are written: the one that was named, else the one that holds some."""
     if settings.time is not None:
-        cells = meaning(table.frame[settings.time])
+        cells = table.text(settings.time)
         written = format_of(settings.time, cells)
         if written is None and _share_of_numbers(cells) >= MOSTLY:
             written = NUMBER
@@ -175,7 +201,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
     free = [c for c in columns if c not in (*settings.forecast, *settings.known_future)]
     found: dict[str, str] = {}
     for column in free:
-        cells = meaning(table.frame[column])
+        cells = table.text(column)
         written = format_of(column, cells)
         if written is not None:
             found[column] = written
@@ -188,13 +214,11 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
     return next(iter(dates.items()), (None, ROW))
 
 
-def _check_roles(table: Table, roles: dict[str, tuple[str, ...]]) -> None:
-    """Raise UnknownName for a column that is not there, SettingError for one that is named twice."""
+def _check_roles(roles: dict[str, tuple[str, ...]]) -> None:
+    """Raise SettingError for a column that is named twice."""
     seen: dict[str, str] = {}
     for role, names in roles.items():
         for name in names:
-            if name not in table.columns:
-                raise UnknownName(f"column of {table.title} named", name, table.columns, f"It was given as {role}=.")
             if name in seen:
                 raise SettingError(f"The column {name!r} is named in {seen[name]}= and in {role}=: it can be but one.")
             seen[name] = role

@@ -15,7 +15,6 @@ from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, fractions_left
-from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from ..unusable import reject_fill
@@ -51,12 +50,12 @@ def series_dataset(
     if columns.id:
         return _several_dataset(table, columns, origin, settings)
     reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
-    series = read_series(table, columns, settings.gaps)
+    series = read_series(table, columns, settings.gaps, sort=borders is None)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
     starts = split_by_time(series, history, horizon, settings, borders)
     training_time = covered(starts["train"], history, horizon)
-    season = settings.season_length or series.clock.step.season
+    season = settings.season_length or series.clock.season
     if season > len(training_time) // 2 and settings.season_length:
         raise SettingError(
             f"season_length={season} is more than half of the training time, {len(training_time):,} steps: nothing is "
@@ -88,7 +87,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
     training_time = [covered(own["train"], history, horizon) for own in each]
     shortest = min(map(len, training_time)) // 2
-    season = settings.season_length or found[0].clock.step.season
+    season = settings.season_length or found[0].clock.season
     if season > shortest and settings.season_length:
         raise SettingError(
             f"season_length={season} is more than half of the training time of some series, {2 * shortest:,} steps: "
@@ -106,7 +105,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     notes = [
         *table.notes,
         f"{len(found):,} series, named by column {columns.id}, of {min(map(len, found)):,} to {max(map(len, found)):,} "
-        f"steps, one every {clock.step.words}. Forecast: {', '.join(columns.forecast)}."
+        f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
         + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
         f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
@@ -133,7 +132,7 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     if columns.ahead:
         said.append(f"Known in advance: {', '.join(columns.ahead)}.")
     said.append(
-        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.step.words}."
+        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.words}."
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
     )
     ahead = len(series.values) - series.length
@@ -172,9 +171,9 @@ def _about_windows(
         )
     if settings.split_seed:
         notes.append("A series is split by time, never at random: split_seed changes nothing.")
-    if not settings.season_length and season != clock.step.season:
+    if not settings.season_length and season != clock.season:
         notes.append(
-            f"The season of {clock.step.season:,} steps that the calendar has is more than half of the training time: "
+            f"The season of {clock.season:,} steps that the calendar has is more than half of the training time: "
             "for comparison, a forecast repeats the last value instead."
         )
     flat = np.ptp(series.values[covered(starts["train"], history, horizon)], axis=0) == 0
@@ -194,7 +193,7 @@ def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
         roles[columns.id] = "id of the series"
     described = []
     for name in table.columns:
-        cells = meaning(table.frame[name])
+        cells = table.text(name)
         present = cells.drop_nulls()
         kind = "number"
         if name == columns.time:

@@ -248,7 +248,7 @@ class ForecastPreprocessing:
 
     def _read(self, source: Any) -> list[Series]:
         frame = None if isinstance(source, Table) else as_frame(source)
-        table = source if frame is None else frame_table(frame)
+        table = source if frame is None else frame_table(frame, form=self.written)
         if isinstance(table, Table):
             return read_several(table, self.columns, self.gaps, self.step)
         if not isinstance(source, str | Path):

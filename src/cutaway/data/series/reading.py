@@ -10,15 +10,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, SettingError
 from ..tables.reading import Table, counted
 from .calendar import circles
-from .columns import Columns, read_moments, read_numbers
+from .columns import Columns, column_of_series, read_moments, read_numbers
 from .times import NUMBER, Clock, Positions, Step, step_of
 
 Values = npt.NDArray[np.float64]
 
-WAY_OUT = "Add what is missing, or let it be filled by straight lines between neighbours: gaps=fill."
+WAY_OUT = (
+    "Add what is missing; gaps=fill draws straight lines between neighbours, gaps=skip takes the rows as they follow "
+    "one another, as on trading days."
+)
+MOST_GAPS = 10  # gaps that are named each; more are counted by their length
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,23 @@ class Series:
         return self.length
 
 
-def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "") -> Series:
+def read_series(
+    table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "", sort: bool = True
+) -> Series:
     """The series in a table, `name` its name among several, and, where `step` is given, one with that step.
 
-    Raises DataError, naming every line, for cells that are no numbers, times that are repeated, unsorted or between two
-    steps; and for missing steps and values, unless `gaps` is fill.
+    Rows are sorted by time, where `sort` allows it. Raises DataError, naming every line, for cells that are no numbers,
+    times that are repeated or between two steps; and for missing steps and values, unless `gaps` is fill, or skip,
+    which takes the rows as the steps.
     """
     numbers = read_numbers(table, columns)
     times = read_moments(table, columns)
-    _reject_unsorted(table, columns, times)
+    order = np.argsort(times, kind="stable")
+    notes: tuple[str, ...] = ()
+    if (np.diff(times) < 0).any():
+        notes = (sorting_note(table, columns, times, sort),)
+        table, numbers, times = table.take(order), numbers[order], times[order]
+    _reject_repeated(table, columns, times)
     if len(times) < 2:
         raise DataError(f"{table.title} has {counted(len(times), 'row')}: a series has at least two.")
     own = step_of(times, columns.written)
@@ -58,11 +70,20 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
         )
     if np.isnan(numbers[:, : len(columns.forecast)]).all():
         raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
-    clock = Clock(float(times[0]), own, columns.written)
-    positions, astray = own.positions(times)
-    _reject_astray(table, columns, times, astray, clock)
-    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns), own=name)
-    if gaps == "error":
+    clock = Clock(float(times[0]), own, columns.written, times if gaps == "skip" else None)
+    if gaps == "skip":
+        positions = np.arange(len(times))
+        if columns.calendar and own.unit != "weekday":
+            raise SettingError(
+                f"calendar={','.join(columns.calendar)} needs the times of the steps to forecast, and gaps=skip leaves "
+                "them open: leave one of them out."
+            )
+    else:
+        positions, astray = own.positions(times)
+        _reject_astray(table, columns, times, astray, clock)
+    measured = _measured(numbers, columns)
+    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), measured, notes, name)
+    if gaps != "fill":
         _reject_gaps(table, series, positions)
         return _with_calendar(series)
     return _with_calendar(_filled(table, series, positions))
@@ -97,46 +118,41 @@ def _measured(numbers: Values, columns: Columns) -> int:
     return int(there[-1]) + 1
 
 
-def _reject_unsorted(table: Table, columns: Columns, times: Values) -> None:
-    """Raise DataError, naming each row, where times do not increase."""
-    later = np.diff(times)
-    if (later > 0).all():
-        return
-    if (later < 0).all():
+def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = True) -> str:
+    """A note that rows are sorted by time. Raises DataError where they may not be, as splits follow one another."""
+    if not sort:
+        i = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
         raise DataError(
-            f"The rows of {table.title} run backwards, from {_cell(table, columns, 0)} to {_cell(table, columns, -1)}.",
-            fix="Sort them by time, the oldest first.",
+            f"The times of {table.title} do not increase from row to row: {table.place(i)} has "
+            f"{_cell(table, columns, i)}, and the row before it {_cell(table, columns, i - 1)}.",
+            fix="val and test follow train in time: sort the rows of each by time, the oldest first.",
         )
-    first: dict[float, int] = {}
-    problems: list[Problem] = []
-    repeated = 0
-    for i, time in enumerate(times.tolist()):
-        if time in first:
-            repeated += 1
-            problems.append(
-                Problem(
-                    table.where(i, str(columns.time)),
-                    f"the time {_cell(table, columns, i)} is repeated: it is that of {table.place(first[time])} too",
-                )
-            )
-        elif i and time < times[i - 1]:
-            problems.append(
-                Problem(
-                    table.where(i, str(columns.time)),
-                    f"{_cell(table, columns, i)} stands after the later {_cell(table, columns, i - 1)}",
-                )
-            )
-        first.setdefault(time, i)
-    raise DataError(
-        f"The times of {table.title} do not increase from row to row:",
-        problems,
-        "Sort the rows by time, and keep one for each time."
-        + (
-            " Where the file holds several series, one below another, say which column names them: id=COLUMN."
-            if repeated > len(times) // 3
-            else ""
-        ),
-    )
+    backwards = bool((np.diff(times) <= 0).all())
+    how = "stand newest first" if backwards else "are not in the order of time"
+    return f"The rows of {table.title} {how}: they are sorted by column {columns.time}."
+
+
+def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
+    """Raise DataError, naming each row, where several have one time; they are sorted."""
+    again = np.flatnonzero(np.diff(times) == 0) + 1
+    if not len(again):
+        return
+    first = np.searchsorted(times, times[again])
+    problems = [
+        Problem(
+            table.where(i, str(columns.time)),
+            f"the time {_cell(table, columns, i)} is repeated: it is that of {table.place(k)} too",
+        )
+        for i, k in zip(again.tolist(), first.tolist())
+    ]
+    fix = "Keep one row for each time."
+    if len(again) > len(times) // 3:
+        named = column_of_series(table, columns.time)
+        fix += (
+            " Where the file holds several series, one below another, say which column names them: "
+            f"id={named or 'COLUMN'}."
+        )
+    raise DataError(f"{table.title} has several rows of one time:", problems, fix)
 
 
 def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
@@ -149,7 +165,8 @@ def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.ND
                 Problem(table.where(i, str(columns.time)), _cell(table, columns, i))
                 for i in np.flatnonzero(astray).tolist()
             ],
-            "A series has one step: bring the rows to one, by means or by the last value of each.",
+            "A series has one step: bring the rows to one, by means or by the last value of each; gaps=skip takes the "
+            "rows as they follow one another.",
         )
 
 
@@ -157,7 +174,11 @@ def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
     """Raise DataError, naming each place, where steps or values are missing."""
     clock, names = series.clock, series.columns.given
     problems = []
-    for i in (np.flatnonzero(np.diff(positions) > 1) + 1).tolist():
+    after = np.flatnonzero(np.diff(positions) > 1) + 1
+    if len(after) > MOST_GAPS:
+        problems += _gaps_by_length(table, clock, positions, after)
+        after = after[:0]
+    for i in after.tolist():
         before, here = int(positions[i - 1]), int(positions[i])
         span = clock.label(before + 1) + (f" to {clock.label(here - 1)}" if here - before > 2 else "")
         problems.append((i, Problem(table.place(i), f"{counted(here - before - 1, 'step')} missing before it: {span}")))
@@ -166,6 +187,19 @@ def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
     if problems:
         problems.sort(key=lambda found: found[0])
         raise DataError(f"{table.title} has gaps:", [problem for _, problem in problems], WAY_OUT)
+
+
+def _gaps_by_length(table: Table, clock: Clock, positions: Positions, after: Positions) -> list[tuple[int, Problem]]:
+    """A problem for each length of gaps, which stand before the rows `after`."""
+    lengths = positions[after] - positions[after - 1] - 1
+    found = []
+    for length in np.unique(lengths).tolist():
+        rows = after[lengths == length]
+        first = int(rows[0])
+        words = f"{counted(length, 'step')} missing before {counted(len(rows), 'row')}"
+        begin = clock.label(int(positions[first - 1]) + 1)
+        found.append((first, Problem(table.place(first), f"{words}, of which this is the first: from {begin}")))
+    return found
 
 
 def _missing(series: Series) -> npt.NDArray[np.bool_]:
@@ -187,7 +221,8 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
         raise DataError(
             f"{table.title} has {len(positions):,} rows, and {inserted:,} steps of {series.clock.step.words} are "
             "missing between them: more than there is to fill them from.",
-            fix="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step.",
+            fix="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step; "
+            "gaps=skip takes the rows as they follow one another, as on trading days.",
         )
     notes = []
     if inserted:
@@ -225,7 +260,7 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
             "What was filled in lies on a straight line between its neighbours in time. It is never a target, and no "
             "forecast begins right after it, where it would lean on what is to be forecast."
         )
-    return replace(series, values=values, observed=observed, length=length, notes=tuple(notes))
+    return replace(series, values=values, observed=observed, length=length, notes=(*series.notes, *notes))
 
 
 def _cell(table: Table, columns: Columns, i: int) -> str:

@@ -8,7 +8,7 @@ means the same to all, and has one scale. No window reaches from one series into
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,11 +17,10 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, listed
 from ..splits import Rows
-from ..tables.columns import meaning
 from ..tables.reading import Table, counted
 from ..unusable import leave_out
-from .columns import Columns
-from .reading import Series, read_series
+from .columns import Columns, read_moments
+from .reading import Series, read_series, sorting_note
 from .times import Step
 
 MOST_NAMED = 5  # series that a note names
@@ -63,9 +62,7 @@ class Cut:
     def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> Cut:
         """The windows that begin their forecasts at these steps of each series."""
         which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
-        times = [
-            series.clock.step.moment(series.clock.first, p) for series, own in zip(all_of_them, starts) for p in own
-        ]
+        times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]
         order = np.lexsort((which, np.array(times)))
         return cls(all_of_them, which[order], np.concatenate(list(starts))[order])
 
@@ -111,7 +108,7 @@ def read_usable(
             f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
-    cells = meaning(table.frame[columns.id])
+    cells = table.text(columns.id)
     nameless = np.flatnonzero(cells.is_null().to_numpy()).tolist()
     if nameless:
         raise DataError(
@@ -122,11 +119,15 @@ def read_usable(
     found: list[Series] = []
     errors: list[tuple[str, DataError]] = []
     names, numbers = cells.to_numpy(), np.arange(len(table))
-    lines = table.lines if table.lines is not None else numbers + 1
-    every = cells.unique(maintain_order=True).to_list()
+    every, times = cells.unique(maintain_order=True).to_list(), read_moments(table, columns)
+    notes: tuple[str, ...] = ()
+    if any((np.diff(times[names == name]) < 0).any() for name in every):
+        order = np.argsort(times, kind="stable")
+        notes = (sorting_note(table, columns, times),)
+        table, names = table.take(order), names[order]
     for name in every:
         rows = numbers[names == name]
-        own = Table(f"{table.title} ({columns.id} {name})", table.frame[rows], lines[rows], form=table.form)
+        own = replace(table.take(rows), name=f"{table.title} ({columns.id} {name})", parts=())
         try:
             series = read_series(own, columns, gaps, step, name)
             if found and series.clock.step != found[0].clock.step:
@@ -135,7 +136,7 @@ def read_usable(
                     f"{found[0].clock.step.words} apart, those of {name} {series.clock.step.words}.",
                     fix="Bring all to one step, or train on those of one step at a time.",
                 )
-            found.append(series)
+            found.append(series if found else replace(series, notes=(*notes, *series.notes)))
         except DataError as error:
             errors.append((name, error))
     if len(errors) == 1 and missing != "drop":

@@ -7,21 +7,32 @@ or, where there is no time column, a row.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from ...errors import DataError
-from ..tables.columns import DATES, MOSTLY
+from ..tables.columns import COMPACT, DATES, MOSTLY, to_moments
 
 Moments = npt.NDArray[np.float64] | npt.NDArray[np.int64]  # numbers, or microseconds since 1970
 Positions = npt.NDArray[np.int64]
 
-MONTHS = {"%Y-%m": "2020-12", "%Y/%m": "2020/12"}  # months without a day, which strftime alone cannot read
-COMPACT = {"%Y%m%d": "20201231"}  # read so in columns with a name of TIME_NAME alone: elsewhere it is a number
-FORMATS = {**DATES, **MONTHS, **COMPACT}
+# Months, weeks and quarters, which strptime alone cannot read: an example, and the pattern, replacement and format by
+# which they become their first day.
+PERIODS = {
+    "%Y-%m": ("2020-12", r"^(\d{4}-\d{1,2})$", "${1}-01", "%Y-%m-%d"),
+    "%Y/%m": ("2020/12", r"^(\d{4}/\d{1,2})$", "${1}/01", "%Y/%m/%d"),
+    "%B %Y": ("Dec 2020", r"^([A-Za-z]{3,9}) (\d{4})$", "${1} ${2} 01", "%B %Y %d"),
+    "%G-W%V": ("2020-W53", r"^(\d{4})-?W(\d{2})$", "${1}-W${2}-1", "%G-W%V-%u"),
+    "%Y-Q%q": ("2020-Q4", r"^(\d{4})[- ]?Q([1-4])$", "${1}-q${2}", "%Y-%m-%d"),
+    "%Y%m": ("202012", r"^((?:18|19|20)\d{4})$", "${1}01", "%Y%m%d"),
+}
+QUARTERS = {"q1": "01-01", "q2": "04-01", "q3": "07-01", "q4": "10-01"}
+DIGITS = (*COMPACT, "%Y%m")  # read so in columns with a name of DATE_NAME alone: elsewhere they are numbers
+DATE_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|year|ds|day|month|period|ym|yyyymm|yearmonth)")
+FORMATS = {**DATES, **{written: example for written, (example, *_) in PERIODS.items()}, **COMPACT}
 WITH_OFFSET = "%+"  # times that say how far they are from UTC, to which they are brought
 NUMBER, ROW = "number", "row"  # how times are written that are no dates
 TIME_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|step|index|year|ds)")
@@ -119,10 +130,34 @@ class Clock:
     first: float  # a number, a row, or microseconds since 1970
     step: Step
     written: str  # a format of FORMATS, NUMBER or ROW
+    times: Moments | None = field(default=None, compare=False)  # of each step, where gaps between them are skipped
+
+    @property
+    def words(self) -> str:
+        """The step in words."""
+        return self.step.words + ("" if self.times is None else ", gaps skipped")
+
+    @property
+    def season(self) -> int:
+        """Steps after which days, weeks or years repeat themselves; of skipped nights the rows of a day."""
+        if self.times is not None and self.step.unit == "span" and self.step.size < DAY:
+            return int(_commonest(np.unique(self.times // DAY, return_counts=True)[1]))
+        return self.step.season
+
+    def moment(self, position: int) -> float:
+        """The time of a step. Of skipped gaps those after the last one are told as if there were none."""
+        if self.times is None:
+            return self.step.moment(self.first, position)
+        last = len(self.times) - 1
+        return float(self.times[position]) if position <= last else self.step.moment(self.times[last], position - last)
 
     def label(self, position: int) -> str:
         """The time of a step as a person writes it: 2016-07-01 05:00, 1949-01, 12.5, row 7."""
-        moment = self.step.moment(self.first, position)
+        if self.times is not None and position >= len(self.times) and self.step.unit != "weekday":
+            last = len(self.times) - 1
+            after = position - last
+            return f"{after:,} step{'' if after == 1 else 's'} after {self.label(last)}"
+        moment = self.moment(position)
         if self.written == ROW:
             return f"row {round(moment):,}"
         if self.written == NUMBER:
@@ -135,7 +170,9 @@ def show(moment: float, written: str, days: bool = False) -> str:
     if written == NUMBER:
         return f"{moment:.12g}"
     text = str(np.datetime64(int(moment), "us")).replace("T", " ")
-    if written in MONTHS:
+    if written == "%Y-Q%q":
+        return f"{text[:4]}-Q{(int(text[5:7]) + 2) // 3}"
+    if written in PERIODS and "%m" in written.replace("%B", "%m"):
         return text[:7]
     if days:
         return text[:10]
@@ -151,7 +188,8 @@ def format_of(name: str, cells: pl.Series) -> str | None:
     if present.is_empty():
         return None
     named = TIME_NAME.fullmatch(name.strip()) is not None
-    likely = [f for f in FORMATS if (named or f not in COMPACT) and _fitting(present.head(1000), f) >= MOSTLY]
+    dated = DATE_NAME.fullmatch(name.strip()) is not None
+    likely = [f for f in FORMATS if (dated or f not in DIGITS) and _fitting(present.head(1000), f) >= MOSTLY]
     fits = {f: _fitting(present, f) for f in likely}
     best = max(fits, key=lambda f: fits[f], default="")  # of equals the first
     if best and fits[best] >= MOSTLY:
@@ -172,14 +210,13 @@ def moments(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
     if written == NUMBER:
         values = cells.cast(pl.Float64, strict=False).to_numpy()
         return np.where(np.isfinite(values), values, np.nan)
-    if written in MONTHS:
-        separator = written[2]
-        cells, written = cells + f"{separator}01", f"{written}{separator}%d"
-    elif written in COMPACT:
-        cells = cells.set(~cells.str.contains(r"^\d{8}$"), None)
+    if written in PERIODS:
+        _, pattern, replacement, written = PERIODS[written]
+        days = cells.set(~cells.str.contains(pattern), None).str.replace(pattern, replacement)
+        cells = days.str.replace_many(QUARTERS)
+        return cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64).cast(pl.Float64).to_numpy()
     cells = cells.set(~cells.str.contains(r"\d{4}"), None)  # two digits would be a year of antiquity
-    dates = cells.str.to_datetime(written, time_unit="us", strict=False)
-    return dates.cast(pl.Int64).cast(pl.Float64).to_numpy()
+    return to_moments(cells, written).cast(pl.Float64).to_numpy()
 
 
 def step_of(times: Moments, written: str) -> Step:

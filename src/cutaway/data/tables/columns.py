@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +52,17 @@ DATES = {
     "%d %B %Y": "31 Dec 2020",
     "%d-%B-%Y": "31-Dec-2020",
     "%B %d, %Y": "Dec 31, 2020",
+    "%B %d %Y": "Dec 31 2020",
 }
+COMPACT = {"%Y%m%d": "20201231"}  # eight digits, which are a number to most readers
+WRITTEN_DATES = {**DATES, **COMPACT}
 MICROSECONDS_A_DAY = 86_400_000_000
+FIRST_YEAR = -354_285 * MICROSECONDS_A_DAY  # that is a year of four digits, 1000
+COMPACT_DATE = r"^(?:18|19|20)\d{6}(?:\.0)?$"  # a data frame writes whole numbers beside missing ones as 20201231.0
+SERIAL_DATES = (20_000, 80_000)  # days since 1899-12-30, as spreadsheets count them: 1954 to 2119
+SERIAL_NAME = re.compile(r"(?i)(?:^|[_\s-])(?:date|day|datum|dob|time|timestamp|datetime)(?:[_\s-]|$)|date$")
+PADDED = 0.01  # from this fraction of digits with leading zeros on, a column holds codes
+LONG = 0.5  # likewise of digits that are more than a number of 64 bits keeps
 
 KEY_NAME = re.compile(r"(?i:^(id|index|key|uuid|guid|rowid|row|unnamed: 0)$|[_\s-](id|key)$)|[a-z]I[dD]$")
 # Numbers as spreadsheets show them, which are not numbers to a reader of CSV: 1,234.5  1 234  3,5  $12  40 %
@@ -79,17 +88,21 @@ class ColumnType:
         return self.kind in ("number", "date")
 
 
-def meaning(cells: pl.Series) -> pl.Series:
-    """The cells without spaces around them, null where they are missing; as they are where they are no text."""
+def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
+    """The cells without spaces around them, null where they are one of the words `missing`, which are in lower case; as
+    they are where they are no text."""
+    if isinstance(cells.dtype, pl.Enum):  # values that are few, and stripped already
+        gone = [value for value in cells.dtype.categories if value.lower() in missing]
+        return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
     if cells.dtype != pl.String:
         return cells
-    return cells.to_frame().select(meant(pl.all())).to_series()
+    return cells.to_frame().select(meant(pl.all(), missing)).to_series()
 
 
-def meant(cells: pl.Expr) -> pl.Expr:
+def meant(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
     """Cells as `meaning` has them, of any columns."""
     stripped = cells.str.strip_chars()
-    return pl.when(~stripped.str.to_lowercase().is_in(MISSING)).then(stripped)
+    return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
 
 
 def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
@@ -102,8 +115,15 @@ def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
         return ColumnType("category" if cells.null_count() else "constant")  # there or not there can tell something
     numbers = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
     if len(numbers) >= MOSTLY * len(present):
-        return ColumnType("id" if _numbers_are_keys(name, numbers, len(present), rows) else "number")
-    if (words := _yes_no(present)) is not None:
+        if (date := _compact_date(name, present)) is not None:
+            return date
+        codes, doubt = find_codes(name, present)
+        if not codes:
+            keys = _numbers_are_keys(name, numbers, len(present), rows)
+            return ColumnType("id") if keys else ColumnType("number", doubt=doubt or _serial_dates(name, numbers))
+        kind = "id" if different == len(present) else "text" if different > max(FEW, len(present) / 2) else "category"
+        return ColumnType(kind, doubt=doubt)
+    if (words := find_yes_no(present)) is not None:
         return words
     if (date := _date(present)) is not None:
         return date
@@ -116,19 +136,49 @@ def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
     return ColumnType("category")
 
 
+def find_codes(name: str, present: pl.Series) -> tuple[bool, str]:
+    """Return whether cells of digits are codes, not numbers, and what a person should know of it.
+
+    Digits are codes where a number does not give them back: 02139, or 18 digits where a float keeps 15.
+    """
+    if present.dtype != pl.String:
+        return False, ""
+    padded = present.str.contains(r"^0\d+$")
+    if padded.any():
+        cells = present.filter(padded)
+        if len(cells) >= PADDED * len(present):
+            return True, (
+                f"cells such as {cells[0]} begin with zeros, which a number would lose, and are read as codes; "
+                f"types={name}:number reads numbers"
+            )
+        return False, (
+            f"{len(cells):,} of {len(present):,} cells begin with zeros ({brief(cells[0])}) and are read as numbers; "
+            f"types={name}:category keeps the zeros"
+        )
+    long = present.filter(present.str.contains(r"^[-+]?\d{16,}$"))
+    exact = long.cast(pl.Int64, strict=False)
+    lost = long.filter((exact.cast(pl.Float64).cast(pl.Int64, strict=False) != exact).fill_null(True))
+    if len(long) and len(lost) >= LONG * len(present):
+        return True, (
+            f"cells such as {lost[0]} have more digits than a number keeps, and are read as codes; "
+            f"types={name}:number reads numbers"
+        )
+    return False, ""
+
+
 def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
     """The type that `types=name:kind` gives a column. Raises SettingError where its cells cannot be read so."""
     present = cells.drop_nulls()
     if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
         return ColumnType("constant" if len(present) else "empty")
     if kind == "yes/no":
-        found = _yes_no(present, (*YES_NO, ("1", "0")))
+        found = find_yes_no(present, (*YES_NO, ("1", "0")))
     elif kind == "date":
-        found = _date(present)
+        found = _date(present) or _compact_date(name, present)
     else:
         found = ColumnType(kind)
     if found is None:
-        known = ", ".join(DATES.values()) if kind == "date" else ", ".join(map("/".join, YES_NO)) + ", 1/0"
+        known = ", ".join(WRITTEN_DATES.values()) if kind == "date" else ", ".join(map("/".join, YES_NO)) + ", 1/0"
         raise SettingError(
             f"types={name}:{kind} cannot be: its cells, such as {present[0]!r}, are not written like {known}."
         )
@@ -141,8 +191,7 @@ def decode(cells: pl.Series, type: ColumnType) -> Numbers:
     Dates count in days since 1970, yes is 1 and no is 0.
     """
     if type.kind == "date":
-        moments = cells.str.to_datetime(type.written, time_unit="us", strict=False).cast(pl.Int64)
-        return moments.cast(pl.Float64).to_numpy() / MICROSECONDS_A_DAY
+        return to_moments(cells, type.written).cast(pl.Float64).to_numpy() / MICROSECONDS_A_DAY
     if type.kind == "yes/no":
         yes, no = type.written.split("/")
         words = cells.str.to_lowercase()
@@ -150,6 +199,14 @@ def decode(cells: pl.Series, type: ColumnType) -> Numbers:
     plain = cells.cast(pl.String) if isinstance(cells.dtype, pl.Enum) else cells
     values = plain.cast(pl.Float64, strict=False).to_numpy()
     return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
+def to_moments(cells: pl.Series, written: str) -> pl.Series:
+    """Return the microseconds (n,) since 1970 of dates in a format of `WRITTEN_DATES`, null where a cell is none."""
+    if written in COMPACT:
+        cells = cells.set(~cells.str.contains(COMPACT_DATE), None).str.slice(0, 8)
+    moments = cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    return moments.set(moments < FIRST_YEAR, None)  # Nov 2016 would be the 20th of November of the year 16
 
 
 def show(value: float, type: ColumnType) -> str:
@@ -173,7 +230,7 @@ def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
 def explain(cell: str, type: ColumnType) -> str:
     """Why a cell is unreadable as that type, for a person."""
     if type.kind == "date":
-        return f"{brief(cell)} is no date written like {DATES[type.written]}"
+        return f"{brief(cell)} is no date written like {WRITTEN_DATES[type.written]}"
     if type.kind == "yes/no":
         return f"{brief(cell)} is neither of {type.written}"
     with contextlib.suppress(ValueError):
@@ -210,7 +267,7 @@ def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> boo
     return bool(counts_rows) or KEY_NAME.search(name) is not None
 
 
-def _yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
+def find_yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
     """The type of cells that are two opposite words and nothing else."""
     words = set(present.str.to_lowercase().unique()) if present.n_unique() <= FEW else set()
     return next((ColumnType("yes/no", f"{yes}/{no}") for yes, no in known if words == {yes, no}), None)
@@ -232,6 +289,33 @@ def _date(present: pl.Series) -> ColumnType | None:
         f"its dates are read as month/day/year, and {present[0]} could be day/month/year: write 2020-12-31 to be sure"
     )
     return ColumnType("date", best, doubt)
+
+
+def _compact_date(name: str, present: pl.Series) -> ColumnType | None:
+    """The type of cells that are mostly dates of eight digits, 20201231: few other numbers are dates by chance."""
+    cells = present if present.dtype == pl.String else present.cast(pl.Int64, strict=False).cast(pl.String)
+    (written,) = COMPACT
+    days = to_moments(cells, written)
+    if days.count() < MOSTLY * len(present):
+        return None
+    i = int(days.is_not_null().arg_max() or 0)
+    day = show(days[i] / MICROSECONDS_A_DAY, ColumnType("date", written))
+    return ColumnType(
+        "date", written, f"{cells[i].removesuffix('.0')} is read as the date {day}; types={name}:number reads a number"
+    )
+
+
+def _serial_dates(name: str, numbers: Numbers) -> str:
+    """What a person should know of numbers that may be the days that spreadsheets count."""
+    low, high = SERIAL_DATES
+    if not SERIAL_NAME.search(name) or ((numbers >= low) & (numbers <= high)).mean() < MOSTLY:
+        return ""
+    first = numbers[(numbers >= low) & (numbers <= high)][0]
+    day = np.datetime64("1899-12-30") + int(first)
+    return (
+        f"{first:.10g} may be a date as spreadsheets count days ({day}), and is read as a number; for dates, format "
+        "the column as 2020-12-31 in the spreadsheet and save it again"
+    )
 
 
 def _fits(cells: pl.Series, written: str) -> int:

@@ -15,9 +15,10 @@ import polars as pl
 
 from ...errors import SettingError
 from ..settings import DataSettings
-from .columns import MOSTLY, meaning
+from .columns import MISSING, MOSTLY, meaning
 
 AUTO = "auto"
+OF_TEXT = ("separator", "decimal", "encoding", "header", "quoting")  # what text leaves open, and Parquet does not
 LOOKED_AT = 1000  # rows from which it is told whether there is a header
 YEARS = (1800, 2100)  # names of columns that are numbers, and names all the same
 
@@ -30,6 +31,9 @@ class Form:
     decimal: str = AUTO  # the sign before decimals: . or ,
     encoding: str = AUTO
     header: bool | None = None
+    missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell
+    quoting: str = AUTO  # standard: quotes are marks around cells; none: they are text
+    units: Mapping[str, str] | None = None  # column → unit of its numbers in training; None before there is one
     asked: bool = True  # whether a person says so; else it decides what a file leaves open
 
     @classmethod
@@ -37,7 +41,20 @@ class Form:
         """The form that the settings ask for. Raises SettingError for an encoding that does not exist."""
         if settings.encoding != AUTO:
             reject_unknown_encoding(settings.encoding)
-        return cls(settings.separator, settings.decimal, settings.encoding, settings.header)
+        keys = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")
+        return cls(**{key: getattr(settings, key) for key in keys})
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The words that stand for a missing cell, in lower case; the empty cell is always one."""
+        if self.missing_values == (AUTO,):
+            return MISSING
+        return ("", *(word.strip().lower() for word in self.missing_values))
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether a person says what only a file of text leaves open."""
+        return self.asked and any(getattr(self, key) != getattr(Form, key) for key in OF_TEXT)
 
     def kept(self) -> Form:
         """The same, to decide what another file leaves open."""
@@ -50,7 +67,9 @@ class Form:
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Form:
         """The form that `to_json` wrote, to be kept to where a new file leaves it open; none of older documents."""
-        return cls(**(data or {})).kept()
+        known = dict(data or {})
+        known["missing_values"] = tuple(known.get("missing_values", (AUTO,)))
+        return cls(**known).kept()
 
 
 KEPT = Form(asked=False)  # what a preprocessing says of new tables that was fitted on none
@@ -68,7 +87,7 @@ def reject_unknown_encoding(name: str) -> None:
         )
 
 
-def lacks_header(names: list[str], frame: pl.DataFrame) -> bool:
+def lacks_header(names: list[str], frame: pl.DataFrame, missing: tuple[str, ...] = MISSING) -> bool:
     """Whether the first line is a row like the others: it has a number of the size of the others in every column of
     numbers, and nowhere else. Where there are no numbers, nothing tells."""
     numbers = {name: _number(name) for name in names}
@@ -80,7 +99,7 @@ def lacks_header(names: list[str], frame: pl.DataFrame) -> bool:
             return False
     likes = False
     for name, value in numbers.items():
-        cells = meaning(frame[name].head(LOOKED_AT)).drop_nulls()
+        cells = meaning(frame[name].head(LOOKED_AT), missing).drop_nulls()
         if not len(cells):
             continue
         values = cells.cast(pl.Float64, strict=False).drop_nulls().to_numpy()

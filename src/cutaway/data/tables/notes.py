@@ -9,13 +9,14 @@ import polars as pl
 
 from ..findings import Finding
 from ..splits import Rows
-from .columns import LEFT_OUT, ColumnType, decode, meaning, natural_order, show
+from .columns import LEFT_OUT, ColumnType, decode, natural_order, show
 from .encoders import MOST_CATEGORIES, Category
 from .preprocessing import Cells, TablePreprocessing, unknown_note
-from .reading import Table
+from .reading import Table, counted
 from .roles import Roles
 from .targets import NUMBER, Labels
 
+MOST_DOUBTS = 5  # columns of a doubtful type that have a note each
 SHOWN = 3  # values of a category that a line shows
 
 
@@ -41,7 +42,7 @@ def describe_columns(
             role = "left out: ignore says so"
         else:
             role = "input" if column in encoded else f"left out: {_reason(type)}"
-        cells = inputs[column] if column in inputs else meaning(table.frame[column])
+        cells = labels.cells if column == roles.target else inputs.get(column, table.text(column))
         gaps = cells.null_count()
         lines.append(
             {
@@ -64,14 +65,19 @@ def column_notes(
     for column, type in types.items():
         if column not in encoders:
             notes.append(f"Column {column} is left out: {_reason(type)}{_way_back(column, type)}.")
-        if type.doubt:
-            notes.append(f"Column {column}: {type.doubt}.")
         encoder = encoders.get(column)
         if isinstance(encoder, Category) and encoder.rare:
             notes.append(
                 f"Column {column}: the {MOST_CATEGORIES} most frequent values have an input each, "
                 f"{encoder.rare:,} rarer ones count as unknown."
             )
+    doubts = [f"Column {column}: {type.doubt}." for column, type in types.items() if type.doubt]
+    notes += doubts[:MOST_DOUBTS]
+    if len(doubts) > MOST_DOUBTS:
+        others = [column for column, type in types.items() if type.doubt][MOST_DOUBTS:]
+        more = ", …" if len(others) > MOST_DOUBTS else ""
+        notes.append(f"The same of {len(others):,} more columns: {', '.join(others[:MOST_DOUBTS])}{more}.")
+    notes += _missing_words(table, types)
     if roles.group is not None:
         notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
     written = [column for column in (*encoders, roles.target) if column not in table.numbers]
@@ -111,6 +117,23 @@ def split_notes(
         notes.append(
             f"There are more inputs ({inputs:,}) than training rows ({examples:,}): the rows can be learned by heart."
         )
+    return notes
+
+
+def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
+    """A note on each column of categories or text where a word counts as missing that may be a value."""
+    notes = []
+    for column, type in types.items():
+        if type.kind not in ("category", "text") or column in table.numbers:
+            continue
+        words = table.frame[column].str.strip_chars().filter(table.text(column).is_null()).drop_nulls()
+        words = words.filter(words != "")
+        if len(words):
+            said = ", ".join(words.unique().sort().head(SHOWN))
+            notes.append(
+                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}); missing_values= without "
+                "it makes it a value."
+            )
     return notes
 
 

@@ -44,7 +44,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
 
     Cells that are no number in the way of their column stay as they are, to be rejected by name.
     """
-    columns = _look(frame)
+    columns = _look(frame, form.missing)
     signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}
     told = form.decimal if form.asked and form.decimal != AUTO else signs.pop() if len(signs) == 1 else form.decimal
     decimals: list[tuple[str, str, str]] = []  # column, a cell, as it is read
@@ -54,7 +54,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
         sign = _sign(column, told, "," if separator == ";" else ".", form)
         if sign is None or not (column.commas or column.gaps or (sign == "," and column.points)):
             continue  # they contradict each other, or are plain
-        cells = meaning(frame[column.name])
+        cells = meaning(frame[column.name], form.missing)
         good = cells.str.contains(WRITTEN[sign])
         if good.sum() < MOSTLY * cells.count():
             continue
@@ -75,13 +75,13 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
     return frame.with_columns(**written), told, notes
 
 
-def _look(frame: pl.DataFrame) -> list[_Column]:
+def _look(frame: pl.DataFrame, missing: tuple[str, ...]) -> list[_Column]:
     """What the cells of each column tell, of those that hold numbers. The cells of many columns are looked at as one
     long column, since a look costs as much as ten thousand cells; not those of all, since that is a copy of them."""
     at_once = max(1, CELLS // max(1, len(frame)))
     found = []
     for i in range(0, len(frame.columns), at_once):
-        cells = frame[:, i : i + at_once].unpivot().select("variable", cell=meant(pl.col("value")))
+        cells = frame[:, i : i + at_once].unpivot().select("variable", cell=meant(pl.col("value"), missing))
         told = cells.select("variable", **_questions(pl.col("cell"))).group_by("variable", maintain_order=True)
         for row in told.agg(pl.exclude("variable").sum()).iter_rows(named=True):
             if row["present"] and row["numbers"] >= MOSTLY * row["present"]:

@@ -7,6 +7,7 @@ looked at; types, fill values, means and categories come from the training rows 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, draw, fractions_left
-from .columns import ColumnType, meaning
+from .columns import ColumnType
 from .distributions import distributions
 from .encoders import fit_encoder
 from .forms import Form
@@ -58,6 +59,7 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
         return streamed_dataset(groups, settings, shuffled)
     reject_form(groups.path, Form.of(settings))
     origin = Origin(groups.path.resolve().name, str(groups.path), groups.fingerprint)
+    groups = replace(groups, form=Form.of(settings))
     return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
 
 
@@ -78,9 +80,9 @@ def table_dataset(
     splits = split_rows(table, labels, roles, rows, settings, given)
 
     as_text = {column for column, type in roles.types.items() if type != "number"}
-    cells = {c: meaning(table.frame[c]) if c in as_text else table.cells(c) for c in roles.inputs}
+    cells = {c: table.text(c) if c in as_text else table.cells(c) for c in roles.inputs}
     types = types_of(cells, roles, splits["train"], len(table))
-    cells |= {c: meaning(table.frame[c]) for c, type in types.items() if c in table.numbers and type.kind != "number"}
+    cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]
@@ -94,6 +96,7 @@ def table_dataset(
 
     by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
     inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
+    aside = table.frame.drop(*inputs.columns, roles.target)
     return assemble(
         origin,
         settings,
@@ -104,9 +107,10 @@ def table_dataset(
             *table.notes,
             *left_out,
             *unread,
+            *labels.notes(),
             *column_notes(table, roles, types, preprocessing),
             *split_notes(labels, preprocessing, splits, by_split),
-            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place),
+            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place, aside=aside),
             *leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
         ],
         describe_columns(table, cells, roles, labels, types, preprocessing),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,8 @@ from ...errors import DataError, Problem, SettingError
 from ...files import MEBIBYTE, cause, reject_irregular
 from ..folders import entries
 from .columns import meaning
-from .forms import Form
-from .reading import Table, frame_table, read_table
+from .forms import KEPT, OF_TEXT, Form
+from .reading import Table, plain_columns, read_table, text_frame
 
 PARQUET = ".parquet"
 MAGIC = b"PAR1"
@@ -46,6 +46,7 @@ class RowGroups:
     offset: npt.NDArray[np.int64]  # (B,) its first row in that file
     schema: dict[str, pl.DataType]
     fingerprint: str  # sha256 of sizes and footers, which tell where each column of each row group lies
+    form: Form = KEPT  # which words stand for missing cells
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -114,8 +115,10 @@ class StreamedTable(Table):
     @classmethod
     def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
         """These columns as text."""
-        parts = [frame_table(frame, groups.path.name).frame for _, frame in groups.frames(columns)]
-        return cls._made(groups, pl.concat(parts, rechunk=True))
+        parts = [text_frame(frame, groups.path.name) for _, frame in groups.frames(columns)]
+        schema = {column: groups.schema[column] for column in columns}
+        text, form, notes, problems = plain_columns(pl.concat(parts, rechunk=True), schema, groups.form)
+        return cls._made(replace(groups, form=form), text, notes, problems)
 
     @classmethod
     def compact(cls, groups: RowGroups, kinds: Mapping[str, str | None]) -> StreamedTable:
@@ -124,8 +127,14 @@ class StreamedTable(Table):
         return cls._made(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
 
     @classmethod
-    def _made(cls, groups: RowGroups, frame: pl.DataFrame) -> StreamedTable:
-        table = cls(groups.path.name, frame)
+    def _made(
+        cls,
+        groups: RowGroups,
+        frame: pl.DataFrame,
+        notes: Sequence[str] = (),
+        problems: Mapping[str, str] | None = None,
+    ) -> StreamedTable:
+        table = cls(groups.path.name, frame, notes=tuple(notes), form=groups.form, unit_problems=problems or {})
         object.__setattr__(table, "groups", groups)
         return table
 
@@ -139,20 +148,20 @@ class StreamedTable(Table):
 
     def row(self, i: int) -> dict[str, str]:
         """Row i with all columns."""
-        return frame_table(self.groups.row(i)).row(0)
+        return Table("", text_frame(self.groups.row(i))).row(0)
 
 
 def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
     """A column as `StreamedTable.compact` has it."""
     as_numbers, parts = groups.schema[column] in EXACT, []
     for _, frame in groups.frames([column]):
-        text = frame if as_numbers else frame_table(frame, groups.path.name).frame.cast(pl.Categorical)
+        text = frame if as_numbers else text_frame(frame, groups.path.name).cast(pl.Categorical)
         parts.append(text.to_series())
     whole = pl.concat(parts, rechunk=True)
     if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
         return whole.cast(pl.Float64).fill_nan(None)
     values = whole.unique()
-    meant = meaning(frame_table(values.to_frame()).frame.to_series())
+    meant = meaning(text_frame(values.to_frame()).to_series(), ("",))
     known = pl.Enum(meant.drop_nulls().unique().sort())
     return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
 
@@ -169,14 +178,14 @@ def table_at(path: Path, form: Form) -> Table:
     if not path.is_dir():
         return read_table(path, form)
     reject_form(path, form)
-    groups = row_groups(path)
+    groups = replace(row_groups(path), form=form)
     return StreamedTable.of(groups, list(groups.schema))
 
 
 def reject_form(folder: Path, form: Form) -> None:
     """Raise SettingError where it is said how a folder of Parquet files is written."""
-    if form.asked and form != Form():
-        raise SettingError(f"separator, decimal, encoding and header are for CSV, and {folder} holds Parquet.")
+    if form.is_of_text:
+        raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
 
 
 def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:

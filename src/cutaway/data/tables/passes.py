@@ -19,7 +19,7 @@ from .columns import ColumnType, Numbers, decode, explain, meaning, unreadable
 from .encoders import QUANTILES, Category, Curve, Encoder, Numeric, curve_of, most_frequent, scale_of
 from .parquet import EXACT, RowGroups
 from .quantiles import Selection
-from .reading import frame_table
+from .reading import text_frame
 
 NAMED = 1000  # cells that cannot be read are kept by name; more are counted
 Rows = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnT
         if type.kind == "number" and cells.dtype in EXACT:
             found[column] = cells.cast(pl.Float64).fill_nan(None)
         else:
-            found[column] = meaning(frame_table(cells.to_frame(), groups.path.name).frame.to_series())
+            found[column] = meaning(text_frame(cells.to_frame(), groups.path.name).to_series(), groups.form.missing)
     return found
 
 

@@ -20,11 +20,12 @@ from ..adopted import relabelled
 from ..objects.frames import as_frame
 from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
-from .columns import ColumnType, explain, meaning, unreadable
+from .columns import ColumnType, explain, unreadable
 from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .parquet import table_at
 from .reading import Table, counted, frame_table, rows_table
+from .roles import reject_units
 from .targets import named, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
@@ -85,6 +86,8 @@ class TablePreprocessing:
                 "A table says of no row which episode it is of.", fix="Evaluate on the run's own: cutaway evaluate RUN."
             )
         self._require([target.column], table)
+        if not target.classes:
+            reject_units(table, [target.column])
         return self._as_split(table, read_targets(table, target.column, target))
 
     def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
@@ -136,8 +139,9 @@ class TablePreprocessing:
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
+        reject_units(table, [encoder.name for encoder in self.encoders if encoder.kind == "number"])
         cells = {
-            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else meaning(table.frame[encoder.name])
+            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else table.text(encoder.name)
             for encoder in self.encoders
         }
         notes = []
@@ -194,7 +198,7 @@ def _tables(sources: Any, form: Form) -> Iterable[Table]:
         sources = [sources]
     for are_rows, group in itertools.groupby(sources, lambda source: isinstance(source, Mapping)):
         if are_rows:
-            yield rows_table(list(group))
+            yield rows_table(list(group), form)
             continue
         for source in group:
             yield _table(source, form)
@@ -206,7 +210,7 @@ def _table(source: Any, form: Form) -> Table:
     if isinstance(source, str | Path):
         return table_at(Path(source).expanduser(), form)
     if (frame := as_frame(source)) is not None:
-        return frame_table(frame)
+        return frame_table(frame, form=form)
     raise DataError(
         f"Rows cannot be read from a {type(source).__name__}.",
         fix="Give the path of a table, a data frame, or dictionaries of column and cell.",

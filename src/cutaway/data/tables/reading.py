@@ -7,11 +7,9 @@ A file that is not what its name says is rejected with the line, never repaired.
 from __future__ import annotations
 
 import codecs
-import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError, brief, visible
+from ...errors import DataError, SettingError, brief, visible
 from ...files import read_bytes
 from .columns import meaning
-from .forms import AUTO, KEPT, Form, lacks_header
+from .delimited import read_delimited
+from .forms import AUTO, KEPT, OF_TEXT, Form, lacks_header
 from .numerals import plain_numerals
+from .units import without_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
 CELLS = "a cell is a number, a text, a date or yes/no"
-HEADER = 10_000_000  # characters in which the first line must end
-CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
 
 
 @dataclass(frozen=True)
@@ -45,6 +41,8 @@ class Table:
     parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
     called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
     numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
+    order: npt.NDArray[np.int64] | None = None  # (n,) the place of each row in what was read; None: as they stand
+    unit_problems: Mapping[str, str] = field(default_factory=dict)  # column → why it has no one unit, that of training
 
     def __len__(self) -> int:
         return self.frame.height
@@ -63,7 +61,11 @@ class Table:
         """What the cells of a column mean: text, null where they are missing, or, of a column that was one of numbers
         before it was text, those."""
         known = self.numbers.get(column)
-        return meaning(self.frame[column]) if known is None else known
+        return self.text(column) if known is None else known
+
+    def text(self, column: str) -> pl.Series:
+        """Return the text of a column's cells without spaces around it, null where they are missing."""
+        return meaning(self.frame[column], self.form.missing)
 
     def place(self, i: int) -> str:
         """What a person calls row i: line 18 of houses.csv, or row 17."""
@@ -81,10 +83,22 @@ class Table:
         """Row i as the person gave it."""
         return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
 
+    def take(self, rows: npt.NDArray[np.int64]) -> Table:
+        """Return these rows in this order; each is called what it was."""
+        return replace(
+            self,
+            frame=self.frame[rows],
+            lines=None if self.lines is None else self.lines[rows],
+            called=tuple(self.called[i] for i in rows) if self.called else (),
+            numbers={column: cells[rows] for column, cells in self.numbers.items()},
+            order=rows if self.order is None else self.order[rows],
+        )
+
     def _row_of(self, i: int) -> tuple[str, str]:
         """Which row i is, and of what."""
-        name, first = next(((name, first) for name, first in reversed(self.parts) if first <= i), (self.name, 0))
-        return f"row {i - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
+        place = i if self.order is None else int(self.order[i])
+        name, first = next(((name, first) for name, first in reversed(self.parts) if first <= place), (self.name, 0))
+        return f"row {place - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
 
 
 def counted(number: int, noun: str) -> str:
@@ -105,15 +119,44 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
             fix="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":
-        if form.asked and form != Form():
-            raise SettingError(f"separator, decimal, encoding and header are for CSV, and {path} is Parquet.")
-        return _parquet(data, path)
+        if form.is_of_text:
+            raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {path} is Parquet.")
+        return _parquet(data, path, form)
     text, notes = _text(data, path, form)
     return _delimited(text, path, form, notes)
 
 
-def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
-    """A polars data frame as a table of text. Raises DataError for columns of lists, structures or bytes."""
+def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table:
+    """A polars data frame as a table of text, its numbers in columns of text as a file's are read. Raises DataError for
+    columns of lists, structures or bytes."""
+    notes = [f"Durations are read in seconds (columns {', '.join(spans)})."] if (spans := _spans(frame)) else []
+    text, form, said, problems = plain_columns(text_frame(frame, name), frame.schema, form)
+    return Table(name, text, notes=(*notes, *said), form=form, unit_problems=problems)
+
+
+def plain_columns(
+    text: pl.DataFrame, schema: Mapping[str, pl.DataType], form: Form
+) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
+    """Return what `_plain` does of a data frame as text, whose columns of text alone are read so."""
+    written = [column for column, dtype in schema.items() if dtype == pl.String]
+    plain, taken, said, problems = _plain(text.select(written), ",", form)
+    return text.with_columns(plain), taken if said else replace(taken, decimal=form.decimal), said, problems
+
+
+def _plain(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
+    """Columns of text with their numbers as a computer writes them, the form with what was told of it, notes, and which
+    columns are in no one unit."""
+    frame, units = without_units(frame, form)
+    frame, decimal, said = plain_numerals(frame, separator, form)
+    return frame, replace(form, decimal=decimal, units=units.found), [*units.notes, *said], units.problems
+
+
+def _spans(frame: pl.DataFrame) -> list[str]:
+    return [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
+
+
+def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
+    """A polars data frame with each cell as text. Raises DataError for columns of lists, structures or bytes."""
     for column, dtype in frame.schema.items():
         if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
             raise DataError(
@@ -121,11 +164,10 @@ def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
                 fix="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
             )
     # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
-    spans = [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
+    spans = _spans(frame)
     frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame
-    notes = (f"Durations are read in seconds (columns {', '.join(spans)}).",) if spans else ()
     try:
-        return Table(name, frame.cast(pl.String), notes=notes)
+        return frame.fill_nan(None).cast(pl.String)
     except pl.exceptions.PolarsError as error:
         raise DataError(
             f"{name or 'The table'} holds cells that have no text: {str(error).splitlines()[0]}."
@@ -148,10 +190,12 @@ def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt
     typed = [c for c in first.columns if all(c in table.numbers for table in tables.values())]
     numbers = {column: pl.concat([table.numbers[column] for table in tables.values()]) for column in typed}
     rows = {name: np.arange(begin, end) for name, begin, end in zip(tables, ends, ends[1:])}
-    return Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers), rows
+    problems = {column: why for table in tables.values() for column, why in table.unit_problems.items()}
+    whole = Table(first.name, frame, notes=notes, form=first.form, parts=parts, numbers=numbers, unit_problems=problems)
+    return whole, rows
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
     """Rows as dictionaries (column → cell, None where missing) as a table of text. All must have the same columns."""
     columns = list(rows[0]) if rows else []
     for i, row in enumerate(rows):
@@ -161,10 +205,10 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
                 fix="Give every row every column; None stands for a missing cell.",
             )
-    return columns_table({column: [row[column] for row in rows] for column in columns})
+    return columns_table({column: [row[column] for row in rows] for column in columns}, form)
 
 
-def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
+def columns_table(columns: Mapping[str, Sequence[Any]], form: Form = KEPT) -> Table:
     """Return columns of Python values as a table of text. Raises DataError for a value that has no text."""
     cells = {
         column_name(name): pl.Series(
@@ -172,7 +216,7 @@ def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
         )
         for name, values in columns.items()
     }
-    return Table("", pl.DataFrame(cells))
+    return frame_table(pl.DataFrame(cells), form=form)
 
 
 def column_name(name: Any) -> str:
@@ -215,7 +259,7 @@ def not_unicode(error: UnicodeEncodeError) -> str:
     return f"U+{ord(error.object[error.start]):04X} is half of a surrogate pair, which is no character"
 
 
-def _parquet(data: bytes, path: Path) -> Table:
+def _parquet(data: bytes, path: Path, form: Form) -> Table:
     try:
         frame = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
@@ -226,7 +270,7 @@ def _parquet(data: bytes, path: Path) -> Table:
         ) from error
     if frame.is_empty():
         raise DataError(f"{path} holds no rows.")
-    return frame_table(frame, path.name)
+    return frame_table(frame, path.name, form)
 
 
 def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
@@ -269,119 +313,14 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
-    """The rows of CSV or TSV text, after RFC 4180: quotes may hold delimiters and line ends, "" is a quote."""
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    asked = form.asked and form.separator != AUTO
-    delimiter = form.separator.replace("tab", "\t") if asked else _delimiter(text, usual)
-    if delimiter != usual and not asked:
-        notes.append(
-            f"{path.name} is separated by {DELIMITERS[delimiter]}, as its first line shows, not by {DELIMITERS[usual]}."
-        )
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names: list[str] = []
-    rows: list[list[str]] = []
-    chunks: list[pl.DataFrame] = []
-    lines: list[int] = []
-    blank: list[int] = []
-    ragged: list[tuple[int, int]] = []  # line, cells found
-    end = 0  # the last line of the row before
-    try:
-        for row in reader:
-            begin, end = end + 1, reader.line_num
-            if not row:
-                blank.append(begin)
-                continue
-            if not names:
-                if form.header is not False:
-                    names = _checked_names(row, path, begin)
-                    continue
-                names = [f"column_{k}" for k in range(1, len(row) + 1)]
-            if len(row) != len(names):
-                ragged.append((begin, len(row)))
-            else:
-                rows.append(row)
-                lines.append(begin)
-                if len(rows) == CHUNK:
-                    chunks.append(_columns(names, rows))
-                    rows = []
-    except csv.Error as error:
-        raise _unreadable(path, end + 1, reader.line_num, str(error)) from error
-    if ragged:
-        raise _ragged(path, ragged, len(names), last_line=end)
-    if not lines:
+    """The rows of CSV or TSV text. Raises DataError as `read_table`."""
+    found = read_delimited(text, path, form)
+    frame, form, said, problems = _plain(found.frame, found.separator, form)
+    if form.header is None and lacks_header(found.named, frame, form.missing):
         raise DataError(
-            f"{path} has no rows{' below its header' if names else ''}.",
-            fix="The first line names the columns; each line after it is a row.",
-        )
-    inside = [line for line in blank if line < lines[-1]]
-    if inside:
-        more = ", …" if len(inside) > 5 else ""
-        notes.append(
-            f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
-        )
-    frame, decimal, said = plain_numerals(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
-    if form.header is None and lacks_header(names, frame):
-        raise DataError(
-            f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
+            f"{path} has no header: its first line, {brief(', '.join(found.named))}, is a row like those below it.",
             fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
             "their names all the same.",
         )
-    taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header)
-    return Table(path.name, frame, np.array(lines), (*notes, *said), taken)
-
-
-def _delimiter(text: str, usual: str) -> str:
-    """The delimiter that cuts the first line into most cells; the usual one where several do."""
-    first = next((line for line in io.StringIO(text[:HEADER], newline="") if line.strip()), "")
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    return max((usual, *DELIMITERS), key=unquoted.count)  # of equals the first
-
-
-def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
-    """The header, if every column has a name of its own."""
-    where = f"{path.name}, line {line}"
-    if unnamed := [str(k) for k, name in enumerate(names, 1) if not name.strip()]:
-        raise DataError(
-            f"{where}: column {' and column '.join(unnamed)} of {len(names)} has no name.",
-            fix="Name every column in that line; where it is a row like the others, header=false names them. (pandas: "
-            "`to_csv(..., index=False)` leaves its index out.)",
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        at = [str(k) for k, name in enumerate(names, 1) if name == twice]
-        raise DataError(
-            f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
-            fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
-        )
-    return names
-
-
-def _columns(names: list[str], rows: list[list[str]]) -> pl.DataFrame:
-    columns = list(zip(*rows)) or [()] * len(names)
-    return pl.DataFrame([pl.Series(name, cells, dtype=pl.String) for name, cells in zip(names, columns)])
-
-
-def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
-    """What csv's complaint about the row that begins on that line means."""
-    if "unexpected end" in reason:
-        return DataError(
-            f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
-            fix='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',
-        )
-    return DataError(
-        f"{path.name}, line {end}: text stands after a closing quote ({reason}).",
-        fix='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk".',
-    )
-
-
-def _ragged(path: Path, ragged: list[tuple[int, int]], width: int, last_line: int) -> DataError:
-    """The error that names each row whose number of cells is not the header's."""
-    problems = [Problem(f"{path.name}, line {line}", f"{found} cells, {width} expected") for line, found in ragged]
-    cut_short = len(ragged) == 1 and ragged[0][0] == last_line and ragged[0][1] < width
-    return DataError(
-        f"{path} has {counted(len(ragged), 'row')} with more or fewer cells than its header.",
-        problems,
-        "That row is the last one: was the file cut short?"
-        if cut_short
-        else 'A cell that holds the separator needs quotes, "like, this"; an empty cell still needs its separator.',
-    )
+    taken = replace(form, separator=found.separator.replace("\t", "tab"), quoting=found.quoting)
+    return Table(path.name, frame, found.lines, (*notes, *found.notes, *said), taken, unit_problems=problems)

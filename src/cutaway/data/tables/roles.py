@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import DataError, SettingError, UnknownName, nearest
+from ...errors import DataError, Problem, SettingError, UnknownName, nearest
 from ..settings import DataSettings
 from .columns import TYPES
 from .reading import Table
@@ -42,22 +43,34 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
         raise SettingError(
             f"group={group} is the target itself: each of its values would be in one split only. Give another column."
         )
-    ignored = tuple(find_column(table, "ignore", column.strip()) for column in settings.ignore)
+    ignored = find_columns(table, "ignore", settings.ignore)
     if target in ignored:
         raise SettingError(f"ignore={target} leaves the target out. Take it from the list.")
     inputs = tuple(c for c in table.columns if c not in (target, group, *ignored))
     if not inputs:
         raise DataError(f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns.")
-    return Roles(target, group, ignored, inputs, _types(table, settings.types, target))
+    types = _types(table, settings.types, target)
+    reject_units(table, [column for column in (target, *inputs) if types.get(column) != "category"])
+    return Roles(target, group, ignored, inputs, types)
+
+
+def reject_units(table: Table, columns: Sequence[str]) -> None:
+    """Raise DataError where numbers of one of these columns have several units, or others than in training."""
+    if problems := [Problem(f"column {c}", table.unit_problems[c]) for c in columns if c in table.unit_problems]:
+        raise DataError(
+            f"{table.title} has columns whose units do not agree:",
+            problems,
+            "Convert each to one unit, that of training where it is for a run; or leave a column out with "
+            "ignore=COLUMN, or take its cells as categories with types=COLUMN:category.",
+        )
 
 
 def find_column(table: Table, setting: str, column: str) -> str:
-    """The column of that name. Raises UnknownName, which tells of one that differs by spaces or capitals only."""
-    if column in table.columns:
-        return column
+    """The column of that name; spaces around it do not count. Raises UnknownName, which tells of one that differs by
+    capitals only."""
+    if (found := _match(table, [column])) is not None:
+        return found
     alike = [c for c in table.columns if c.strip().casefold() == column.strip().casefold()]
-    if alike and setting in ("ignore", "types") and alike[0].strip() == column:
-        return alike[0]  # a list cannot say a space at the end of a name
     words = _listed(table)
     if alike:
         how = "spaces" if alike[0].strip() == column.strip() else "capitals"
@@ -67,13 +80,48 @@ def find_column(table: Table, setting: str, column: str) -> str:
     raise UnknownName("column", column, [] if alike else nearest(column, table.columns), words)
 
 
+def find_columns(table: Table, setting: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a comma-separated list names; a name may hold commas itself. Raises UnknownName."""
+    found = _resolve(table, list(words))
+    return tuple(find_column(table, setting, word) for word in words) if found is None else tuple(found)
+
+
+def _resolve(table: Table, words: list[str]) -> list[str] | None:
+    """The columns that words one after another name, the shortest runs of words first; None where they name none."""
+    if not words:
+        return []
+    for end in range(1, len(words) + 1):
+        column = _match(table, words[:end])
+        rest = None if column is None else _resolve(table, words[end:])
+        if column is not None and rest is not None:
+            return [column, *rest]
+    return None
+
+
+def _match(table: Table, words: Sequence[str]) -> str | None:
+    """The column whose name is these words with commas between them, spaces aside; None where none or several are."""
+    name = ",".join(words)
+    if name in table.columns:
+        return name
+    parts = [part.strip() for part in name.split(",")]
+    alike = [c for c in table.columns if [part.strip() for part in c.split(",")] == parts]
+    return alike[0] if len(alike) == 1 else None
+
+
 def _types(table: Table, given: tuple[str, ...], target: str) -> dict[str, str]:
     types = {}
+    words: list[str] = []  # of a name that holds commas
     for word in given:
         column, colon, kind = word.rpartition(":")
-        if not colon or kind.strip() not in TYPES:
-            raise SettingError(f"types={word} cannot be: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
-        types[find_column(table, "types", column.strip())] = kind.strip()
+        words.append(column if colon and kind.strip() in TYPES else word)
+        if colon and kind.strip() in TYPES:
+            if len(words) > 1 and _match(table, words) is None:
+                words = [words[0]]
+                break
+            types[find_column(table, "types", ",".join(words))] = kind.strip()
+            words = []
+    if words:
+        raise SettingError(f"types={words[0]} cannot be: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
     if types.get(target, "number") not in ("number", "category"):
         raise SettingError(f"types={target}:{types[target]} cannot be: a target is a number or a category.")
     return types

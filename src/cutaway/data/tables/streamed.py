@@ -7,6 +7,7 @@ encoders keep. What is learned from is fitted on all training rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -21,20 +22,20 @@ from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, draw
-from .columns import ColumnType, meaning
+from .columns import ColumnType
 from .distributions import distributions
 from .encoders import Category
-from .forms import KEPT
+from .forms import Form
 from .leaks import leaks
 from .notes import column_notes, describe_columns
 from .parquet import RowGroups, StreamedTable
 from .passes import cells_of, fit_encoders, unread_cells
 from .preprocessing import TablePreprocessing
-from .reading import Table, counted, frame_table
+from .reading import Table, counted, text_frame
 from .roles import choose_roles
 from .steps import EMPTIED, MEND, Splits, fitted, split_rows, types_of, without_rows
 from .streamed_split import Encoded, RowGroupSplit
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
+from .targets import NUMBER, check_learnable, check_taught, complete_rows, named, read_labels
 
 SAMPLE = 100_000  # rows by which types are told
 BYTES = 4  # of an input
@@ -44,6 +45,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     """The data set in Parquet files, whose target `settings` name; whether their rows are known to be `shuffled`.
     Raises as `table_dataset`."""
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
+    groups = replace(groups, form=replace(Form.of(settings), units={}))
     chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sampled(groups, chosen)
     roles = choose_roles(sample, settings)
@@ -54,7 +56,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     check_learnable(labels, rows, splits=3)
     splits = split_rows(of_rows, labels, roles, rows, settings)
 
-    cells = {column: meaning(sample.frame[column]) for column in roles.inputs}
+    cells = {column: sample.text(column) for column in roles.inputs}
     types = types_of(cells, roles, np.flatnonzero(np.isin(chosen, splits["train"])), len(groups))
     learned = {column: type for column, type in types.items() if type.learned}
     splits, unread = _without_bad_cells(groups, learned, splits, settings.missing)
@@ -62,7 +64,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
         train = splits["train"]
         splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
     encoders = fit_encoders(groups, splits["train"], learned, settings.scale)
-    preprocessing = fitted(encoders, types, labels, splits["train"], settings, KEPT)
+    preprocessing = fitted(encoders, types, labels, splits["train"], settings, groups.form)
     target = preprocessing.spec.target
     assert not isinstance(target, Episodes), "rows have a target each"
     check_taught(labels, target, splits)
@@ -82,7 +84,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
         )
         for split, rows in splits.items()
     }
-    own = Labels(sample, labels.column, labels.numeric, meaning(sample.frame[roles.target]))
+    own = labels.of(sample)
     used = np.flatnonzero(np.isin(chosen, np.concatenate(list(splits.values()))))
     training = np.flatnonzero(np.isin(chosen, splits["train"]))
     shown = {**cells, roles.target: own.cells}
@@ -97,6 +99,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
             *_how_it_is_read(groups, window, len(sample), settings, shuffled),
             *left_out,
             *unread,
+            *labels.notes(),
             *column_notes(sample, roles, types, preprocessing),
             *_gaps(preprocessing),
             *absent_classes(targets, target),
@@ -110,10 +113,10 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
 def _sampled(groups: RowGroups, chosen: Rows) -> Table:
     """These rows, with all columns."""
     parts = [
-        frame_table(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name).frame
+        text_frame(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name)
         for first, frame in groups.frames(list(groups.schema))
     ]
-    return Table(groups.path.name, pl.concat(parts, rechunk=True))
+    return Table(groups.path.name, pl.concat(parts, rechunk=True), form=groups.form)
 
 
 def _without_bad_cells(

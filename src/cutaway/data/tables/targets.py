@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,15 +13,17 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
-from ..findings import lookalike
+from ..findings import Finding, lookalike
 from ..settings import DataSettings
 from ..splits import Array, Rows
-from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
+from .columns import MOSTLY, ColumnType, decode, explain, find_codes, find_yes_no, meaning, natural_order, unreadable
 from .encoders import mean_and_std
+from .forms import AUTO
 from .parquet import MOST_VALUES_OF_CLASSES
 from .reading import Table, counted
 
 NUMBER = ColumnType("number")
+NAMES = ("na", "none", "null")  # words for a missing cell that people name classes by
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,24 @@ class Labels:
     column: str
     numeric: bool  # whether it is a quantity, not a class
     cells: pl.Series  # (n,) what the cells mean
+    names: tuple[str, ...] = ()  # words for a missing cell that are classes here
+
+    def of(self, table: Table) -> Labels:
+        """Return the targets of other rows of the same table."""
+        return Labels(table, self.column, self.numeric, _with_names(table, self.column, self.names), self.names)
+
+    def notes(self) -> list[str]:
+        """Return a finding where a class is named like a word that stands for a missing cell."""
+        if not self.names:
+            return []
+        said = ", ".join(f"{name!r} ({int((self.cells == name).sum()):,} rows)" for name in self.names)
+        words = ",".join(sorted({name.lower() for name in self.names}))
+        return [
+            Finding(
+                f"Read as a class of {self.column}: {said}. If it stands for a missing target, say "
+                f"missing_values={words}, and missing=drop to leave those rows out."
+            )
+        ]
 
     def problems(self) -> dict[int, Problem]:
         """The rows whose target is missing or cannot be read, and why."""
@@ -87,25 +108,41 @@ class Labels:
         return torch.from_numpy(numbers.to_numpy().copy())
 
 
-def read_labels(table: Table, column: str, kind: str | None) -> Labels:
+def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str] = ()) -> Labels:
     """The target in `column`; `kind` is number or category where a person said so.
 
-    Otherwise it is a quantity where at least nine in ten cells are numbers, with more than 20 distinct values.
+    Otherwise it is a quantity where at least nine in ten cells are numbers, with more than 20 distinct values. A word
+    for a missing cell is a class where it is among the `known` ones, or, of NAMES, where the other classes are names.
     Raises DataError where all of it is missing.
     """
-    cells = meaning(table.frame[column])
+    words = table.frame[column].unique().cast(pl.String).str.strip_chars().unique().drop_nulls().sort().to_list()
+    names = [word for word in words if word in known and word.lower() in table.form.missing]
+    cells = _with_names(table, column, names)
     present = cells.drop_nulls()
     if present.is_empty():
         raise DataError(
             f"The target {column!r} is missing in every row of {table.title}.",
             fix="Give another target=COLUMN, or fill the column in.",
         )
-    if kind is not None:
-        return Labels(table, column, kind == "number", cells)
     numbers = decode(present, NUMBER)
+    are_numbers = bool(np.isfinite(numbers).mean() >= MOSTLY)
     distinct = np.unique(numbers[~np.isnan(numbers)])
-    numeric = np.isfinite(numbers).mean() >= MOSTLY and len(distinct) > MOST_VALUES_OF_CLASSES
-    return Labels(table, column, bool(numeric), cells)
+    numeric = are_numbers and len(distinct) > MOST_VALUES_OF_CLASSES and not find_codes(column, present)[0]
+    if kind is not None:
+        numeric = kind == "number"
+    if numeric:
+        return Labels(table, column, True, cells)
+    are_names = not are_numbers and find_yes_no(present.unique().cast(pl.String)) is None
+    if not known and table.form.missing_values == (AUTO,) and are_names:
+        names = [word for word in words if word.lower() in NAMES]
+        cells = _with_names(table, column, names)
+    return Labels(table, column, False, cells, tuple(names))
+
+
+def _with_names(table: Table, column: str, names: Sequence[str]) -> pl.Series:
+    """The text of a column's cells, null where they are missing, but for the words `names`."""
+    own = {name.lower() for name in names}
+    return meaning(table.frame[column], [word for word in table.form.missing if word not in own])
 
 
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
@@ -147,7 +184,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
 def read_targets(table: Table, column: str, target: Simple) -> Tensor:
     """The targets of another table's rows, as training had them. Raises DataError for each row without a target or with
     a class that training did not know."""
-    labels = read_labels(table, column, target.cells)
+    labels = read_labels(table, column, target.cells, target.classes)
     if problems := list(labels.problems().values()):
         raise DataError(
             f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
@@ -186,7 +223,7 @@ def complete_rows(
     """
     problems = labels.problems()
     if group is not None:
-        for i in np.flatnonzero(meaning(table.frame[group]).is_null().to_numpy()):
+        for i in np.flatnonzero(table.text(group).is_null().to_numpy()):
             problems.setdefault(int(i), Problem(table.where(int(i), group), "the group is missing"))
     complete = np.ones(len(table), bool)
     complete[list(problems)] = False
@@ -205,7 +242,7 @@ def complete_rows(
 
 def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
     """The group of each of `rows` as a number. Raises DataError where there are fewer groups than splits."""
-    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
+    groups = table.text(group).gather(rows).rank("dense").to_numpy()
     needed = 1 + (settings.val > 0) + (settings.test > 0)
     if groups.max() < needed:
         raise DataError(

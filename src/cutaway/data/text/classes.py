@@ -174,7 +174,7 @@ def of_table(
         indices,
         fitted,
         {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
-        dataclasses.replace(origin, notes=[*origin.notes, *without_target, *without_text]),
+        dataclasses.replace(origin, notes=[*origin.notes, *labels.notes(), *without_target, *without_text]),
         settings,
         tokenizer=tokenizer,
         text_column=text,

@@ -27,7 +27,11 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
     the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
-        reject_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
+        reject_changed(
+            settings,
+            ("separator", "decimal", "encoding", "header", "quoting", "missing_values"),
+            f"is for tables, and {path} is none",
+        )
     if path.is_dir() and has_classes(path):
         return open_folder(path, settings)
     suffix = path.suffix.lower()

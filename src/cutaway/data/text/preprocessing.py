@@ -154,7 +154,7 @@ class TextPreprocessing:
             return self._column(source)
         if not isinstance(source, str | Path):
             frame = as_frame(source)
-            return _no_source(source) if frame is None else self._column(frame_table(frame))
+            return _no_source(source) if frame is None else self._column(frame_table(frame, form=self.written))
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
             return [text_itself(source)], [shown(str(source))]
         path = Path(source).expanduser()

@@ -114,8 +114,8 @@ def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # 
         raise DataError(
             f"{path} has quotes that hold several rows together:",
             problems,
-            'Here a cell that begins with a quote ends with one. Where quotes are text, write such a cell as """like" '
-            'this"; where such a cell is meant, write its tabs as blanks, or save the table as CSV.',
+            "Here a cell that begins with a quote ends with one. Where quotes are text, say quoting=none; where such a "
+            "cell is meant, write its tabs as blanks, or save the table as CSV.",
         )
     return table
 

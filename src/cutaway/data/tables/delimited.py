@@ -1,0 +1,269 @@
+"""Delimited text, CSV or TSV, as columns of text: which lines are rows, and whether quotes are marks or text.
+
+Quotes are marks around cells, as RFC 4180 has them: they may hold delimiters and line ends, "" is a quote. Where that
+cannot be, and each line is a whole row without it, they are text, as in files that are tab-separated by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...errors import DataError, Problem, brief
+from .forms import AUTO, Form
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
+HEADER = 10_000_000  # characters in which the first line must end
+CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
+SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\r?[\n\r]', re.IGNORECASE)  # what spreadsheets write first
+NAMED = 5  # lines that a note names
+
+
+@dataclass
+class Rows:
+    """The rows of delimited text as they were read."""
+
+    names: list[str] = field(default_factory=list)
+    header: int = 0  # the line of the names
+    chunks: list[pl.DataFrame] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # on which each row begins
+    blank: list[int] = field(default_factory=list)
+    comments: list[int] = field(default_factory=list)
+    trailing: list[int] = field(default_factory=list)  # rows with one delimiter more, at their end
+    ragged: list[tuple[int, int]] = field(default_factory=list)  # line, cells found
+    spanning: list[tuple[int, int]] = field(default_factory=list)  # first and last line of rows of several lines
+    end: int = 0  # the last line
+    error: DataError | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row has a cell for each column."""
+        return not self.error and not self.ragged and bool(self.lines)
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """A table of text."""
+
+    frame: pl.DataFrame
+    lines: npt.NDArray[np.int64]
+    separator: str
+    quoting: str  # standard or none
+    named: list[str]  # columns that the header names
+    notes: list[str]
+
+
+def read_delimited(text: str, path: Path, form: Form) -> Delimited:
+    """Return the rows of delimited text. Raises DataError, naming each line that is no row."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    said = SEPARATOR_LINE.match(text)
+    asked = form.asked and form.separator != AUTO
+    separator = form.separator.replace("tab", "\t") if asked else said[1] if said else _separator(text, usual)
+    notes = []
+    if separator != usual and not asked and not said:
+        notes.append(
+            f"{path.name} is separated by {DELIMITERS[separator]}, as its first line shows, not by {DELIMITERS[usual]}."
+        )
+
+    def read(quoting: str, strict: bool = True) -> Rows:
+        return _read(text, path, separator, form.header, quoting, strict, skip=bool(said))
+
+    if form.asked and form.quoting != AUTO:
+        rows, quoting = read(form.quoting), form.quoting
+    else:
+        rows, quoting, more = _try_both(read, separator, form.quoting, '"' in text, path)
+        notes += more
+    if rows.error is not None:
+        raise rows.error
+    if rows.ragged:
+        raise _ragged(path, rows)
+    if not rows.lines:
+        raise DataError(
+            f"{path} has no rows{' below its header' if rows.names else ''}.",
+            fix="The first line names the columns; each line after it is a row.",
+        )
+    frame = pl.concat(rows.chunks)
+    frame, named, more = _with_names(rows, frame, path)
+    inside = [line for line in rows.blank if line < rows.lines[-1]]
+    notes += _about_lines(path, inside, "empty lines", "are no rows")
+    notes += _about_lines(path, rows.comments, "lines", "begin with # and are no rows")
+    notes += _about_lines(path, rows.trailing, "rows", "end with a delimiter too many")
+    return Delimited(frame, np.array(rows.lines), separator, quoting, named, notes + more)
+
+
+def _try_both(
+    read: Callable[..., Rows], separator: str, trained: str, has_quotes: bool, path: Path
+) -> tuple[Rows, str, list[str]]:
+    """The rows by the quoting that parses, which quoting that is, and a note where quotes are text."""
+    if trained == "none" and has_quotes and (rows := read("none")).whole:
+        return rows, "none", []
+    rows = read("standard")
+    doubtful = rows.spanning if rows.whole else separator == "\t"
+    if not has_quotes or not doubtful:
+        return rows, "standard", []
+    other = read("none")
+    if not other.whole:
+        return rows, "standard", []
+    merged = read("standard", strict=False).spanning
+    some = ", ".join(f"{first} to {last}" for first, last in merged[:NAMED]) + (", …" if len(merged) > NAMED else "")
+    would = f"lines {some} would be {'one row' if len(merged) == 1 else 'single rows'}" if merged else ""
+    if separator != "\t":
+        are = would.replace("would be", "are")
+        return rows, "standard", [f"By the quotes of {path.name}, {are}; quoting=none reads each line as a row."]
+    why = "; as marks around cells they do not close" if not merged else f"; as marks around cells, {would}"
+    return other, "none", [f"Quotes are text in {path.name}{why}. quoting=standard reads them as marks."]
+
+
+def _read(text: str, path: Path, separator: str, header: bool | None, quoting: str, strict: bool, skip: bool) -> Rows:
+    """The rows of the text, as far as they can be read; the first line left out where `skip` says so."""
+    lines = io.StringIO(text, newline="")
+    if quoting == "none":
+        reader = csv.reader(lines, delimiter=separator, strict=strict, quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(lines, delimiter=separator, strict=strict)
+    found, rows = Rows(), list[list[str]]()
+    pending: list[tuple[int, list[str]]] = []  # lines with # before the header, the last of which may be it
+
+    def name(row: list[str], line: int) -> None:
+        found.names, found.header = row, line
+
+    try:
+        for row in reader:
+            begin, found.end = found.end + 1, reader.line_num
+            if skip:
+                skip = False
+                continue
+            if not row:
+                found.blank.append(begin)
+                continue
+            if found.end > begin:
+                found.spanning.append((begin, found.end))
+            if not found.names:
+                if row[0].startswith("#"):
+                    pending.append((begin, row))
+                    continue
+                if pending and header is not False and _is_header(pending[-1][1], row):
+                    line, names = pending.pop()
+                    name(names, line)
+                found.comments += [line for line, _ in pending]
+                pending = []
+                if not found.names:
+                    name(row if header is not False else [f"column_{k}" for k in range(1, len(row) + 1)], begin)
+                    if header is not False:
+                        continue
+            width = len(found.names)
+            if len(row) != width and row[0].startswith("#"):
+                found.comments.append(begin)
+                continue
+            if len(row) == width + 1 and not row[-1]:
+                row.pop()
+                found.trailing.append(begin)
+            if len(row) != width:
+                found.ragged.append((begin, len(row)))
+                continue
+            rows.append(row)
+            found.lines.append(begin)
+            if len(rows) == CHUNK:
+                found.chunks.append(_columns(width, rows))
+                rows = []
+    except csv.Error as error:
+        found.error = _unreadable(path, found.end + 1, reader.line_num, str(error))
+    if pending and not found.names:
+        name(pending[-1][1], pending[-1][0])
+    if rows:
+        found.chunks.append(_columns(len(found.names), rows))
+    return found
+
+
+def _is_header(line: list[str], row: list[str]) -> bool:
+    """Whether a line with # names the columns of the row below it: #a,b does, and # a,b where that row has numbers."""
+    if len(line) != len(row) or len(row) < 2:
+        return False
+    return not line[0].startswith("# ") or any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", cell) for cell in row)
+
+
+def _columns(width: int, rows: list[list[str]]) -> pl.DataFrame:
+    return pl.DataFrame([pl.Series(f"column_{k}", cells, dtype=pl.String) for k, cells in enumerate(zip(*rows), 1)])
+
+
+def _separator(text: str, usual: str) -> str:
+    """The delimiter that cuts the first line into most cells; the usual one where several do."""
+    lines = [line for line in io.StringIO(text[:HEADER], newline="") if line.strip()][:100]
+    first = next((line for line in lines if not line.startswith("#")), lines[0] if lines else "")
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    return max((usual, *DELIMITERS), key=unquoted.count)  # of equals the first
+
+
+def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
+    """The columns under their names, which of them the header names, and notes. A column without a name is called by
+    its number, and left out where it holds nothing. Raises DataError where most have none, or two have one name."""
+    where, names = f"{path.name}, line {rows.header}", list(rows.names)
+    unnamed = [k for k, name in enumerate(names) if not name.strip()]
+    if 2 * len(unnamed) > len(names):
+        said = " and column ".join(str(k + 1) for k in unnamed[:NAMED])
+        raise DataError(
+            f"{where}: column {said} of {len(names)} has no name.",
+            fix="Name every column in that line; where it is a row like the others, header=false names them.",
+        )
+    empty = [k for k in unnamed if (frame.to_series(k).str.strip_chars() == "").all()]
+    notes = []
+    for k in unnamed:
+        names[k] = f"column_{k + 1}"
+        what = "nor cells and is left out" if k in empty else f"and is called {names[k]}"
+        notes.append(f"Column {k + 1} of {path.name} has {'neither a' if k in empty else 'no'} name {what}.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        at = [str(k) for k, name in enumerate(names, 1) if name == twice]
+        raise DataError(
+            f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
+            fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
+        )
+    frame.columns = names
+    return frame.drop([names[k] for k in empty]), [n for k, n in enumerate(names) if k not in unnamed], notes
+
+
+def _about_lines(path: Path, lines: Sequence[int], what: str, why: str) -> list[str]:
+    """A note on lines of the file, where there are some."""
+    if not lines:
+        return []
+    more = ", …" if len(lines) > NAMED else ""
+    return [f"{len(lines):,} {what} of {path.name} {why}: line {', '.join(map(str, lines[:NAMED]))}{more}."]
+
+
+def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
+    """What csv's complaint about the row that begins on that line means."""
+    if "unexpected end" in reason:
+        return DataError(
+            f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
+            fix='Close it, or write it twice ("") where it is text; quoting=none reads all quotes as text. If the file '
+            "ends there, it was cut short.",
+        )
+    return DataError(
+        f"{path.name}, line {end}: text stands after a closing quote ({reason}).",
+        fix='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk". quoting=none reads all '
+        "quotes as text.",
+    )
+
+
+def _ragged(path: Path, rows: Rows) -> DataError:
+    """The error that names each row whose number of cells is not the header's."""
+    ragged, width = rows.ragged, len(rows.names)
+    problems = [Problem(f"{path.name}, line {line}", f"{found} cells, {width} expected") for line, found in ragged]
+    fix = 'A cell that holds the separator needs quotes, "like, this"; an empty cell still needs its separator.'
+    if len(ragged) == 1 and ragged[0][0] == rows.end and ragged[0][1] < width:
+        fix = "That row is the last one: was the file cut short?"
+    elif not rows.lines and width > 1 and {found for _, found in ragged} == {width + 1}:
+        fix = "Every row has one cell more than the header: name the column of row names there too."
+    elif not rows.lines:
+        fix = "No row has as many cells as the header: are lines of text above it? Take them out, or begin them with #."
+    count = f"{len(ragged):,} row{'' if len(ragged) == 1 else 's'}"
+    return DataError(f"{path} has {count} with more or fewer cells than its header.", problems, fix)
