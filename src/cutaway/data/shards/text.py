@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, SettingError
-from ...files import MEBIBYTE
+from ...files import MEBIBYTE, open_regular
 from ...spec import Context, ImageSizes, NextToken, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed, reject_settings_for_others
@@ -110,7 +110,7 @@ class Tokenised:
     def look(self, path: Path) -> tuple[int, npt.NDArray[np.int64]]:
         """How many tokens there are, and how often each, (V,)."""
         stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while data := file.read(MEBIBYTE):
                 counts += np.bincount(np.frombuffer(data, stored), minlength=len(counts))
         return path.stat().st_size // stored.itemsize, counts

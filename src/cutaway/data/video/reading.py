@@ -16,7 +16,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...errors import DataError, Problem
-from ...files import exists, read_bytes, reject_irregular
+from ...files import exists, open_regular, read_bytes, reject_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.reading import Pixels, Size, facts, read_image
 from ..shards.members import Sent, Stored
@@ -190,7 +190,7 @@ def _look_at_file(path: Path) -> Look:
     reject_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _look_into(path, data)
 
 
