@@ -17,7 +17,7 @@ from cutaway.data.images.opening import verify
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.sets import DataSet, Split
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables import parquet, streamed
+from cutaway.data.tables import opening, parquet, streamed
 from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
@@ -321,3 +321,22 @@ def test_a_run_on_row_groups_learns_and_predicts_the_whole_table(table: Path, tm
     run = cutaway.train("mlp", table, out=tmp_path / "run", target="kind", memory=0, epochs=2, batch_size=64)
     assert run.evaluate(table)["accuracy"].value > 0.4  # of four classes
     assert len(run.predict([table])) == ROWS
+
+
+def test_a_target_of_one_value_is_said_before_the_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_whole(*words: Any) -> Any:
+        raise AssertionError("the table is read as a whole")
+
+    monkeypatch.setattr(opening, "read_table", read_whole)
+    monkeypatch.setattr(parquet, "MOST_ROWS", 100)
+    kinds: list[str | None] = [None, *["b"] * 697, "", None]
+    pl.DataFrame({"x": range(700), "kind": kinds}).write_parquet(tmp_path / "one.parquet", row_group_size=170)
+    with pytest.raises(DataError, match="The target 'kind' is 'b' in all 697 rows: there is nothing to tell apart"):
+        open_data(tmp_path / "one.parquet", DataSettings(target="kind"))
+    pl.DataFrame({"x": range(700), "kind": [*kinds[:-1], "c"]}).write_parquet(
+        tmp_path / "two.parquet", row_group_size=170
+    )
+    with pytest.raises(AssertionError, match="as a whole"):
+        open_data(tmp_path / "two.parquet", DataSettings(target="kind"))
