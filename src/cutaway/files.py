@@ -177,11 +177,17 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 
 def memory() -> int:
-    """The bytes of memory that this machine has."""
+    """The bytes of memory that this machine has, or that this process may have (ulimit -v) where that is less."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not every system tells
-        return 1 << 34
+        most = 1 << 34
+    with contextlib.suppress(ImportError):  # Windows has no such limits
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        most = most if limit == resource.RLIM_INFINITY else min(most, limit)
+    return most
 
 
 def _irregular(mode: int) -> str:

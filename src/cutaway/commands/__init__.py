@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..distributed.environment import launched, rank
-from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
+from ..errors import CutawayError, SettingError, UnknownName, memory_message, nearest, short, visible
 from ..settings import RENAMED
 
 COMMANDS = (
@@ -90,13 +90,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, head or less, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if error.filename is None:
-            return _fault()
-        # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
-        print(_paragraph(f"cutaway: {short(error.filename, 110)}: {error.strerror}. Check this path."), file=sys.stderr)
-        return 2
-    except Exception:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        if (said := memory_message(error)) is not None:
+            print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
+            return 2
+        if isinstance(error, OSError) and error.filename is not None:
+            # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
+            path = short(error.filename, 110)
+            print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
+            return 2
         return _fault()
 
 

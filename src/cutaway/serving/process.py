@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ..errors import CutawayError, visible
+from ..errors import CutawayError, memory_message, visible
 from ..training.run import Run
 from ..web.processes import interrupts_blocked, process_context
 from .inputs import Given
@@ -192,7 +192,7 @@ class Worker:
         except Stopped:
             self.working = False
             reply = {"stopped": True}
-        except Exception as error:
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             reply = described(error)
         return json.dumps(reply).encode()
 
@@ -230,9 +230,11 @@ class Worker:
         return replies
 
 
-def described(error: Exception) -> Reply:
+def described(error: BaseException) -> Reply:
     """An error as it is answered: its words, where they are for whoever asked; else its traceback goes to the log."""
     if isinstance(error, CutawayError):
         return {"error": str(error)}
+    if memory_message(error) is not None:
+        return {"error": "Memory ran out while this request was worked on. Send fewer or smaller examples at once."}
     print(visible("".join(traceback.format_exception(error))), file=sys.stderr, flush=True)
     return {"fault": f"{type(error).__name__} in the process of the model"}
