@@ -100,7 +100,7 @@ class LostProcess(CutawayError, RuntimeError):
 
 NO_MEMORY = (  # what PyTorch, NumPy, Rust and the system say, whatever they raise
     "can't allocate memory", "cannot allocate memory", "unable to allocate", "out of memory", "memory allocation of",
-    "bad_alloc", "can't start new thread",
+    "bad_alloc", "can't start new thread", "failed to map segment",
 )  # fmt: skip
 NEEDED = re.compile(
     r"(?:tried to allocate|allocation of|unable to allocate) ([\d.,]+ ?(?:bytes|[KMGT]i?B))", re.IGNORECASE

@@ -182,12 +182,17 @@ def memory() -> int:
         most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not every system tells
         most = 1 << 34
-    with contextlib.suppress(ImportError):  # Windows has no such limits
-        import resource
+    return min(most, address_limit() or most)
 
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        most = most if limit == resource.RLIM_INFINITY else min(most, limit)
-    return most
+
+def address_limit() -> int | None:
+    """The bytes of addresses that this process may have (ulimit -v); None where it has no such limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _irregular(mode: int) -> str:

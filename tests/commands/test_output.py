@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from pathlib import Path
 
@@ -88,6 +89,7 @@ class PanicException(BaseException):
     (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity"), "2.00 GiB"),
     (PanicException("memory allocation of 8589934592 bytes failed"), "8589934592 bytes"),
     (RuntimeError("std::bad_alloc"), ""),
+    (ImportError("libopenblas.so: failed to map segment from shared object"), ""),
     (OSError(12, "Cannot allocate memory"), ""),
 ])  # fmt: skip
 def test_where_memory_runs_out_one_sentence_says_so(
@@ -103,6 +105,21 @@ def test_where_memory_runs_out_one_sentence_says_so(
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(f"cutaway: Memory ran out{f': {needed} more could not be allocated' * bool(needed)}. Take")
     assert "Traceback" not in said
+
+
+def test_a_limit_below_what_the_libraries_take_is_said_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {resource.RLIMIT_AS: 3 * 2**29, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (limits[limit], resource.RLIM_INFINITY))
+    assert main(["check", "mlp", "xor"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(
+        "cutaway: This process may map 1.5 GiB of memory (ulimit -v), and `cutaway check` needs 2.5 GiB"
+    )
+    assert main(["check", "--help"]) == 0
+    limits[resource.RLIMIT_AS] = 2**40
+    assert main(["check", "mlp", "xor"]) == 0
 
 
 def test_another_panic_is_a_fault(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from typing import NoReturn
 from .. import __version__
 from ..distributed.environment import launched, rank
 from ..errors import CutawayError, SettingError, UnknownName, memory_message, nearest, short, visible
+from ..files import address_limit
 from ..settings import RENAMED
 
 COMMANDS = (
@@ -27,6 +28,8 @@ COMMANDS = (
 WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
 )  # fmt: skip
+WITH_LIBRARIES = (*WITH_SETTINGS, "evaluate", "predict", "generate", "serve", "studio", "export")  # polars, PyTorch
+ADDRESSES = 2.5  # GiB that those libraries map, 2.2 on two cores, before the model and the data; without it they abort
 MEANT = {  # what other tools call it
     "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
@@ -168,6 +171,12 @@ def _run(words: list[str]) -> int:
         args = parser.parse_intermixed_args(words[1:])
     except SystemExit as stop:  # argparse has printed its help
         return int(stop.code or 0)
+    most = address_limit()
+    if name in WITH_LIBRARIES and most is not None and most < ADDRESSES * 2**30:
+        raise SettingError(
+            f"This process may map {most / 2**30:.3g} GiB of memory (ulimit -v), and `cutaway {name}` needs "
+            f"{ADDRESSES} GiB beside the model and the data: raise the limit, as by `ulimit -v unlimited`."
+        )
     return int(command.run(args))
 
 
