@@ -48,6 +48,30 @@ def test_gpus_elsewhere_are_planned_by_every_strategy(cli: Cli, text: None) -> N
     assert hsdp["memory"]["optimizer"] == pytest.approx(ddp["memory"]["optimizer"] / 8, rel=0.05)
 
 
+def test_a_step_takes_the_longest_of_what_it_waits_for(text: None) -> None:
+    small = {"model.layers": 2, "model.dim": 32, "model.heads": 2, "length": 32, "batch_size": 16}
+    first = cutaway.plan("gpt2", "help.txt", gpu="h100", **small)
+    (one,) = first.strategies
+    assert one.bound == "kernels"
+    assert one.seconds_per_step is not None
+    launched = one.seconds_per_step
+    peak = first.flops / (2 * launched * 0.4) / 1e12  # at which computing takes twice as long as that
+    (one,) = cutaway.plan("gpt2", "help.txt", gpu="h100", peak=peak, utilization=0.4, **small).strategies
+    assert (one.bound, one.seconds_per_step) == ("computing", pytest.approx(2 * launched, rel=1e-9))
+
+
+def test_accumulated_batches_are_one_step(text: None) -> None:
+    small = {"model.layers": 1, "model.dim": 32, "model.heads": 2, "length": 32, "batch_size": 7, "gpu": "h100"}
+    one, eight = (cutaway.plan("gpt2", "help.txt", accumulate=k, epochs=2, gpus=7, **small) for k in (1, 8))
+    assert one.steps_per_epoch % 8
+    assert eight.steps_per_epoch == -(-one.steps_per_epoch // 8)
+    assert eight.steps == 2 * eight.steps_per_epoch
+    assert (eight.batch, eight.tokens) == (8 * 7, 8 * 7 * 32)
+    assert (one.batch, one.tokens) == (7, 7 * 32)
+    alone = cutaway.plan("gpt2", "help.txt", **{**small, "batch_size": 1})
+    assert one.flops == pytest.approx(7 * alone.flops)
+
+
 def test_this_machine_is_measured(cli: Cli) -> None:
     answer = cli("plan", "mlp", "iris", "epochs=3")
     assert answer.status == 0, answer.err

@@ -256,6 +256,49 @@ def test_metrics_are_as_prometheus_reads_them(served: Client) -> None:
     assert "xxx" not in answer.text
 
 
+def test_metrics_count_examples_batches_and_tokens(served: Client) -> None:
+    client = served("words", max_tokens=9)
+    client.post("/predict", json={"texts": ["the cat", "the dog"]})
+    rows = len(client.post("/predict", json={"texts": ["the cat", "the dog", "the bird"]}).json()["predictions"])
+    asked = {"model": "words", "prompt": ["the", "the cat sat"], "n": 2, "max_tokens": 9, "seed": 1}
+    usage = client.post("/v1/completions", json=asked).json()["usage"]
+    parts = [
+        client.post("/v1/completions", json={**asked, "prompt": p, "n": 1}).json()["usage"] for p in asked["prompt"]
+    ]
+    assert usage["prompt_tokens"] == 2 * sum(part["prompt_tokens"] for part in parts)
+    run = client.doors.run  # type: ignore[attr-defined]
+    assert [part["prompt_tokens"] for part in parts] == [len(run.preprocessing.encode(p)) for p in asked["prompt"]]
+    assert usage["completion_tokens"] == 4 * 9
+    assert usage["total_tokens"] == usage["prompt_tokens"] + 4 * 9
+    found = client.get("/metrics").text
+    assert rows >= 3
+    for line in (
+        f"cutaway_examples_total {2 * (rows // 3) + rows}",
+        "cutaway_batch_examples_count 2",
+        "cutaway_batch_examples_sum 5",
+        f"cutaway_tokens_total {4 * 9 + 2 * 9}",
+        'cutaway_requests_total{path="/v1/completions",status="200"} 3',
+    ):
+        assert f"{line}\n" in found, line
+
+
+def test_seconds_of_requests_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, now = Metrics(), iter([10.0, 10.25, 20.0, 23.0])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+
+    async def send(message: Any) -> None:
+        pass
+
+    monkeypatch.setattr("cutaway.serving.guard.time.perf_counter", lambda: next(now))
+    guard = Guard(app, None, "0.0.0.0", 8000, metrics, 60)
+    for _ in range(2):
+        asyncio.run(guard({"type": "http", "path": "/predict", "headers": []}, app, send))
+    assert metrics.answers == {("/predict", 202): 2}
+    assert (metrics.seconds["/predict"].sum, guard.answering) == (3.25, 0)
+
+
 def test_a_histogram_counts_up_to_each_bound() -> None:
     histogram = Histogram((1, 2))
     for value in (0.5, 1, 1.5, 9):

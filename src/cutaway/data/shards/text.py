@@ -201,7 +201,7 @@ def _plan(
         split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MEBIBYTE)
         for split in places
     }
-    dtype = next(name for name in ("uint8", "uint16", "uint32") if len(tokenizer) <= np.iinfo(name).max + 1)
+    dtype = stored_dtype(len(tokenizer))
     return {
         "fingerprint": fingerprint,
         "places": bounds,
@@ -355,3 +355,8 @@ def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokeniz
         f"{folder} was prepared with another tokenizer ({then}) than {named}, and holds its tokens alone. Prepare the "
         f"text again, with tokenizer={named}, into another folder; or leave out what asks for that one."
     )
+
+
+def stored_dtype(tokens: int) -> str:
+    """Return the smallest type that holds the ids of so many tokens."""
+    return next(name for name in ("uint8", "uint16", "uint32") if tokens <= np.iinfo(name).max + 1)
