@@ -120,8 +120,9 @@ cutaway predict runs/gine-molecules-1 new.csv
 A table with a column of SMILES is read as graphs, one for each row: nodes are atoms (element, degree, charge,
 hydrogens, aromatic, in a ring, hybridization), edges are bonds, both ways (bond, conjugated, in a ring); the target is
 a number or a class of the molecule. It needs RDKit: `pip install 'cutaway[molecules]'`. SMILES that cannot be read are
-named by row, `missing=drop` leaves them out and counts them; molecules that stand in several splits, however their
-SMILES are written, are found. `cutaway inspect RUN new.csv --view attribution` draws a molecule by what its atoms did.
+named by row, `missing=drop` leaves them out and counts them; so are SMILES of more than 10,000 characters, 1,000
+atoms or 200 rings, which RDKit is not given; molecules that stand in several splits, however their SMILES are written,
+are found. `cutaway inspect RUN new.csv --view attribution` draws a molecule by what its atoms did.
 
 In a folder of `nodes.csv` and `edges.csv` every column of `edges.csv` beside the two ends, such as `weight`, describes
 the edge; so do `NAME_edge_labels.txt` and `NAME_edge_attributes.txt` of a TU folder and `edge_attr` of PyTorch

@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_done(
 def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path, said in ((tmp_path / "pipe.json", "a named pipe"), ("/dev/zero", "a device"), (tmp_path, "a folder")):
-        for read in (files.read_bytes, files.read_json):
+        for read in (files.read_bytes, files.read_json, files.open_regular):
             with pytest.raises(FileError, match=said):
                 read(path)
     for name in ("nowhere", "x" * 300, "a\0b"):
@@ -105,6 +105,8 @@ def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) 
         files.read_bytes(tmp_path / "sparse.csv")
     (tmp_path / "small").write_bytes(b"12345")
     assert files.read_bytes(tmp_path / "small", most=5) == b"12345"
+    with files.open_regular(tmp_path / "small") as opened:
+        assert opened.read() == b"12345"
     with pytest.raises(FileError, match="at most 4 are read"):
         files.read_bytes(tmp_path / "small", most=4)
 

@@ -25,7 +25,7 @@ from .draw.description import Page, View
 from .draw.page import framed, page
 from .errors import DataError, FileError, SettingError, UnknownName, short
 from .exporting.opened import Exported, is_exported
-from .files import as_path, reject_overwriting, write_text
+from .files import as_path, open_regular, reject_overwriting, write_text
 from .interop.convert import open_model, reject_absent
 from .interop.diffusers import is_diffusers
 from .interop.hub import here
@@ -402,5 +402,5 @@ def is_page(path: Path) -> bool:
     """Whether a page stands there that was written here, and can be again."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return MARK.encode() in file.read(HEAD)

@@ -7,6 +7,7 @@ in Python the same words are the exception's message.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -95,6 +96,29 @@ class TrainingError(CutawayError, ArithmeticError):
 
 class LostProcess(CutawayError, RuntimeError):
     """One of several processes that trained together did not come, or is gone."""
+
+
+NO_MEMORY = (  # what PyTorch, NumPy, Rust and the system say, whatever they raise
+    "can't allocate memory", "cannot allocate memory", "unable to allocate", "out of memory", "memory allocation of",
+    "bad_alloc", "can't start new thread", "failed to map segment",
+)  # fmt: skip
+NEEDED = re.compile(
+    r"(?:tried to allocate|allocation of|unable to allocate) ([\d.,]+ ?(?:bytes|[KMGT]i?B))", re.IGNORECASE
+)
+
+
+def memory_message(error: BaseException) -> str | None:
+    """Return one sentence for an error that means that memory ran out, whoever raised it; None for every other."""
+    words = str(error).lower()
+    lacks = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if not lacks and not any(sign in words for sign in NO_MEMORY):
+        return None
+    found = NEEDED.search(str(error))
+    needed = f": {found[1]} more could not be allocated" if found else ""
+    return (
+        f"Memory ran out{needed}. Take a smaller batch_size, smaller or fewer examples, or a smaller model; close "
+        "other programs; or raise the limit that is set for this process (ulimit -v, a container or a batch system)."
+    )
 
 
 def visible(text: str) -> str:

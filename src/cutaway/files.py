@@ -76,14 +76,15 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     Raises FileError where there is none, it cannot be read, is a pipe, a device or a folder, or is larger than that.
     """
     path = Path(path)
-    reject_irregular(path)
     bound = most if most is not None else int(READ_AT_MOST * memory())
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(size + 1) if size <= bound else b""  # what is asked for is set aside at once
             while size < len(data) <= bound and (more := file.read(MEBIBYTE)):  # it grows, or does not tell its size
                 data += more
+    except FileError:
+        raise
     except OSError as error:
         raise unreadable(path, error) from error
     if size > bound or len(data) > bound:
@@ -101,8 +102,28 @@ def reject_irregular(path: str | os.PathLike[str]) -> None:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
+    reject_mode(path, mode)
+
+
+def reject_mode(path: str | os.PathLike[str], mode: int) -> None:
+    """Raise FileError where a file's mode, as `os.stat` gives it, is none of a plain file."""
     if not stat.S_ISREG(mode):
         raise unreadable(path, OSError(0, f"it is {_irregular(mode)}, and only plain files are"))
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a plain file for reading. Raises FileError, without waiting, where it is a pipe, a device or a folder, or
+    cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    try:
+        reject_mode(path, os.fstat(descriptor).st_mode)
+    except FileError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=[^/])")  # a path has lost one stroke; C:/ is none
@@ -168,11 +189,22 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 
 def memory() -> int:
-    """The bytes of memory that this machine has."""
+    """The bytes of memory that this machine has, or that this process may have (ulimit -v) where that is less."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not every system tells
-        return 1 << 34
+        most = 1 << 34
+    return min(most, address_limit() or most)
+
+
+def address_limit() -> int | None:
+    """The bytes of addresses that this process may have (ulimit -v); None where it has no such limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _irregular(mode: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from pathlib import Path
 
@@ -74,6 +75,62 @@ def test_an_error_and_a_fault_steer_nothing(
         monkeypatch.setattr(report, "run", fail)
         assert main(["report", "x"]) == status
         assert "\x1b" not in capsys.readouterr().err
+
+
+class PanicException(BaseException):
+    """As pyo3 has it, by which Rust's panics come to Python."""
+
+
+@pytest.mark.parametrize(("error", "needed"), [
+    (MemoryError(), ""),
+    (RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
+                  "to allocate 40000000000 bytes. Error code 12 (Cannot allocate memory)"), "40000000000 bytes"),
+    (MemoryError("Unable to allocate 7.45 GiB for an array with shape (1000000000,)"), "7.45 GiB"),
+    (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity"), "2.00 GiB"),
+    (PanicException("memory allocation of 8589934592 bytes failed"), "8589934592 bytes"),
+    (RuntimeError("std::bad_alloc"), ""),
+    (ImportError("libopenblas.so: failed to map segment from shared object"), ""),
+    (OSError(12, "Cannot allocate memory"), ""),
+])  # fmt: skip
+def test_where_memory_runs_out_one_sentence_says_so(
+    error: BaseException, needed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cutaway.commands import report
+
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(report, "run", fail)
+    assert main(["report", "x"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(f"cutaway: Memory ran out{f': {needed} more could not be allocated' * bool(needed)}. Take")
+    assert "Traceback" not in said
+
+
+def test_a_limit_below_what_the_libraries_take_is_said_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {resource.RLIMIT_AS: 3 * 2**29, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (limits[limit], resource.RLIM_INFINITY))
+    assert main(["check", "mlp", "xor"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(
+        "cutaway: This process may map 1.5 GiB of memory (ulimit -v), and `cutaway check` needs 2.5 GiB"
+    )
+    assert main(["check", "--help"]) == 0
+    limits[resource.RLIMIT_AS] = 2**40
+    assert main(["check", "mlp", "xor"]) == 0
+
+
+def test_another_panic_is_a_fault(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.commands import report
+
+    def fail(args: object) -> int:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(report, "run", fail)
+    assert main(["report", "x"]) == 1
+    assert "index out of bounds" in capsys.readouterr().err
 
 
 def test_a_name_with_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

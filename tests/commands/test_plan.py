@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,57 @@ def test_gpus_elsewhere_are_planned_by_every_strategy(cli: Cli, text: None) -> N
     assert ddp["memory"]["optimizer"] == one["memory"]["optimizer"]
     assert fsdp["memory"]["optimizer"] == pytest.approx(ddp["memory"]["optimizer"] / 16, rel=0.05)
     assert hsdp["memory"]["optimizer"] == pytest.approx(ddp["memory"]["optimizer"] / 8, rel=0.05)
+
+
+def test_a_step_takes_the_longest_of_what_it_waits_for(text: None) -> None:
+    small: dict[str, Any] = {"model.layers": 2, "model.dim": 32, "model.heads": 2, "length": 32, "batch_size": 16}
+    first = cutaway.plan("gpt2", "help.txt", gpu="h100", **small)
+    (one,) = first.strategies
+    assert one.bound == "kernels"
+    assert one.seconds_per_step is not None
+    launched = one.seconds_per_step
+    peak = first.flops / (2 * launched * 0.4) / 1e12  # at which computing takes twice as long as that
+    (one,) = cutaway.plan("gpt2", "help.txt", gpu="h100", peak=peak, utilization=0.4, **small).strategies
+    assert one.bound == "computing"
+    assert one.seconds_per_step == pytest.approx(2 * launched, rel=1e-9)
+
+
+def test_a_plan_ends_where_training_would_and_names_the_fastest_that_fits(text: None) -> None:
+    small: dict[str, Any] = {"model.layers": 2, "model.dim": 32, "model.heads": 2, "length": 32, "batch_size": 16}
+    small |= {"gpu": "h100", "gpus": 2, "epochs": 3, "peak": 1e-3}  # so slow that computing is what a step waits for
+    whole, short = cutaway.plan("gpt2", "help.txt", **small), cutaway.plan("gpt2", "help.txt", max_steps=5, **small)
+    assert (whole.steps, short.steps) == (3 * whole.steps_per_epoch, 5)
+    one, again = (cutaway.plan("gpt2", "help.txt", recompute=r, **small)["ddp"] for r in ("none", "full"))
+    assert one.seconds_per_step is not None
+    assert again.seconds_per_step == pytest.approx(4 / 3 * one.seconds_per_step)
+    assert one.seconds_per_epoch == pytest.approx(whole.steps_per_epoch * one.seconds_per_step)
+    assert whole.best is not None
+    assert whole.best.seconds == min(s.seconds for s in whole.strategies if s.seconds)
+    few = {s.name: s.memory.total for s in whole.strategies}
+    assert few["fsdp"] < few["ddp"]
+    between = (few["fsdp"] + few["ddp"]) / 2 / 2**30
+    tight = cutaway.plan("gpt2", "help.txt", gpu_memory=between, memory_fraction=1, **small)
+    assert tight.best is not None
+    assert (tight.best.name, tight["ddp"].fits) == ("fsdp", False)
+
+
+def test_accumulated_batches_are_one_step(text: None) -> None:
+    small: dict[str, Any] = {
+        "model.layers": 1,
+        "model.dim": 32,
+        "model.heads": 2,
+        "length": 32,
+        "batch_size": 7,
+        "gpu": "h100",
+    }
+    one, eight = (cutaway.plan("gpt2", "help.txt", accumulate=k, epochs=2, gpus=7, **small) for k in (1, 8))
+    assert one.steps_per_epoch % 8
+    assert eight.steps_per_epoch == -(-one.steps_per_epoch // 8)
+    assert eight.steps == 2 * eight.steps_per_epoch
+    assert (eight.batch, eight.tokens) == (8 * 7, 8 * 7 * 32)
+    assert (one.batch, one.tokens) == (7, 7 * 32)
+    alone = cutaway.plan("gpt2", "help.txt", **{**small, "batch_size": 1})
+    assert one.flops == pytest.approx(7 * alone.flops)
 
 
 def test_this_machine_is_measured(cli: Cli) -> None:

@@ -16,6 +16,8 @@ from cutaway.commands import main
 from cutaway.data.graphs.reading import read_graphs
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
+from cutaway.data.shards.manifest import sum_of
+from cutaway.data.shards.members import Known, Member
 from cutaway.data.tables.reading import read_table
 from cutaway.data.text.subword_training import train_bpe
 from cutaway.data.text.tokenizer_files import open_tokenizer
@@ -90,6 +92,18 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
     for name in ("a/1.png", "b/1.png"):
         os.mkfifo(tmp_path / "photos" / name)
     assert "a named pipe" in rejection(tmp_path / "photos")
+    (tmp_path / "shards").mkdir()
+    os.mkfifo(tmp_path / "shards" / "train-000.tar")
+    assert "a named pipe" in rejection(tmp_path / "shards")
+
+
+def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    pipe = tmp_path / "pipe"
+    for stored in (Member(pipe, "a.png", 0, 4), Known(pipe, 4, 0, tmp_path / "index")):
+        with pytest.raises(DataError, match="a named pipe"):
+            stored.read()
+    assert "a named pipe" in sum_of(pipe)
 
 
 def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:

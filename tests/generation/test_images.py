@@ -1,18 +1,24 @@
-"""Drawn images as levels and as one picture."""
+"""Drawn images as levels and as one picture, and the bound on how unlikely an image is."""
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cutaway.generation import images
 from cutaway.generation.images import as_images, as_levels, classes_for, columns_for, picture
 from cutaway.spec import ImageSpec, Noise
 
 
 def test_levels_go_from_black_to_white_and_never_wrap() -> None:
-    images = torch.tensor([-1.0, 1.0, -3.0, 3.0, 0.0, -1 + 2 / 255, 1 - 2 / 255, 0.5]).view(1, 1, 2, 4)
-    assert as_levels(images).flatten().tolist() == [0, 255, 0, 255, 128, 1, 254, 191]
-    assert as_levels(images.half()).flatten().tolist()[:4] == [0, 255, 0, 255]
+    x = torch.tensor([-1.0, 1.0, -3.0, 3.0, 0.0, -1 + 2 / 255, 1 - 2 / 255, 0.5]).view(1, 1, 2, 4)
+    assert as_levels(x).flatten().tolist() == [0, 255, 0, 255, 128, 1, 254, 191]
+    assert as_levels(x.half()).flatten().tolist()[:4] == [0, 255, 0, 255]
 
 
 def test_every_level_comes_back() -> None:
@@ -49,3 +55,25 @@ def test_classes_come_in_turn_and_columns_follow_them() -> None:
     assert classes_for(spec, 3, "c").tolist() == [2, 2, 2]  # type: ignore[union-attr]
     found = [columns_for(count, classes) for count, classes in ((12, 3), (2, 3), (40, 16), (40, 17), (40, 0), (5, 1))]
     assert found == [3, 2, 16, 8, 8, 5]
+
+
+class Steps(nn.Module):
+    """A network of ten timesteps."""
+
+    config = SimpleNamespace(signal=torch.linspace(0.99, 0.01, 10))
+
+
+@pytest.mark.parametrize("times", [1, 2, 4, 9, 50])
+def test_the_terms_that_are_computed_stand_for_all(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Tensor] = []
+
+    def term(predict: Any, x: Tensor, t: Tensor, noise: Tensor, signal: Tensor) -> Tensor:
+        taken.append(t)
+        return torch.where(t == 0, 100.0, 1.0)
+
+    monkeypatch.setattr(images, "bound_term", term)
+    monkeypatch.setattr(images, "prior_term", lambda x, signal: torch.full((len(x),), 1000.0))
+    found = images.bound(Steps(), torch.zeros(3, 1, 2, 2), None, times)
+    assert found.tolist() == [1000 + 100 + 9] * 3  # the prior, timestep 0, and nine others of 1 each
+    assert len(taken) == 1 + min(times, 9)
+    assert all(1 <= t.min() <= t.max() <= 9 for t in taken[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cutaway import files as files_module
 from cutaway.commands import main
 from cutaway.errors import ModelError, SettingError
 from cutaway.models import memory
@@ -206,3 +208,18 @@ def test_the_size_of_a_model_is_counted_once(monkeypatch: pytest.MonkeyPatch) ->
     counted = size_of(found, config)
     monkeypatch.setattr(memory, "shaped", lambda *_: pytest.fail("it was made again"))
     assert size_of(found, config) == counted
+
+
+def test_the_limits_of_this_process_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"proc/self/status": f"VmPeak: 1 kB\nVmSize:\t {3 * 2**20} kB\nVmData:\t {2 * 2**20} kB\n"}
+    limits = {resource.RLIMIT_AS: 12 * GIB, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (limits[limit], resource.RLIM_INFINITY))
+    assert free_memory(*system(tmp_path, MACHINE | files)) == 9 * GIB
+    assert files_module.memory() <= 12 * GIB
+    limits[resource.RLIMIT_DATA] = 10 * GIB
+    assert free_memory(*system(tmp_path, MACHINE | files)) == 8 * GIB
+    limits[resource.RLIMIT_AS] = GIB  # which is taken already
+    assert free_memory(*system(tmp_path, MACHINE | files)) == 0
+    assert files_module.memory() == GIB
+    with pytest.raises(ModelError, match="0 B are free here"):
+        reject_too_large(preset("mlp"), preset("mlp").config, free=free_memory(*system(tmp_path, MACHINE | files)))

@@ -115,7 +115,7 @@ def test_what_is_no_duration(text: str) -> None:
 @pytest.mark.parametrize("key", ["max_batch", "max_body", "queue", "timeout", "max_tokens", "streams"])
 def test_a_limit_is_above_nothing(key: str) -> None:
     with pytest.raises(SettingError, match=f"--{key.replace('_', '-')}=0"):
-        Limits(**{key: 0})
+        Limits(**{key: 0})  # type: ignore[arg-type]
 
 
 class Slow:
@@ -254,6 +254,52 @@ def test_metrics_are_as_prometheus_reads_them(served: Client) -> None:
     assert samples["cutaway_examples_total"] == 3
     assert samples["cutaway_requests_in_flight"] == 1  # this one
     assert "xxx" not in answer.text
+
+
+def test_metrics_count_examples_batches_and_tokens(served: Client) -> None:
+    client = served("words", max_tokens=9)
+    client.post("/predict", json={"texts": ["the cat", "the dog"]})
+    rows = len(client.post("/predict", json={"texts": ["the cat", "the dog", "the bird"]}).json()["predictions"])
+    prompts = ["the", "the cat sat"]
+    asked = {"model": "words", "prompt": prompts, "n": 2, "max_tokens": 9, "seed": 1}
+    usage = client.post("/v1/completions", json=asked).json()["usage"]
+    parts = [client.post("/v1/completions", json={**asked, "prompt": p, "n": 1}).json()["usage"] for p in prompts]
+    assert usage["prompt_tokens"] == 2 * sum(part["prompt_tokens"] for part in parts)
+    run = client.doors.run  # type: ignore[attr-defined]
+    assert [part["prompt_tokens"] for part in parts] == [len(run.preprocessing.encode(p)) for p in prompts]
+    assert usage["completion_tokens"] == 4 * 9
+    assert usage["total_tokens"] == usage["prompt_tokens"] + 4 * 9
+    found = client.get("/metrics").text
+    assert rows >= 3
+    for line in (
+        f"cutaway_examples_total {2 * (rows // 3) + rows}",
+        "cutaway_batch_examples_count 2",
+        "cutaway_batch_examples_sum 5",
+        f"cutaway_tokens_total {4 * 9 + 2 * 9}",
+        'cutaway_requests_total{path="/v1/completions",status="200"} 3',
+    ):
+        assert f"{line}\n" in found, line
+
+
+def test_seconds_of_requests_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, now = Metrics(), iter([10.0, 10.25, 20.0, 23.0])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+
+    async def send(message: Any) -> None:
+        pass
+
+    monkeypatch.setattr("cutaway.serving.guard.time.perf_counter", lambda: next(now))
+    guard = Guard(app, None, "0.0.0.0", 8000, metrics, 60)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    for _ in range(2):
+        asyncio.run(guard({"type": "http", "path": "/predict", "headers": []}, receive, send))
+    assert metrics.answers == {("/predict", 202): 2}
+    assert (metrics.seconds["/predict"].sum, guard.answering) == (3.25, 0)
 
 
 def test_a_histogram_counts_up_to_each_bound() -> None:

@@ -49,9 +49,11 @@ def near(said: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["table", "texts", "images"])
-def test_in_a_batch_as_alone_as_by_the_run(name: str, run_of: Runs, folder: Callable[[str], Path]) -> None:
+def test_in_a_batch_as_alone_as_by_the_run(
+    name: str, run_of: Runs, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
     run = run_of(name)
-    inputs, predictor = Inputs(run), Predictor(run)
+    inputs, predictor = Inputs(run), Predictor(run, tmp_path)
     asked = [inputs.of_document(document) for document in documents(_all(run_of))[name]]
     together = predictor(asked)
     for given, said in zip(asked, together):
@@ -74,10 +76,10 @@ def _all(run_of: Runs) -> Path:
     return runs[0].folder.parent
 
 
-def test_what_is_wrong_with_one_is_told_to_that_one_alone(run_of: Runs) -> None:
+def test_what_is_wrong_with_one_is_told_to_that_one_alone(run_of: Runs, tmp_path: Path) -> None:
     run = run_of("table")
     good = rows_of(run.folder.parent / "wine.csv")
-    inputs, predictor = Inputs(run), Predictor(run)
+    inputs, predictor = Inputs(run), Predictor(run, tmp_path)
     bad = {**good[0], "alcohol": "strong"}
     asked = [inputs.of_document({"rows": [row]}) for row in (*good[:5], bad, *good[5:9])]
     answers = predictor(asked)
@@ -86,16 +88,16 @@ def test_what_is_wrong_with_one_is_told_to_that_one_alone(run_of: Runs) -> None:
     assert "row 1" in str(answers[5])  # its own first, not the batch's sixth
 
 
-def test_a_note_is_told_to_whom_it_concerns(run_of: Runs) -> None:
+def test_a_note_is_told_to_whom_it_concerns(run_of: Runs, tmp_path: Path) -> None:
     run = run_of("texts")
     asked = [Given([{"text": text}]) for text in ("the green jacket", "qqq", "lunch .", "xyzzy qqq")]
-    answers = [said for said in Predictor(run)(asked) if isinstance(said, Said)]
+    answers = [said for said in Predictor(run, tmp_path)(asked) if isinstance(said, Said)]
     assert [bool(said.notes) for said in answers] == [False, True, False, True]
     assert "1 of 1" in answers[1].notes[0]
     assert "2 of 2" in answers[3].notes[0]
 
 
-def test_requests_of_several_examples_get_their_own(run_of: Runs) -> None:
+def test_requests_of_several_examples_get_their_own(run_of: Runs, tmp_path: Path) -> None:
     run = run_of("table")
     rows = rows_of(run.folder.parent / "wine.csv")
     inputs = Inputs(run)
@@ -103,7 +105,7 @@ def test_requests_of_several_examples_get_their_own(run_of: Runs) -> None:
     for size in sizes:
         asked.append(inputs.of_document({"rows": rows[at : at + size]}))
         at += size
-    answers = Predictor(run)(asked)
+    answers = Predictor(run, tmp_path)(asked)
     found = [row for said in answers if isinstance(said, Said) for row in said.rows]
     assert [len(said.rows) for said in answers if isinstance(said, Said)] == [*sizes]
     for said, wanted in zip(found, run.predict(rows[:6]), strict=True):
@@ -155,7 +157,7 @@ def test_columns_that_training_had_not_are_noted(served: Client, folder: Callabl
 
 def test_no_file_stays(run_of: Runs, served: Client, folder: Callable[[str], Path]) -> None:
     client = served("table")
-    desk: Path = client.doors.engine.predictor.desk.folder  # type: ignore[attr-defined]
+    desk: Path = client.doors.engine.process.files  # type: ignore[attr-defined]
     body = (folder("table") / "wine.csv").read_bytes()
     assert client.post("/predict", content=body, headers={"content-type": "text/csv"}).status_code == 200
     assert client.post("/predict", content=b"a;b", headers={"content-type": "text/csv"}).status_code == 422

@@ -116,6 +116,19 @@ def test_what_cannot_be_had_is_never_ignored(asked: dict[str, Any], status: int,
     assert words in error["message"]
 
 
+def test_texts_of_one_request_have_a_bound_together(served: Client) -> None:
+    client = served("words", max_tokens=3)
+    asked = {"model": "words", "prompt": ["the"] * 4, "n": 5, "max_tokens": 3, "seed": 1}
+    answer = client.post("/v1/completions", json=asked)
+    assert answer.status_code == 422
+    assert "4 prompts, n=5 and max_tokens=3 ask for 60 tokens: at most 48" in answer.json()["error"]["message"]
+    texts = client.post("/v1/completions", json={**asked, "n": 4, "temperature": 2}).json()
+    assert texts["usage"]["completion_tokens"] == 48
+    own = [choice["text"] for choice in texts["choices"]]
+    assert own[:4] == own[4:8]  # of the same prompt with the same seeds
+    assert len(set(own[:4])) > 1  # each with a seed of its own
+
+
 def test_what_asks_for_nothing_is_taken(served: Client) -> None:
     asked = {
         "model": "words",

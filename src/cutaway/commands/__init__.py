@@ -15,7 +15,8 @@ from typing import NoReturn
 
 from .. import __version__
 from ..distributed.environment import launched, rank
-from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
+from ..errors import CutawayError, SettingError, UnknownName, memory_message, nearest, short, visible
+from ..files import address_limit
 from ..settings import RENAMED
 
 COMMANDS = (
@@ -27,6 +28,8 @@ COMMANDS = (
 WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
 )  # fmt: skip
+WITH_LIBRARIES = (*WITH_SETTINGS, "evaluate", "predict", "generate", "serve", "studio", "export")  # polars, PyTorch
+ADDRESSES = 2.5  # GiB that those libraries map, 2.2 on two cores, before the model and the data; without it they abort
 MEANT = {  # what other tools call it
     "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
@@ -90,13 +93,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, head or less, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if error.filename is None:
-            return _fault()
-        # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
-        print(_paragraph(f"cutaway: {short(error.filename, 110)}: {error.strerror}. Check this path."), file=sys.stderr)
-        return 2
-    except Exception:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        if (said := memory_message(error)) is not None:
+            print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
+            return 2
+        if isinstance(error, OSError) and error.filename is not None:
+            # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
+            path = short(error.filename, 110)
+            print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
+            return 2
         return _fault()
 
 
@@ -164,6 +171,12 @@ def _run(words: list[str]) -> int:
         args = parser.parse_intermixed_args(words[1:])
     except SystemExit as stop:  # argparse has printed its help
         return int(stop.code or 0)
+    most = address_limit()
+    if name in WITH_LIBRARIES and most is not None and most < ADDRESSES * 2**30:
+        raise SettingError(
+            f"This process may map {most / 2**30:.3g} GiB of memory (ulimit -v), and `cutaway {name}` needs "
+            f"{ADDRESSES} GiB beside the model and the data: raise the limit, as by `ulimit -v unlimited`."
+        )
     return int(command.run(args))
 
 

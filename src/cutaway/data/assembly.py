@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files import open_regular
 from ..spec import ImageSpec
 from .augment import make_augment
 from .kinds import OF_CAPTIONS, reject_changed
@@ -32,7 +33,7 @@ class Origin:
     @classmethod
     def of_file(cls, path: Path) -> Origin:
         """That of a single file."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return cls(path.stem, str(path), hashlib.file_digest(file, "sha256").hexdigest())
 
 

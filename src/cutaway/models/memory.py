@@ -136,8 +136,8 @@ def reject_too_large(
 
 def free_memory(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")) -> int | None:
     """Bytes that this process can still take: what the machine has available, or what its control groups (containers,
-    batch systems) leave it, whichever is less. None where the system does not say."""
-    found = [*_limits(root, proc)]
+    batch systems) and its own limits (ulimit) leave it, whichever is least. None where the system does not say."""
+    found = [*_limits(root, proc), *_own_limits(proc)]
     if (available := _field(proc / "meminfo", "MemAvailable:")) is not None:
         found.append(1024 * available)
     elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # macOS: all that there is
@@ -264,6 +264,19 @@ def _limits(root: Path, proc: Path) -> Iterator[int]:
                 yield most - taken + (_field(group / "memory.stat", cache) or 0)
             if group == top:
                 break
+
+
+def _own_limits(proc: Path) -> Iterator[int]:
+    """What the limits of this process leave of its addresses and of its data. A library that cannot have what it asks
+    for beyond them ends the process."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    for limit, taken in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
+        most, used = resource.getrlimit(limit)[0], _field(proc / "self/status", taken)
+        if most != resource.RLIM_INFINITY and used is not None:
+            yield most - 1024 * used
 
 
 def _number(path: Path) -> int | None:

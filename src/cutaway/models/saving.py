@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..errors import CutawayError, FileError
-from ..files import read_json, reject_irregular, replacing, write_json
+from ..files import open_regular, read_json, replacing, write_json
 from ..nn.resizing import resize, resized_of
 from .deferred import Deferred, with_numbers
 from .low_precision import make_room, restored, scheme_of, stored
@@ -269,9 +269,8 @@ def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterato
     another format or a pickle.
     """
     path = Path(path)
-    reject_irregular(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise FileError(f"{path} is empty. Take it from a copy, or train again.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -331,9 +330,8 @@ def opened_weights(file: Path) -> Iterator[Any]:
 
 def reject_pickle(path: str | os.PathLike[str]) -> None:
     """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
-    reject_irregular(path)
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(9)
     except OSError as error:
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from error

@@ -19,7 +19,7 @@ import functools
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ from .guard import rejection
 from .inputs import BINARY, Given, Inputs, reject_keys
 from .limits import PACE, PATIENCE, SAMPLES, Limits
 from .metrics import MEDIA_TYPE, Metrics
+from .process import ProcessEnded
 from .writing import SAMPLING, Texts, Wanted, bounded, flag, prompted, reject_silent, sampled, seeded, stops, tokens_of
 
 T = TypeVar("T")
@@ -52,7 +53,8 @@ NOT_THAT = {  # what Starlette says in two words
     404: "There is nothing at this address: / lists what there is.",
     405: "This address takes another method: / lists what there is.",
 }
-Handler = Callable[[Request, bytes], Awaitable[Response]]
+LEFT = 499  # the status of a request whose client left, as nginx has it
+Handler = Callable[[Request, bytes], Coroutine[Any, Any, Response]]
 
 
 class Doors:
@@ -89,7 +91,7 @@ class Doors:
                 *(Route(path, door, methods=["POST"]) for path, door in asked.items()),
             ],
             exception_handlers={
-                **dict.fromkeys((HTTPException, CutawayError, TimeoutError, ClientDisconnect), _rejected),
+                **dict.fromkeys((HTTPException, CutawayError, TimeoutError, ClientDisconnect, ProcessEnded), _rejected),
                 Exception: _rejected,  # and the traceback goes to the log
             },
             lifespan=self._lifespan,
@@ -280,8 +282,21 @@ class Door:
         with doors.held() as came:
             body = await _read_in_time(request, doors.limits.body, came)
             with doors.admitted():
-                response = await self.handle(request, body)
+                response = await _while_connected(request, self.handle(request, body))
                 await response(scope, receive, send)
+
+
+async def _while_connected(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
+    """The answer; once the client has left, a status that nobody reads, and the answer is not worked on any more."""
+    work, left = asyncio.ensure_future(answer), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait([work, left], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return await work
+        return rejection(request.url.path, LEFT, "The client has left.")
+    finally:
+        left.cancel()
+        work.cancel()
 
 
 def _reject_other_than_json(media: str) -> None:
@@ -342,6 +357,8 @@ def _status(error: Exception) -> tuple[int, str]:
         return 504, "The answer took too long."
     if isinstance(error, ClientDisconnect):
         return 400, "The request did not come whole."
+    if isinstance(error, ProcessEnded):
+        return 500, str(error)
     return 500, FAULT
 
 

@@ -32,6 +32,7 @@ STATUSES = {
     415: "The media type is none that is taken.",
     422: "What is asked cannot be: the sentence says what to change.",
     429: "Too many requests wait already.",
+    500: "The process that reads requests ended while it worked on this one, or an internal error.",
     503: "The model is still being read, or the server is closing.",
     504: "The answer took too long.",
 }

@@ -1,35 +1,40 @@
-"""The one thread in which the model runs: batches of examples, and tokens of texts, in turn.
+"""What stands between requests and the process of the model: batches of examples, and tokens of texts, in turn.
 
 Requests that come while the model is busy are its next batch. A batch waits for more, `batch_wait` at most, only where
 the one before it held several requests: a single client never waits. Texts are written side by side, a token of each
-in turn, each as it would be written alone.
+in turn, each as it would be written alone. Where nobody waits for what the process is doing any more, it is told to
+stop, and replaced where it does not; where it ends by itself, whoever was asked about with others is asked about alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..training.run import Run
 from .inputs import Given
 from .limits import Limits
-from .metrics import Metrics
-from .predicting import Predictor, Said
-from .writing import Piece, Text, Texts, Wanted
+from .metrics import Metrics, resident
+from .predicting import Said
+from .process import Fault, ModelProcess, ProcessEnded, Rejected, Reply
+from .writing import Text, Texts, Wanted
 
 T = TypeVar("T")
 Job = tuple[Given, "asyncio.Future[Said]"]
+GRACE = 5.0  # seconds in which the process stops, once nobody waits for its answer
 
 
 class Engine:
     """What stands between requests and the model."""
 
     def __init__(self, run: Run, limits: Limits, metrics: Metrics) -> None:
-        self.run, self.limits, self.metrics = run, limits, metrics
-        self.predictor = Predictor(run)
+        self.limits, self.metrics = limits, metrics
+        self.process = ModelProcess(run.folder, limits.bounds)
+        self.numbers = itertools.count()  # of texts
         self.jobs: deque[Job] = deque()
         self.waiting: deque[Text] = deque()
         self.writing: list[Text] = []
@@ -37,17 +42,16 @@ class Engine:
         self.crowd = 1  # requests that the batch before held
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         metrics.gauges["cutaway_queue_requests"] = "Requests that wait for the model.", lambda: len(self.jobs)
+        metrics.gauges["cutaway_model_restarts"] = "Replaced processes of the model.", lambda: self.process.restarts
+        metrics.gauges["cutaway_resident_memory_bytes"] = "Resident memory of the server and its model.", self._resident
         metrics.gauges["cutaway_texts"] = "Texts that are written.", lambda: len(self.writing)
 
+    def _resident(self) -> float:
+        return resident("self") + resident(self.process.pid)
+
     async def load(self, example: Given | None = None) -> None:
-        """Read the model, and ask it about an example. Raises what reading raises."""
-
-        def ready() -> None:
-            self.run.place.model(self.run.model, learns=False)
-            if example is not None:
-                self.predictor([example])
-
-        await self._in_thread(ready)
+        """Start the process of the model, and ask it about an example. Raises what reading the model raises."""
+        await self._in_thread(lambda: self.process.ask("load", example))
 
     async def predict(self, given: Given) -> Said:
         """The answer to one request. Raises what predicting raises."""
@@ -58,7 +62,7 @@ class Engine:
 
     async def write(self, wanted: Sequence[Wanted]) -> Texts:
         """Texts that are written from now on, once one has begun. Raises what writing raises."""
-        texts = Texts(self.run, wanted)
+        texts = Texts(wanted, self.numbers)
         self.waiting.extend(texts.texts)
         self.news.set()
         try:
@@ -82,9 +86,9 @@ class Engine:
                 await self._write()
 
     def close(self) -> None:
-        """End the thread, once it has done what it is at, and leave no file behind."""
+        """End the process and the thread that asks it, and leave no file behind."""
+        self.process.close()
         self.thread.shutdown(wait=False, cancel_futures=True)
-        self.predictor.desk.close()
 
     async def _gathered(self) -> list[Job]:
         """The next batch."""
@@ -115,14 +119,14 @@ class Engine:
     async def _predict(self, batch: Sequence[Job]) -> None:
         if not batch:
             return
-        asked = [given for given, _ in batch]
-        found: list[Said | Exception]
+        found: Sequence[Said | Exception]
+        futures = [future for _, future in batch]
         try:
-            found = await self._in_thread(lambda: self.predictor(asked))
+            found = await self._while_wanted(lambda: self._answers(batch), asyncio.wait(futures))
         except Exception as error:  # such as a disk that is full; whoever asks next is answered
             found = [error] * len(batch)
-        self.metrics.batches.add(sum(given.examples for given in asked))
-        for (_, future), said in zip(batch, found):
+        self.metrics.batches.add(sum(given.examples for given, _ in batch))
+        for future, said in zip(futures, found):
             if isinstance(said, Said):
                 self.metrics.examples += len(said.rows)
             if future.done():
@@ -132,23 +136,58 @@ class Engine:
             else:
                 future.set_exception(said)
 
+    def _answers(self, batch: Sequence[Job]) -> list[Said | Exception]:
+        """The answer to each request, or what is wrong with it. Runs in the thread of the model."""
+        try:
+            replies = self.process.ask("predict", [given for given, _ in batch])
+        except ProcessEnded as error:
+            if len(batch) == 1:
+                return [error]
+            return [TimeoutError() if job[1].done() else self._answers([job])[0] for job in batch]
+        return [Said(reply["rows"], reply["notes"]) if "rows" in reply else _error(reply) for reply in replies]
+
     async def _write(self) -> None:
         """A token more of each text."""
         texts = [text for text in self.writing if not text.left]
         before = sum(text.tokens for text in texts)
-        pieces = await self._in_thread(lambda: [_next(text) for text in texts])
-        for text, piece in zip(texts, pieces):
-            text.tell(piece)
-            text.left = text.left or piece is None or isinstance(piece, Exception)
+        steps = [(text.number, text.wanted, text.steps) for text in texts]
+        replies: Sequence[Reply | Exception]
+        try:
+            replies = await self._while_wanted(lambda: self.process.ask("write", steps), _all_left(texts))
+        except Exception as error:
+            replies = [error] * len(texts)
+        for text, reply in zip(texts, replies):
+            if isinstance(reply, Exception):
+                text.take(reply)
+            elif "piece" in reply:
+                text.take(reply["piece"], reply["state"])
+            else:
+                text.take(_error(reply))
         self.metrics.tokens += sum(text.tokens for text in texts) - before
         self.writing = [text for text in texts if not text.left]
+
+    async def _while_wanted(self, do: Callable[[], T], left: Coroutine[Any, Any, object]) -> T:
+        """What `do` gives. Once `left` is done nobody waits for it any more, and the process is told to stop."""
+        work, gone = asyncio.ensure_future(self._in_thread(do)), asyncio.create_task(left)
+        await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if work.done():
+            return await work
+        self.process.stop()
+        timer = asyncio.get_running_loop().call_later(GRACE, self.process.kill)
+        try:
+            return await work
+        finally:
+            timer.cancel()
 
     async def _in_thread(self, do: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.thread, do)
 
 
-def _next(text: Text) -> Piece:
-    try:
-        return text.next()
-    except Exception as error:
-        return error
+async def _all_left(texts: Sequence[Text]) -> None:
+    for text in texts:
+        await text.gone.wait()
+
+
+def _error(reply: Reply) -> Exception:
+    return Rejected(reply["error"]) if "error" in reply else Fault(reply["fault"])

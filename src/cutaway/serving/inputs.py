@@ -13,14 +13,11 @@ import csv
 import io
 import math
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import soundfile
 
 from ..data.graphs.preprocessing import GraphPreprocessing
 from ..data.series.preprocessing import ForecastPreprocessing
@@ -61,9 +58,6 @@ VIDEOS = re.compile(
     rb"....(ftyp|moov|mdat|free|skip|wide)|RIFF....AVI |\x1aE\xdf\xa3|GIF8|G|\0\0\x01[\xb3\xba]|FLV|OggS|0&\xb2u",
     re.DOTALL,
 )
-
-
-SAMPLES_A_BYTE = 4  # of audio, which ADPCM has two of
 
 
 @dataclass
@@ -215,11 +209,6 @@ class Inputs:
         """Raise DataError for a file of a kind that could hold a thousand times its size, or name others to be read."""
         if self.kind == "video" and not VIDEOS.match(content):
             raise DataError(f"{name} is no video file that is known here.")
-        if self.kind == "audio":
-            with contextlib.suppress(soundfile.SoundFileError):  # the preprocessing says what is wrong with it
-                found = soundfile.info(io.BytesIO(content))
-                if found.frames * found.channels > SAMPLES_A_BYTE * len(content):
-                    raise DataError(f"{name} unpacks to far more than its size: send it as plain WAV.")
         if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
             raise DataError(f"{name} is Parquet, of which a few kilobytes can hold gigabytes: send rows, CSV or TSV.")
 
@@ -227,9 +216,8 @@ class Inputs:
 class Desk:
     """Where files are while they are read: in memory, or, where that cannot be, in a folder of the server's own."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.number = kind, 0
-        self.folder = Path(tempfile.mkdtemp(prefix="cutaway-serve-"))
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind, self.folder, self.number = kind, folder, 0
 
     @contextlib.contextmanager
     def laid(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
@@ -269,10 +257,6 @@ class Desk:
         """A plain name that no other file has."""
         self.number += 1
         return f"{self.number}-{plain_name(name, suffix)}"
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def plain_name(name: str, suffix: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from ..errors import SettingError, require, short
 
@@ -19,6 +19,19 @@ AGAIN = 1  # second after which a client that was turned away may ask again
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """The most that one request may hold, each about ten seconds of work for two slow cores."""
+
+    pixels: int = 2**27  # of all images: two of the largest that are read, or 60 photographs of 2 megapixels
+    video_pixels: int = 2**32  # frames times pixels: 69 s of full HD at 30 frames a second
+    samples: int = 2**25  # of all channels of all recordings: 35 minutes at 16 kHz
+    characters: int = 2**21  # of all texts
+    rows: int = 2**20  # of all tables and series
+    graph_rows: int = 2**20  # nodes and edges of a graph
+    atoms: int = 2**18  # of all molecules
+
+
+@dataclass(frozen=True)
 class Limits:
     """The limits of a server. Raises SettingError, by the option's name, for what cannot be."""
 
@@ -29,13 +42,16 @@ class Limits:
     timeout: float = 60.0  # seconds until an answer, or the first token of a streamed one
     max_tokens: int = 1024  # that are written for a request
     streams: int = 8  # texts that are written in turn; more wait
+    bounds: Bounds = field(default_factory=Bounds)  # of what one request holds
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            least, allowed = (0, "at least 0") if field.name == "batch_wait" else (1e-3, "above 0")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, Bounds):
+                continue
+            least, allowed = (0, "at least 0") if one.name == "batch_wait" else (1e-3, "above 0")
             ok = math.isfinite(value) and value >= least
-            require(ok, f"--{field.name.replace('_', '-')}", value, allowed, SettingError)
+            require(ok, f"--{one.name.replace('_', '-')}", value, allowed, SettingError)
 
     @property
     def body(self) -> int:

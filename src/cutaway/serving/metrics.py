@@ -46,9 +46,7 @@ class Metrics:
         self.seconds: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(SECONDS))
         self.batches = Histogram(SIZES)  # of examples
         self.examples = self.tokens = 0
-        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "cutaway_resident_memory_bytes": ("Memory of the process that is resident.", _resident),
-        }
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """A request was answered. `path` is one of the server's, so that there are few."""
@@ -83,10 +81,10 @@ class Metrics:
         return "\n".join([*lines, ""])
 
 
-def _resident() -> float:
-    """Bytes; NaN where the system does not say."""
+def resident(process: int | str | None) -> float:
+    """The resident bytes of a process, by its number or "self"; NaN where the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         import resource
 
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
     return math.nan

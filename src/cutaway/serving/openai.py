@@ -60,6 +60,11 @@ class Request:
         # A chat without a count is as long as OpenAI's may be: as this server allows.
         key = "max_completion_tokens" if chat and "max_completion_tokens" in document else "max_tokens"
         count = tokens_of(document, key, limits.max_tokens if chat else TOKENS, limits)
+        if (total := count * samples * len(prompts)) > SAMPLES * limits.max_tokens:
+            raise SettingError(
+                f"{len(prompts)} prompts, n={samples} and {key}={count} ask for {total:,} tokens: at most "
+                f"{SAMPLES * limits.max_tokens:,} are written for one request. Send it in several requests."
+            )
         seed = seeded(document, secrets.randbelow(2**31))
         stop, sampling = stops(document), sampled(document, 1.0)
         options = document.get("stream_options") or {}

@@ -7,10 +7,14 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ..errors import CutawayError
 from ..training.run import Run
+from .bounds import reject_too_much
 from .inputs import Desk, Given
+from .limits import Bounds
 
 PARTS = 8
 Row = dict[str, Any]
@@ -28,18 +32,29 @@ class Said:
 class Predictor:
     """Answers to requests about one run."""
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.desk = run, Desk(run.spec.kind)
+    def __init__(self, run: Run, files: Path) -> None:
+        """`files` is the folder in which the files of requests are while they are read."""
+        self.run, self.desk = run, Desk(run.spec.kind, files)
 
-    def __call__(self, asked: Sequence[Given]) -> list[Said | Exception]:
+    def __call__(self, asked: Sequence[Given], bounds: Bounds = Bounds()) -> list[Said | Exception]:  # noqa: B008
         """The answers to requests, in their order; or what is wrong with one.
 
         They are asked together. What is wrong with one, or is said of it, is nobody else's matter: where it cannot be
         told whose that is, each half of them is asked apart.
         """
+        rejected = [self._rejected(given, bounds) for given in asked]
+        taken = [given for given, error in zip(asked, rejected) if error is None]
         with contextlib.ExitStack() as stack:
-            laid = [stack.enter_context(self.desk.laid(given)) for given in asked]
-            return self._answers(laid, asked)
+            laid = [stack.enter_context(self.desk.laid(given)) for given in taken]
+            answers = iter(self._answers(laid, taken) if taken else ())
+            return [next(answers) if error is None else error for error in rejected]
+
+    def _rejected(self, given: Given, bounds: Bounds) -> CutawayError | None:
+        try:
+            reject_too_much(given, self.run, bounds)
+        except CutawayError as error:
+            return error
+        return None
 
     def _answers(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
         if len(asked) == 1:

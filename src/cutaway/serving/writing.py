@@ -48,28 +48,59 @@ Piece = str | Exception | None  # what is added to a text; why it could not go o
 
 @dataclass
 class Text:
-    """A text while it is written: made where requests are read, written in the thread of the model."""
+    """A text while it is written: as far as the server knows it."""
 
-    run: Run
     wanted: Wanted
-    tell: Callable[[Piece], None]  # called where requests are read, as the text grows
-    left: bool = False  # whether nobody reads it any more
+    tell: Callable[[Piece], None]  # called as the text grows
+    number: int  # by which the process of the model knows it
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set once nobody reads it any more
+    steps: int = 0  # that were asked for
     prompt_tokens: int = 0
     tokens: int = 0
     notes: list[str] = field(default_factory=list)
-    _parts: Iterator[str] | None = None
-    _over: Pieces | None = None
+    over: bool = False  # whether a stop string came
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody reads it any more."""
+        return self.gone.is_set()
 
     @property
     def finish(self) -> str:
         """Why it has ended: "stop" by a stop string or a token that ends texts, "length" by the count."""
-        return "stop" if (self._over and self._over.over) or self.tokens < self.wanted.count else "length"
+        return "stop" if self.over or self.tokens < self.wanted.count else "length"
+
+    def take(self, piece: Piece, state: Mapping[str, Any] | None = None) -> None:
+        """One step more: what it added, and where the text stands now."""
+        self.steps += 1
+        for key, value in (state or {}).items():
+            setattr(self, key, value)
+        self.tell(piece)
+        if piece is None or isinstance(piece, Exception):
+            self.gone.set()
+
+
+class Writer:
+    """A text in the process of the model, which writes it token after token."""
+
+    def __init__(self, run: Run, wanted: Wanted) -> None:
+        self.run, self.wanted = run, wanted
+        self.steps = self.prompt_tokens = self.tokens = 0
+        self.notes: list[str] = []
+        self._parts: Iterator[str] | None = None
+        self._over: Pieces | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Where the text stands, as `Text` has it."""
+        over = self._over is not None and self._over.over
+        return {"prompt_tokens": self.prompt_tokens, "tokens": self.tokens, "notes": self.notes, "over": over}
 
     def next(self) -> str | None:
         """What the next token adds, or nothing where it is no whole character yet; None at the end. Raises DataError,
         SettingError or ModelError where it cannot begin."""
         if self._parts is None:
             self._parts = self._begun()
+        self.steps += 1
         return next(self._parts, None)
 
     def _begun(self) -> Iterator[str]:
@@ -97,10 +128,11 @@ class Text:
 class Texts:
     """The texts of one request, as whoever asked for them reads them."""
 
-    def __init__(self, run: Run, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[Wanted], numbers: Iterator[int]) -> None:
         self.told: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # with a first token of any
-        self.texts = [Text(run, one, functools.partial(self._tell, index)) for index, one in enumerate(wanted)]
+        tell = [functools.partial(self._tell, index) for index in range(len(wanted))]
+        self.texts = [Text(one, told, next(numbers)) for one, told in zip(wanted, tell)]
 
     def _tell(self, index: int, piece: Piece) -> None:
         if not self.begun.done():
@@ -137,7 +169,7 @@ class Texts:
     def leave(self) -> None:
         """Nobody reads them any more."""
         for text in self.texts:
-            text.left = True
+            text.gone.set()
 
 
 def writes(run: Run) -> bool:

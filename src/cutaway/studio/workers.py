@@ -10,22 +10,20 @@ import asyncio
 import contextlib
 import itertools
 import json
-import multiprocessing
 import os
-import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ..errors import CutawayError
+from ..web.processes import START_METHOD, interrupts_blocked, process_context
 from .lines import END, Message, parted
 
 PATIENCE = 2.0  # seconds in which a process ends by itself
-ANEW = "forkserver" if sys.platform.startswith("linux") else "spawn"
+PRELOADED = f"{__package__}.preloaded"
 
 
 def learn(*words: Any) -> None:
@@ -44,8 +42,8 @@ def view(*words: Any) -> None:
 
 def warm_up() -> None:
     """Begin to import, beside this process, what those of the studio need."""
-    afresh()
-    if ANEW == "forkserver":
+    process_context(PRELOADED)
+    if START_METHOD == "forkserver":
         with interrupts_blocked():
             forkserver.ensure_running()
 
@@ -131,7 +129,7 @@ class Pair:
     """The process that learns and the one that looks on, which have a line to each other too."""
 
     def __init__(self, folder: str, side: str, on_event: Callable[[Message], None]) -> None:
-        context = afresh()
+        context = process_context(PRELOADED)
         to_learner, learner_end = context.Pipe()
         to_viewer, viewer_end = context.Pipe()
         between_learner, between_viewer = context.Pipe()
@@ -175,25 +173,3 @@ class Pair:
                 worker.process.join(PATIENCE)
             worker.thread.join(PATIENCE)  # it has read to the end: the other end is gone
             worker.connection.close()
-
-
-def afresh() -> Any:
-    """How processes are started: where forking is safe, from one process that has imported everything and run nothing,
-    so that the second side opens at once; elsewhere each from nothing."""
-    context = multiprocessing.get_context(ANEW)
-    if ANEW == "forkserver":
-        context.set_forkserver_preload([f"{__package__}.preloaded"])
-    return context
-
-
-@contextlib.contextmanager
-def interrupts_blocked() -> Iterator[None]:
-    """Within this context no process begins its life with an open ear for Ctrl-C."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..errors import FileError
-from ..files import read_json, reject_address
+from ..files import open_regular, read_json, reject_address
 from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import Folder, is_folder
@@ -323,7 +323,7 @@ def digest(file: Path) -> str:
     """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
     digest = hashlib.sha256()
     for part in Folder(file.parent).files if _is_hugging(file) else (file,):
-        with part.open("rb") as content:
+        with open_regular(part) as content:
             while block := content.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()

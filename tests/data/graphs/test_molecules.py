@@ -56,6 +56,32 @@ def test_atoms_and_bonds(tmp_path: Path) -> None:
     assert bonds[4, 5] == bonds[5, 4] == ("aromatic", "yes", "yes")
 
 
+INSULIN_SIZED = "N[C@@H](CC(C)C)C(=O)" * 55 + "O"  # 55 leucines: 441 atoms, with brackets and branches
+
+
+@pytest.mark.parametrize(("smiles", "words"), [
+    ("C(" * 1001, "1,001 atoms: at most 1,000"),
+    ("C" * 1001, "1,001 atoms: at most 1,000"),
+    ("[13C@@H]" * 1001, "1,001 atoms: at most 1,000"),
+    ("C" + "(" * 10_000, "10,001 characters: at most 10,000"),
+    ("*" + "*1*1" * 201, "201 rings: at most 200"),
+    ("*" + "*%11*%11" * 201, "201 rings: at most 200"),
+    ("*" + "*%(101)*%(101)" * 201, "201 rings: at most 200"),
+    ("[#999]", "Atomic number not found"),
+])  # fmt: skip
+def test_rdkit_is_given_no_molecule_beyond_the_bounds(smiles: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=words) as said:
+        read_molecules(table(tmp_path, ["CCO", smiles, "CO"]), "smiles", Form())
+    assert [problem.where for problem in said.value.problems] == ["m.csv, line 3, column smiles"]
+
+
+def test_molecules_at_the_bounds_are_read(tmp_path: Path) -> None:
+    large = [INSULIN_SIZED, "C" * 1000, "C(" * 999 + "C" + ")" * 999, "*" + "*1**1" * 200, "C1CC1 " + "a" * 1500]
+    graphs = read_molecules(table(tmp_path, large), "smiles", Form())
+    assert graphs.graph is not None
+    assert torch.tensor(graphs.graph).bincount().tolist() == [441, 1000, 1000, 601, 3]
+
+
 def test_a_table_becomes_graphs_with_described_edges(tmp_path: Path) -> None:
     data = opened(table(tmp_path, SMILES * 3))
     spec = data.spec

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from cutaway.data.images import caption_split, captions
 from cutaway.data.images.captions import CaptionPreprocessing
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.preprocessing import preprocessing_from_json
@@ -161,6 +162,22 @@ def test_long_captions_are_left_out_where_a_length_is_given(tmp_path: Path) -> N
     data = open_data(folder(tmp_path, captions=4), DataSettings(length=3))
     assert "Left out: 20 captions of more than length=3 tokens." in data.notes
     assert max(len(ids) for i in range(3) for ids in data.splits["test"].references(i)) == 3  # type: ignore[attr-defined]
+
+
+def test_a_caption_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (captions, caption_split):
+        monkeypatch.setattr(module, "MOST_TOKENS", 4)
+    root = folder(tmp_path / "photos")  # "a cat , asleep" has four tokens
+    data = open_data(root, DataSettings())
+    image(root / "20.png")
+    add(root, "20.png\ta dog and a cat\n")
+    wrong = "a dog and a cat: it has 5 tokens, at most 4 are read.*length=4"
+    with pytest.raises(DataError, match=wrong):
+        open_data(root, DataSettings())
+    with pytest.raises(DataError, match=wrong):
+        data.preprocessing.labelled(root)
+    assert "Left out: 1 captions of more than length=4 tokens." in open_data(root, DataSettings(length=4)).notes
+    assert len(open_data(root, DataSettings(length=5)).splits)
 
 
 @pytest.mark.parametrize(

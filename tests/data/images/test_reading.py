@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from cutaway.data.images.reading import (
     as_image,
@@ -218,3 +219,14 @@ def test_pad_puts_the_whole_picture_in_the_middle_of_the_background() -> None:
     assert (wide[8:24] == 255).all()  # 32 × 16
     assert (wide[:8] == [1, 2, 3]).all()
     assert (wide[24:] == [1, 2, 3]).all()
+
+
+def test_a_lack_of_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+
+    def load(self: Image.Image) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(PngImageFile, "load", load)
+    with pytest.raises(MemoryError):
+        read_image(tmp_path / "a.png", "")

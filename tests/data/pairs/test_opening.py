@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cutaway.data.opening import open_data
+from cutaway.data.pairs import preprocessing as pairs_preprocessing
 from cutaway.data.pairs.preprocessing import BEGIN, END, PairPreprocessing
 from cutaway.data.pairs.split import PairsSplit
 from cutaway.data.sets import IGNORED, DataSet
@@ -163,6 +164,25 @@ def test_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     assert short.split_hash != whole.split_hash
     with pytest.raises(DataError, match="length=1 leaves no pair to the train split"):
         opened(path, length=1)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pair_that_is_too_long_is_named(side: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_preprocessing, "MOST_TOKENS", 8)
+    data = opened(written(tmp_path / "words.tsv", spelled()))  # of 8 letters at most
+    long = ("a" * 9, "b") if side == 0 else ("a", " ".join("b" * 9))
+    path = written(tmp_path / "long.tsv", [*spelled(), long])
+    wrong = f"line {len(spelled()) + 1} .*it has 9 tokens, at most 8 are read.*length=8"
+    with pytest.raises(DataError, match=wrong):
+        opened(path)
+    with pytest.raises(DataError, match=wrong):
+        preprocessing(data).labelled(path)
+    assert len(opened(path, length=8).splits)
+    whole = opened(path, length=9)
+    assert preprocessing(whole).examples(["a" * 8]).name(0) == "a" * 8
+    if side == 0:
+        with pytest.raises(DataError, match="aaaaaaaaaa: it has 10 tokens, at most 8"):
+            preprocessing(whole).examples(["ab", "a" * 10])
 
 
 def test_limit_takes_from_training_alone(tmp_path: Path) -> None:

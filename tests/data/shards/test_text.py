@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -337,3 +338,11 @@ def test_what_cannot_be_prepared_is_told(tmp_path: Path) -> None:
     (tmp_path / "out" / "manifest.json").write_text(json.dumps(document | {"kind": "poems"}))
     with pytest.raises(CutawayError, match="poems"):
         opened(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("tokens", "dtype"), [
+    (3, "uint8"), (256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32"),
+])  # fmt: skip
+def test_ids_are_stored_in_the_smallest_type_that_holds_them(tokens: int, dtype: str) -> None:
+    assert shards.stored_dtype(tokens) == dtype
+    assert np.array([tokens - 1]).astype(dtype)[0] == tokens - 1

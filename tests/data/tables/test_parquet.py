@@ -17,7 +17,7 @@ from cutaway.data.images.opening import verify
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.sets import DataSet, Split
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables import parquet, streamed
+from cutaway.data.tables import opening, parquet, streamed
 from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
@@ -352,3 +352,22 @@ def test_units_are_taken_from_a_folder_of_files_as_from_one(tmp_path: Path) -> N
     assert sum("price ($)" in note for note in many.notes) == 1
     assert torch.equal(inputs(many.splits["test"]), inputs(one.splits["test"]))
     assert many.splits["train"].name(3).endswith(".parquet")
+
+
+def test_a_target_of_one_value_is_said_before_the_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_whole(*words: Any) -> Any:
+        raise AssertionError("the table is read as a whole")
+
+    monkeypatch.setattr(opening, "read_table", read_whole)
+    monkeypatch.setattr(parquet, "MOST_ROWS", 100)
+    kinds: list[str | None] = [None, *["b"] * 697, "", None]
+    pl.DataFrame({"x": range(700), "kind": kinds}).write_parquet(tmp_path / "one.parquet", row_group_size=170)
+    with pytest.raises(DataError, match="The target 'kind' is 'b' in all 697 rows: there is nothing to tell apart"):
+        open_data(tmp_path / "one.parquet", DataSettings(target="kind"))
+    pl.DataFrame({"x": range(700), "kind": [*kinds[:-1], "c"]}).write_parquet(
+        tmp_path / "two.parquet", row_group_size=170
+    )
+    with pytest.raises(AssertionError, match="as a whole"):
+        open_data(tmp_path / "two.parquet", DataSettings(target="kind"))

@@ -194,3 +194,33 @@ def test_the_real_one_of_bert() -> None:
     assert [tokenizer.tokens[i] for i in tokenizer.encode("Embeddings, Ünbelievably")] == [
         *("em", "##bed", "##ding", "##s", ",", "un", "##bel", "##ie", "##va", "##bly")
     ]
+
+
+def with_rules(path: Path, part: str, *rules: tuple[Any, str]) -> Path:
+    """The tokenizer of a folder with Replace rules in its normalizer or decoder."""
+    document = json.loads((bert_like(path) / "tokenizer.json").read_text(encoding="utf-8"))
+    listed = [{"type": "Replace", "pattern": pattern, "content": content} for pattern, content in rules]
+    document[part] = {"type": "Sequence", f"{part}s": listed}
+    (path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("part", "rules"), [
+    ("normalizer", [({"String": "the"}, "x" * 49)]),  # 16.3 times as long
+    ("normalizer", [({"String": a}, b * 3) for a, b in zip("abc", "bcd")]),  # 27 times
+    ("normalizer", [({"String": "e"}, "e" * 2)] * 5),
+    ("normalizer", [({"Regex": "."}, "y" * 17)]),
+    ("decoder", [({"String": "##"}, "-" * 40)]),
+])  # fmt: skip
+def test_rules_that_make_texts_many_times_as_long_are_rejected(tmp_path: Path, part: str, rules: Any) -> None:
+    with pytest.raises(
+        FileError, match=f"the rules of its {part} make a text .* at most 16 times is allowed: take out"
+    ):
+        open_tokenizer(with_rules(tmp_path, part, *rules))
+
+
+def test_rules_that_make_texts_little_longer_are_kept(tmp_path: Path) -> None:
+    rules = [({"String": "the"}, "x" * 48), *[({"String": sign}, f"<{k}>") for k, sign in enumerate("!?;:()")]]
+    rules += [({"Regex": " {2,}"}, " "), ({"String": "xx"}, "")]
+    tokenizer = open_tokenizer(with_rules(tmp_path, "normalizer", *rules))
+    assert tokenizer.encode("fox") == tokenizer.encode("the" + "fox")

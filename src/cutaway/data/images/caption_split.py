@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import Problem
 from ...spec import Tokens
-from ..pairs.preprocessing import TargetSide, distinct, separate
+from ..pairs.preprocessing import MOST_TOKENS, TargetSide, distinct, reject_longer, separate
 from ..pairs.split import Ids
 from ..sets import IGNORED, Batch, SequenceSplit, Split
 from ..verifying import Progress
@@ -83,12 +83,14 @@ class CaptionSplit(Split):
         return look(progress) if look is not None else []
 
 
-def as_split(images: Split, texts: Sequence[list[str]], side: TargetSide, *, once: bool) -> CaptionSplit:
+def as_split(images: Split, texts: Sequence[list[str]], side: TargetSide, *, once: bool, most: int = 0) -> CaptionSplit:
     """The split of these images with their captions, one at least of each. With `once` each image is asked once, with
-    its first caption; else each caption is an example. Either way all captions of an image are right answers."""
+    its first caption; else each caption is an example. Either way all captions of an image are right answers. Raises
+    DataError for a caption of more than MOST_TOKENS tokens, unless training had as many or `most` says more."""
     flat = [text for of_image in texts for text in of_image]
     of = torch.repeat_interleave(torch.arange(len(texts)), torch.tensor([len(of_image) for of_image in texts]))
     encoded = side.encode(flat)
+    reject_longer(encoded[1] - 1, max(MOST_TOKENS, side.target.longest - 1, most), flat.__getitem__)
     ids = iter(separate(encoded))
     references = [distinct(next(ids)[:-1] for _ in of_image) for of_image in texts]
     if not once:

@@ -22,7 +22,7 @@ from ..assembly import Origin, assemble
 from ..folders import CAPTIONS, Found, fingerprint_of
 from ..kinds import reject_changed
 from ..pairs.opening import target_of
-from ..pairs.preprocessing import TargetSide
+from ..pairs.preprocessing import MOST_TOKENS, TargetSide, reject_longer
 from ..sets import DataSet, Preprocessing, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, kept_of
@@ -81,7 +81,7 @@ def captions_dataset(
         notes = [*notes, "flip=true mirrors images and not their captions: what is left stands on the right then."]
     preprocessing = CaptionPreprocessing(images, side.tokenizer)
     found = {
-        name: as_split(parts[name], [texts[i] for i in rows], side, once=name != "train")
+        name: as_split(parts[name], [texts[i] for i in rows], side, once=name != "train", most=settings.length or 0)
         for name, rows in indices.items()
     }
     return assemble(origin, settings, indices, preprocessing, found, [*notes, *_unknown(found, side.target)])
@@ -100,7 +100,9 @@ def fit_captions(
     if settings.length is not None:
         kept, indices, cut = _short_enough(kept, indices, side, settings.length)
         notes.append(cut)
-    lengths = side.encode([text for i in indices["train"] for text in kept[i]])[1]
+    taught = [text for i in indices["train"] for text in kept[i]]
+    lengths = side.encode(taught)[1]
+    reject_longer(lengths - 1, max(MOST_TOKENS, settings.length or 0), taught.__getitem__)
     side = TargetSide(dataclasses.replace(side.target, longest=int(lengths.max())), tokenizer)
     what = "the tokenizer of " + settings.tokenizer if given else tokenizer.kind
     several = f", {len(lengths) / len(indices['train']):.1f} for an image" * (len(lengths) > len(indices["train"]))

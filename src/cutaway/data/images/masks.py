@@ -289,6 +289,8 @@ def _drawn(outlines: Outlines, name: str) -> Pixels:
             encoded = coco.frPyObjects(shape, *outlines.size)
             encoded = coco.merge(encoded) if isinstance(encoded, list) else encoded
             mask[coco.decode(encoded).astype(bool)] = value
+        except MemoryError:
+            raise
         except DAMAGE as error:
             raise _unusable(name, f"a polygon of it cannot be read ({type(error).__name__} {error})") from error
     return mask
@@ -314,7 +316,7 @@ def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
                     "palette, the value of a pixel the number of its class",
                 )
             return np.asarray(image).astype(np.int64)
-    except DataError:
+    except (DataError, MemoryError):
         raise
     except DAMAGE as error:
         raise _unusable(str(source), f"it is damaged, cut short or no image ({error})") from error

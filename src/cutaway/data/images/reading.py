@@ -53,7 +53,7 @@ def facts(data: bytes, name: str) -> Facts:
         raise _unusable(name, f"it is far too large: {error}") from error
     except UnidentifiedImageError as error:
         raise _unusable(name, "it is no image that can be read, whatever its name says") from error
-    except DataError:
+    except (DataError, MemoryError):
         raise
     except DAMAGE as error:
         raise _unusable(name, f"it is damaged or cut short ({error})") from error
@@ -85,7 +85,7 @@ def read_image(
                 image.draft(None, drawn[::-1] if upright == image.size[::-1] else drawn)
             image.load()
             return _plain(image, channels, name)
-    except DataError:
+    except (DataError, MemoryError):
         raise
     except DAMAGE as error:
         raise _unusable(name, f"it is damaged, cut short or of an unknown form ({error})") from error

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ...errors import DataError, FileError
-from ...files import replacing
+from ...files import open_regular, replacing
 
 CHUNK = 1 << 18  # bytes read at a time
 TIMEOUT = 30.0  # seconds without a byte
@@ -132,7 +132,7 @@ def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") 
 
 def sha256_of(path: Path) -> str:
     """The sha256 of a file's bytes."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

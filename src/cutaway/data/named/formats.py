@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
+from ...files import open_regular
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 DEFLATE_RATIO = 1032  # deflate cannot shrink anything by more than this
@@ -34,7 +35,7 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
     Raises DataError where the head is not IDX's, or the file is shorter or longer than its head says.
     """
     packed = _is_gzip(path)
-    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+    with gzip.open(path, "rb") if packed else open_regular(path) as stream:
         head = _read(stream, 4, path)
         if len(head) < 4 or head[0] or head[1] or head[2] not in IDX_TYPES:
             raise DataError(
@@ -113,7 +114,7 @@ def checked_labels(labels: npt.NDArray[np.generic], classes: int, path: Path) ->
 def _is_gzip(path: Path) -> bool:
     """Told from the first two bytes, so that a file unpacked under its old name is read too."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(2) == b"\x1f\x8b"
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}.") from error

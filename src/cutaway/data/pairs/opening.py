@@ -84,7 +84,8 @@ def pairs_dataset(
         cuts = _cuts(settings, suggested)
         preprocessing, cut_notes = _fitted(texts, cuts, settings, lower, column, sentences)
     indices, too_long = _short_enough(pairs, indices, preprocessing, settings.length)
-    train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False)
+    most = settings.length or 0
+    train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False, most=most)
     longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
     spec = dataclasses.replace(preprocessing.spec, longest=int(train.source[1].max()), target=longest)
     preprocessing = dataclasses.replace(preprocessing, spec=spec)
@@ -92,7 +93,7 @@ def pairs_dataset(
     said: list[str | None] = []
     for split, rows in indices.items():
         if split != "train":
-            found[split], repeated = preprocessing.as_split(pairs, rows.tolist(), once=splits is None)
+            found[split], repeated = preprocessing.as_split(pairs, rows.tolist(), once=splits is None, most=most)
             said += [repeated_note(repeated, split)]
     straddle = None
     if splits is not None:

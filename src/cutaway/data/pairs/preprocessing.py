@@ -9,7 +9,7 @@ its ids, and its sources stand in the frame that it gives to texts; targets end 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ... import spec as specs
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, short
 from ...spec import PairSpec, Tokens
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
@@ -37,6 +37,7 @@ AGAINST = (
     (re.compile(r"(?<=\w) - (?=\w)"), "-"),
 )
 
+MOST_TOKENS = 2048  # of a text, unless length=N says more: attention over 20,000 takes gigabytes for one example
 Encoded = tuple[Tensor, Tensor]  # ids one after another (Σ lengths,), lengths (n,)
 
 
@@ -135,6 +136,7 @@ class PairPreprocessing:
         if problems or not texts:
             raise DataError("Sources that cannot be read:" if problems else "No source was given.", problems)
         encoded = self.sources([text if text.strip() else "" for text in texts])
+        reject_longer(encoded[1], max(MOST_TOKENS, self.spec.longest), names.__getitem__)
         count, notes = unknown(encoded, self.unknown), []
         count -= len(empty) if not self.pretrained else 0  # what is empty is read as unknown, and not asked
         if count:
@@ -166,9 +168,10 @@ class PairPreprocessing:
         split.notes += [text for text in (repeated_note(repeated, pairs.name),) if text]
         return split
 
-    def as_split(self, pairs: Pairs, rows: Sequence[int], once: bool) -> tuple[PairsSplit, int]:
+    def as_split(self, pairs: Pairs, rows: Sequence[int], once: bool, most: int = 0) -> tuple[PairsSplit, int]:
         """The split of these pairs, and how many were not taken for the sake of `once`: where a source stands several
-        times, it is then asked once, with its first target, and all its targets are right answers."""
+        times, it is then asked once, with its first target, and all its targets are right answers. Raises DataError for
+        a side of more than MOST_TOKENS tokens, unless training had as many or `most` says more."""
         chosen = list(rows)
         answers: dict[str, list[int]] = {}
         for i in chosen:
@@ -177,6 +180,8 @@ class PairPreprocessing:
             chosen = [same[0] for same in answers.values()]
         source = self.sources([pairs.sources[i] for i in chosen])
         target = self.targets([pairs.targets[i] for i in chosen])
+        for lengths, longest in ((source[1], self.spec.longest), (target[1] - 1, self.spec.target.longest - 1)):
+            reject_longer(lengths, max(MOST_TOKENS, longest, most), lambda k: pairs.place(chosen[k]))
         several = [(place, answers[self.seen(pairs.sources[i])]) for place, i in enumerate(chosen)]
         several = [(place, same) for place, same in several if len(same) > 1]
         others = iter(separate(self.targets([pairs.targets[i] for _, same in several for i in same])))
@@ -232,6 +237,17 @@ class PairPreprocessing:
         """How many ids there are on either side, by the tokenizers."""
         source = len(self.source_tokenizer)
         return source + (0 if self.pretrained else SHIFT * self.spec.joint_vocab), self.written.size()
+
+
+def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> None:
+    """Raise DataError that names every text of more tokens than that: attention takes memory with their square."""
+    longer = (lengths > most).nonzero().flatten().tolist()
+    if longer:
+        raise DataError(
+            "Texts are too long:",
+            [Problem(short(name(i)), f"it has {int(lengths[i]):,} tokens, at most {most:,} are read") for i in longer],
+            f"Shorten them, or leave them out with length={most}; a larger length=N keeps texts of at most N tokens.",
+        )
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:

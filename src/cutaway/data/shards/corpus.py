@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import DataError, Problem
-from ...files import reject_irregular, unreadable
+from ...files import open_regular, reject_irregular, unreadable
 from ..text.reading import UTF8, decoded
 from ..text.running_preprocessing import PIECE
 
@@ -135,7 +135,7 @@ class Corpus:
     def sha256(self, k: int) -> str:
         """sha256 of a file's bytes."""
         try:
-            with self.files[k].open("rb") as file:
+            with open_regular(self.files[k]) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise unreadable(self.files[k], error) from error
@@ -165,7 +165,7 @@ class Corpus:
             window = BLOCK // 16
             while offset < last:
                 offset = self._whole(k, offset)
-                with self.files[k].open("rb") as file:
+                with open_regular(self.files[k]) as file:
                     file.seek(offset)
                     raw = file.read(min(window, last - offset))
                 text = raw.decode("utf-8", "surrogateescape")
@@ -196,7 +196,7 @@ class Corpus:
         """The bytes of a file between two places, in blocks that cut no character and no line end in two; and where
         each stands."""
         try:
-            with self.files[k].open("rb") as file:
+            with open_regular(self.files[k]) as file:
                 file.seek(begin)
                 rest = b""
                 while begin + len(rest) < end:
@@ -225,7 +225,7 @@ class Corpus:
 
     def _whole(self, k: int, offset: int) -> int:
         """The next place of a file, from `offset` on, that cuts no character and no line end in two."""
-        with self.files[k].open("rb") as file:
+        with open_regular(self.files[k]) as file:
             file.seek(max(0, offset - 1))
             near = file.read(5 if offset else 4)
         before, near = (near[:1], near[1:]) if offset else (b"", near)
@@ -233,7 +233,7 @@ class Corpus:
         return offset + (1 if not step and before == b"\r" and near[:1] == b"\n" else step)
 
     def _ends_its_line(self, k: int) -> bool:
-        with self.files[k].open("rb") as file:
+        with open_regular(self.files[k]) as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) in (b"\n", b"\r")
 
@@ -271,5 +271,5 @@ def _whole_bytes(raw: bytes) -> int:
 
 
 def _marked(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(3) == codecs.BOM_UTF8

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, FileError, Problem
-from ...files import read_json, write_json
+from ...files import open_regular, read_json, write_json
 from ...schema import reject_unlike
 from ..threads import in_threads
 from ..verifying import Progress
@@ -140,7 +140,7 @@ def shard_of(path: Path, count: int) -> Shard:
 def sum_of(path: Path) -> str:
     """sha256 of a file; where it cannot be read, why."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return f"not to be had ({error.strerror})"

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, Problem
-from ...files import cause, read_bytes
+from ...files import cause, open_regular, read_bytes
 
 Rows = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -67,7 +67,7 @@ class Known(Stored):
     def read(self) -> bytes:
         """Its bytes. Raises DataError where it is gone, or was changed since it was indexed, which ends that index."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 now = os.fstat(file.fileno())
                 data = file.read()
         except OSError as error:
@@ -100,7 +100,7 @@ class Member(Stored):
         """Its bytes. Raises DataError where the shard is missing or cut short, or they are not those that were
         indexed."""
         try:
-            with self.shard.open("rb") as file:
+            with open_regular(self.shard) as file:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except OSError as error:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DataError, Problem
-from ...files import cause, exists
+from ...files import cause, exists, open_regular
 from ..folders import AUDIO, IMAGES, SPLIT_FOLDERS, VIDEOS, FileKind, entries, holds
 from .members import FIX, Member
 
@@ -98,7 +98,7 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
     last, end = "", 0
     try:
         size = shard.stat().st_size
-        with tarfile.open(shard, "r:") as tar:
+        with open_regular(shard) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 last, end = member.name, member.offset_data + member.size
                 if end > size:
@@ -113,7 +113,7 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
             shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is no tar ({what})"
         ) from error
     # Python's reader takes a header that it cannot read for the end: a whole tar ends with zeros.
-    with shard.open("rb") as file:
+    with open_regular(shard) as file:
         file.seek(-(-end // BLOCK) * BLOCK)
         after = file.read(BLOCK)
     if after.strip(b"\0") or len(after) < BLOCK:

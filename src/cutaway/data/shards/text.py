@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, SettingError
-from ...files import MEBIBYTE
+from ...files import MEBIBYTE, open_regular
 from ...spec import Context, ImageSizes, NextToken, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed, reject_settings_for_others
@@ -110,7 +110,7 @@ class Tokenised:
     def look(self, path: Path) -> tuple[int, npt.NDArray[np.int64]]:
         """How many tokens there are, and how often each, (V,)."""
         stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while data := file.read(MEBIBYTE):
                 counts += np.bincount(np.frombuffer(data, stored), minlength=len(counts))
         return path.stat().st_size // stored.itemsize, counts
@@ -201,7 +201,7 @@ def _plan(
         split: _bounds(corpora.get(split, corpora["train"]), *places[split], tokenizer, how.shard_size * MEBIBYTE)
         for split in places
     }
-    dtype = next(name for name in ("uint8", "uint16", "uint32") if len(tokenizer) <= np.iinfo(name).max + 1)
+    dtype = stored_dtype(len(tokenizer))
     return {
         "fingerprint": fingerprint,
         "places": bounds,
@@ -355,3 +355,8 @@ def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokeniz
         f"{folder} was prepared with another tokenizer ({then}) than {named}, and holds its tokens alone. Prepare the "
         f"text again, with tokenizer={named}, into another folder; or leave out what asks for that one."
     )
+
+
+def stored_dtype(tokens: int) -> str:
+    """Return the smallest type that holds the ids of so many tokens."""
+    return next(name for name in ("uint8", "uint16", "uint32") if tokens <= np.iinfo(name).max + 1)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...files import cause
+from ...files import cause, open_regular
 from ..verifying import Progress
 from .manifest import AGAIN, Manifest, damaged
 
@@ -121,7 +121,8 @@ class ShardTokens:
             if len(self._files) >= OPEN_AT_MOST:
                 os.close(self._files.pop(next(iter(self._files))))
             try:
-                self._files[shard] = os.open(self.folder / self._shards[shard].name, os.O_RDONLY)
+                with open_regular(self.folder / self._shards[shard].name) as file:
+                    self._files[shard] = os.dup(file.fileno())
             except OSError as error:
                 raise self._lost(shard, cause(error)) from error
         return self._files[shard]

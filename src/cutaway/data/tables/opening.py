@@ -28,11 +28,11 @@ from .leaks import leaks
 from .notes import column_notes, describe_columns, split_notes
 from .parquet import RowGroups, StreamedTable, parquet_files, reject_form, row_groups
 from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
-from .reading import TABLE_SUFFIXES, Table, counted, read_table
+from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
 from .roles import choose_roles
 from .steps import EMPTIED, MEND, Splits, fitted, split_rows, types_of, without_rows
 from .streamed import streamed_dataset
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
+from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, nothing_to_learn, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
@@ -47,6 +47,8 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         reject_changed(settings, ("memory", "workers"), "is for Parquet, and this table is read as a whole")
         return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
     groups = row_groups(path)
+    if settings.target in groups.schema:
+        reject_one_value(groups, settings.target)
     if path.is_dir() or groups.are_larger_than(settings.memory):
         return open_groups(groups, settings)
     return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
@@ -61,6 +63,21 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
     origin = Origin(groups.path.resolve().name, str(groups.path), groups.fingerprint)
     groups = replace(groups, form=Form.of(settings))
     return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
+
+
+def reject_one_value(groups: RowGroups, column: str) -> None:
+    """Raise DataError where the target has one value in all rows: read by row groups, and no further than the second
+    value, so that this is said before the table is in memory."""
+    values: set[str] = set()
+    count = 0
+    for _, frame in groups.frames([column]):
+        cells = meaning(frame_table(frame).frame[column]).drop_nulls()
+        values.update(cells.unique())
+        count += len(cells)
+        if len(values) > 1:
+            return
+    if values:
+        raise nothing_to_learn(column, values.pop(), count)
 
 
 def table_dataset(

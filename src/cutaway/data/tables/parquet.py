@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...errors import DataError, Problem, SettingError
-from ...files import MEBIBYTE, cause, reject_irregular
+from ...files import MEBIBYTE, cause, open_regular
 from ..folders import entries
 from .columns import meaning
 from .forms import KEPT, OF_TEXT, Form
@@ -239,9 +239,8 @@ def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, p
 
 
 def _footer(path: Path) -> bytes:
-    reject_irregular(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, 2)
             if size < 12:
                 raise _broken(path, f"it has {size} bytes")

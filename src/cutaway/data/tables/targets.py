@@ -156,10 +156,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     column = labels.column
     counts = cells.alias("class").value_counts(name="examples")
     if counts.height == 1:
-        raise DataError(
-            f"The target {column!r} is {cells[0]!r} in all {len(rows):,} rows: there is nothing to tell apart.",
-            fix="Add rows of another kind, or give another target=COLUMN.",
-        )
+        raise nothing_to_learn(column, cells[0], len(rows))
     if labels.numeric:
         return
     scarce = counts.filter(pl.col("examples") < splits)
@@ -178,6 +175,14 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
         f"These classes of the target {column!r} have {fewer}: {told}{more}. A class needs at least {splits}, "
         f"to be learned in training and be seen in validation and test.{hint}",
         fix="Add examples of them, or take those rows out.",
+    )
+
+
+def nothing_to_learn(column: str, value: object, rows: int) -> DataError:
+    """The error for a target with one value."""
+    return DataError(
+        f"The target {column!r} is {value!r} in all {rows:,} rows: there is nothing to tell apart.",
+        fix="Add rows of another kind, or give another target=COLUMN.",
     )
 
 

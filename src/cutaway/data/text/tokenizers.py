@@ -18,6 +18,7 @@ it is given, which are those of the training split; equal texts give equal token
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, SettingError, require
+from ...errors import DataError, SettingError, require, short
 from .subword_training import (
     BYTES,
     PAD,
@@ -151,10 +152,20 @@ def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, l
     return _words(counts, vocab_size, min_count, lower, blanks=True)
 
 
+MOST_RULES = 1000
+MOST_GROWTH = 16  # times as long as it was, that rules may make a text; Unicode's own forms (NFKC) make 18 of 1 sign
+
+
 def library_from(document: str, kind: str) -> Library:
-    """The library's tokenizer out of its own JSON. Raises TypeError or ValueError where it is none."""
+    """The library's tokenizer out of its own JSON. Raises TypeError or ValueError where it is none, or has rules that
+    make texts many times as long."""
     from tokenizers import Tokenizer as Library
 
+    parsed = json.loads(document)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"a {kind} tokenizer that is no JSON object")
+    for part in ("normalizer", "decoder"):
+        _reject_growth(part, _rules(parsed.get(part)))
     try:
         return Library.from_str(document)
     except TypeError:
@@ -163,6 +174,41 @@ def library_from(document: str, kind: str) -> Library:
         raise
     except BaseException as error:  # the library raises nothing narrower, and its panics are no Exception
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
+
+
+def _rules(part: Any) -> list[tuple[str, str]]:
+    """What each Replace rule looks for and puts in its place, in the order in which they are applied; "" where it looks
+    for a regular expression, or nothing."""
+    if isinstance(part, list):
+        return [rule for one in part for rule in _rules(one)]
+    if not isinstance(part, dict):
+        return []
+    if part.get("type") == "Prepend":
+        return [("", str(part.get("prepend", "")))]
+    if part.get("type") == "Replace":
+        pattern = part.get("pattern")
+        found = pattern.get("String", "") if isinstance(pattern, dict) else pattern
+        return [(str(found or ""), str(part.get("content", "")))]
+    return [rule for one in part.values() if isinstance(one, list | dict) for rule in _rules(one)]
+
+
+def _reject_growth(part: str, rules: Sequence[tuple[str, str]]) -> None:
+    """Raise ValueError where the rules make a text many times as long, as when each doubles what the one before it has
+    written: of what any of them looks for or writes, or of a letter, where it looks for a regular expression."""
+    if len(rules) > MOST_RULES:
+        raise ValueError(f"its {part} has {len(rules):,} rules, at most {MOST_RULES:,} are allowed")
+    for start in dict.fromkeys(["a", *(side for rule in rules for side in rule if side)]):
+        text, growth = start, 1.0
+        for pattern, content in rules:
+            count = text.count(pattern) if pattern else len(text)
+            growth *= max(1.0, 1 + count * (len(content) - max(1, len(pattern))) / len(text))
+            if growth <= MOST_GROWTH:
+                text = (text.replace(pattern, content) if pattern else text) or start
+            else:
+                raise ValueError(
+                    f"the rules of its {part} make a text {growth:,.0f} times as long, at most {MOST_GROWTH} times is "
+                    f"allowed: take out the Replace rule that writes {short(repr(content))}"
+                )
 
 
 def _rejected(error: BaseException) -> BaseException:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...errors import DataError, Problem
-from ...files import exists, read_bytes, reject_irregular
+from ...files import exists, open_regular, read_bytes, reject_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.reading import Pixels, Size, facts, read_image
-from ..shards.members import Stored
+from ..shards.members import Sent, Stored
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from ..unusable import REPAIR
@@ -196,7 +196,7 @@ def _look_at_file(path: Path) -> Look:
     reject_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _look_into(path, data)
 
 
@@ -214,6 +214,14 @@ def _look_into(video: Path | Stored, data: Content) -> Look:
         raise unusable_video(video, "it holds no frames")
     height, width = _pixels(first, "gray").shape
     return Look(digest, count, (height, width), first.format.name.startswith("gray"))
+
+
+def size_of(data: bytes, name: str) -> int:
+    """The pixels of all frames of the file that holds `data`, as its head and its packets say: nothing is decoded.
+    Raises DataError, with a Problem, where it cannot be read."""
+    with _opened(Sent(name, data)) as (container, stream):
+        frames = sum(packet.size > 0 for packet in container.demux(stream))
+        return int(frames * stream.width * stream.height)
 
 
 def _look_at_folder(path: Path) -> Look:
