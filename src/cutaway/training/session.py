@@ -47,7 +47,7 @@ from .progress import Progress
 from .resolved import resolve
 from .run import Run
 from .same import differences, take_threads
-from .schemas import source_of
+from .schemas import source_of, write_evaluation
 from .sequence import reject_other_epochs
 from .stopping import Interrupted
 
@@ -331,7 +331,7 @@ def judge(ready: Prepared, folder: Path) -> None:
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
     name = next(one for one in ("test", "val", "train") if one in splits)
-    write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
+    write_evaluation(folder, documents.evaluation(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:
