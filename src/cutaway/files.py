@@ -195,14 +195,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) or not own.is_dir():
             raise FileError(
                 f"{path} could not be written: its folder {path.parent} was removed or renamed meanwhile. Leave the "
                 "folder where it is while it is written to, and begin again."
             ) from error
         raise FileError(
             f"{path} could not be written: {error.strerror or error}. What stood there before is untouched. "
-            "Free some space or give another folder (--out DIR) that can be written to."
+            "Free some space, or give another folder that can be written to."
         ) from error
     finally:
         shutil.rmtree(own, ignore_errors=True)
