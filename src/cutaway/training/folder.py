@@ -56,6 +56,7 @@ def reject_no_run(folder: Path) -> None:
             "command again: it begins anew."
         )
     if (folder / RUN).is_file():
+        reject_not_utf8(folder)
         return
     reject_address(folder)
     if folder.suffix in EXPORTED and folder.is_file():
@@ -68,6 +69,17 @@ def reject_no_run(folder: Path) -> None:
     raise FileError(
         f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
     )
+
+
+def reject_not_utf8(folder: Path) -> None:
+    """Raise FileError for a folder of weights whose name safetensors cannot open."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise FileError(
+            f"The name of the folder {folder} is not UTF-8, and weights can be read from no such folder. Give a run "
+            "another name, or rename the folder."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -144,6 +156,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
                 return _made(Path("runs") / f"{name}-{n}", exist_ok=False)
         raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
     folder = Path(out)
+    reject_not_utf8(folder)
     # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
     if not folder.exists() or (folder.is_dir() and all(_is_nothing(entry) for entry in folder.iterdir())):
         return _made(folder, exist_ok=True)
@@ -213,6 +226,7 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
                 folder.mkdir(parents=True)
                 return folder
     folder = Path(out or "")
+    reject_not_utf8(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -80,7 +80,8 @@ def read_texts(path: Path) -> tuple[dict[str, list[Path]], dict[str, list[Read]]
     ]
     name = path.resolve().name if path.is_dir() else path.stem
     notes = [note for of_split in read.values() for r in of_split for note in r.notes]
-    return files, read, Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
+    digest = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()  # a name need not be UTF-8
+    return files, read, Origin(name, str(path), digest, notes)
 
 
 def read_text(path: Path) -> Read:
