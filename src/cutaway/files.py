@@ -286,6 +286,5 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise FileError(f"{path} nests its values too deep to be read: nothing here writes such a document.") from error
     except ValueError as error:
         raise FileError(
-            f"{path} is not a whole JSON document ({error}). It may have been cut short or edited: "
-            "take it from a copy, or train again."
+            f"{path} is not a complete JSON document ({error}). Restore it from a copy, or train again."
         ) from error
