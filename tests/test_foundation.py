@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path, monkeypatch: py
 
 def test_json_that_is_cut_short_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": ')
-    with pytest.raises(FileError, match=r"a\.json is not a whole JSON document"):
+    with pytest.raises(FileError, match=r"a\.json is not a complete JSON document"):
         files.read_json(tmp_path / "a.json")
     with pytest.raises(FileError, match="could not be read"):
         files.read_json(tmp_path / "b.json")

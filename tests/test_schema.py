@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cutaway.errors import FileError
-from cutaway.schema import NUMBER, json_schema, reject_unlike
+from cutaway.files import read_json
+from cutaway.schema import NUMBER, json_schema, reject_unlike, write_document
 
 SCHEMA = {
     "name": str,
@@ -75,3 +76,14 @@ def test_json_schema_says_the_same(change: dict[str, Any]) -> None:
     schema = json_schema(SCHEMA, "a.json")
     jsonschema.Draft202012Validator.check_schema(schema)
     assert jsonschema.Draft202012Validator(schema).is_valid(document) is holds
+
+
+def test_a_document_is_written_by_the_schema_that_it_is_read_with(tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    write_document(path, GOOD | {"rate": float("nan")}, SCHEMA)
+    assert read_json(path) == GOOD | {"rate": None}
+    write_document(path, GOOD | {"more": [{"deep": (1.5, float("inf"))}]}, SCHEMA)
+    assert read_json(path) == GOOD | {"more": [{"deep": [1.5, None]}]}
+    with pytest.raises(TypeError, match=r"document\.json is not written: best\.epoch is null"):
+        write_document(path, GOOD | {"best": {"epoch": float("nan")}}, SCHEMA)
+    assert read_json(path)["rate"] is None

@@ -239,14 +239,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) or not own.is_dir():
             raise FileError(
                 f"{path} could not be written: its folder {path.parent} was removed or renamed meanwhile. Leave the "
                 "folder where it is while it is written to, and begin again."
             ) from error
         raise FileError(
             f"{path} could not be written: {error.strerror or error}. What stood there before is untouched. "
-            "Free some space or give another folder (--out DIR) that can be written to."
+            "Free some space, or give another folder that can be written to."
         ) from error
     finally:
         shutil.rmtree(own, ignore_errors=True)
@@ -330,6 +330,5 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise FileError(f"{path} nests its values too deep to be read: nothing here writes such a document.") from error
     except ValueError as error:
         raise FileError(
-            f"{path} is not a whole JSON document ({error}). It may have been cut short or edited: "
-            "take it from a copy, or train again."
+            f"{path} is not a complete JSON document ({error}). Restore it from a copy, or train again."
         ) from error

@@ -1,7 +1,7 @@
 """What a JSON document holds: its schema, as types within dictionaries and lists, and a check that a file keeps to it.
 
-A document that a person has edited, or another program has written, is rejected by file and key at fault, before
-anything is done with it. A schema is written as what it describes:
+A document that does not match is rejected by file and key at fault, before anything is done with it, and a document
+is checked against the same schema before it is written. A schema is written as what it describes:
 
     {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "splits": {...: int}, "notes": [str]}
 
@@ -11,11 +11,13 @@ length, and `[str, ...]` one of at least one. What a schema does not name may be
 
 from __future__ import annotations
 
+import math
 import types
 from pathlib import Path
 from typing import Any
 
 from .errors import FileError
+from .files import write_json
 
 NUMBER = int | float
 WORDS = {
@@ -28,7 +30,27 @@ def reject_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
     """Raise FileError, naming `path` and the key, where `document` is not as `schema` says."""
     found = _fault(document, schema, "")
     if found:
-        raise FileError(f"{path}: {found}. It was edited, or is another program's. {fix}")
+        raise FileError(f"{path}: {found}. {fix}")
+
+
+def write_document(path: Path, document: dict[str, Any], schema: Any) -> None:
+    """Write a document as JSON, checked against the schema that it is read with; NaN and infinity become null.
+
+    Raises TypeError where the document does not match: an error in the code that made it.
+    """
+    document = finite(document)
+    if found := _fault(document, schema, ""):
+        raise TypeError(f"{path} is not written: {found}")
+    write_json(path, document)
+
+
+def finite(value: Any) -> Any:
+    """Return the same plain value with None in place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(within) for key, within in value.items()}
+    return [finite(within) for within in value] if isinstance(value, list | tuple) else value
 
 
 def _fault(value: Any, schema: Any, at: str) -> str:

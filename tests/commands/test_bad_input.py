@@ -211,7 +211,11 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint_good(
 
 
 def test_a_place_that_cannot_be_written(cli: Cli) -> None:
-    expect_rejection(cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"), "/proc/nowhere/r", "--out")
+    expect_rejection(
+        cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"),
+        "/proc/nowhere/r could not be made",
+        "written to",
+    )
 
 
 def test_predicting_on_the_wrong_columns(cli: Cli, run: Path) -> None:

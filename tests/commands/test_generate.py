@@ -196,7 +196,9 @@ def test_a_prompt_longer_than_the_context_is_rejected_or_slides(
     say: Callable[..., tuple[str, str]], tmp_path: Path
 ) -> None:
     prompt = "the cat sat on the mat."
-    with pytest.raises(ModelError, match=r"23 tokens, and this model reads 16 at most.*\(--window"):
+    with pytest.raises(
+        ModelError, match=r"23 tokens, and this model reads 16 at most.*window=True; `cutaway generate --window`"
+    ):
         say(decoder_run(), "--prompt", prompt)
     out, _ = say(decoder_run(), "--prompt", prompt, "--window", "--count", "30")
     last, _ = say(decoder_run(), "--prompt", prompt[-16:], "--count", "30")

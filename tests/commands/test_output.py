@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cutaway import __version__
 from cutaway.commands import main, output
 from cutaway.commands.tables import print_table
 from cutaway.errors import DataError, short, visible
@@ -293,3 +298,75 @@ def test_check_shows_layers_that_are_alike_once(
     assert "blocks.0.mlp.fc1" in said
     assert "blocks.1 to 4" in said
     assert "blocks.1.mlp" not in said
+
+
+def started(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, with its standard error in one line."""
+    command = [sys.executable, "-m", "cutaway", *words]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **how)
+    done.stderr = " ".join(done.stderr.split())
+    return done
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without space")
+@pytest.mark.parametrize("words", [("--version",), ("list",), ("list", "--help")])
+def test_an_output_without_space_is_one_sentence(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = started(*words, stdout=full)
+    assert done.returncode == 2
+    said = "cutaway: Cannot write to standard output: No space left on device. Redirect it to another place."
+    assert done.stderr == said
+
+
+def test_an_output_that_is_closed_is_one_sentence() -> None:
+    done = started("list", preexec_fn=lambda: os.close(1))
+    assert done.returncode == 2
+    assert done.stderr.startswith("cutaway: Cannot write to standard output: it is closed. ")
+
+
+def test_a_reader_that_has_seen_enough_is_told_nothing() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = started("list", "--json", stdout=writer)
+    os.close(writer)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "words"),
+    [
+        ("torch", "torch", ("list",)),
+        ("rich", "rich", ("data",)),
+        ("sklearn", "scikit-learn", ("train", "mlp", "iris", "--out", "run")),
+        ("polars", "polars", ("check", "mlp", "wine")),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_command(
+    module: str, package: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+""")
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = started(*words, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": paths}, cwd=tmp_path)
+    assert done.returncode == 2
+    install = f"{sys.executable} -m pip install {package}"
+    assert done.stderr == f"cutaway: The package {package} is not installed. Install it: {install}"
+
+
+def test_an_internal_error_says_what_to_report(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("of our own")
+
+    monkeypatch.setattr("cutaway.commands.data.run", broken)
+    assert main(["data"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "RuntimeError: of our own Internal error. Please report it in the issue tracker of Cutaway" in said
+    assert f"Cutaway {__version__}, Python 3" in said

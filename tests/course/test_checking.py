@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +59,26 @@ def test_what_never_ends_or_ends_too_soon_is_one_answer_of_several(tmp_path: Pat
     assert found["train"].state == "missing"
     assert "novikoff(xs, ts, w, b)" in found["novikoff"].words
     assert "ended Python" in found["xor_network"].words
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_check_that_is_killed_leaves_no_process(tmp_path: Path, number: int) -> None:
+    text = "import os, sys\nprint(os.getpid(), file=sys.stderr, flush=True)\nwhile True: pass\n"
+    words = [sys.executable, "-m", "cutaway", "course", "check", "1", str(written(tmp_path, text))]
+    check = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert check.stderr is not None
+    child = int(check.stderr.readline())
+    check.send_signal(number)
+    try:
+        check.communicate(timeout=60)  # until nobody holds its standard error, which the child does
+    except subprocess.TimeoutExpired:
+        os.kill(child, signal.SIGKILL)
+        raise
+
+
+def test_a_file_that_reads_what_is_typed_finds_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="line 1: EOFError"):
+        check_file(1, written(tmp_path, "input()\n"))
 
 
 def test_an_error_is_named_with_its_line(tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def cut(path: Path) -> None:
         ("00002-of-00002.safetensors", flip, "00002-of-00002.safetensors is not as it was written: its checksum"),
         ("00001-of-00002.safetensors", of_another_time, "00001-of-00002.safetensors is whole, and not the file"),
         ("index.json", change_a_number, "index.json is not as it was written: its checksum does not fit"),
-        ("index.json", cut, "index.json is not a whole JSON document"),
+        ("index.json", cut, "index.json is not a complete JSON document"),
     ],
     ids=["missing", "damaged", "another", "edited index", "cut index"],
 )  # fmt: skip

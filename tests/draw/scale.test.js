@@ -15,6 +15,14 @@ test("ticks are round, within, and about as many as wanted", () => {
   }
 });
 
+test("a range too narrow for round values has one tick and a domain that can be drawn", () => {
+  const beside = 123456789012345680 + 64;
+  assert.deepEqual(ticks(123456789012345680, beside), [123456789012345680]);
+  assert.deepEqual(ticks(0.1, 0.1 + 2 ** -55), [0.1]);
+  const [low, high] = around([123456789012345680, beside]);
+  assert.ok(low < 123456789012345680 && beside < high);
+});
+
 test("a linear scale meets the ends of its range, also upside down and where the domain is empty", () => {
   const y = linear([10, 20], [100, 0]);
   assert.deepEqual([y(10), y(15), y(20)], [100, 50, 0]);

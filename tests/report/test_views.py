@@ -202,6 +202,9 @@ def test_residuals_are_predicted_less_actual() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=200))
 @example([-445214.0, -452425.0, -451785.0])  # far from 0, and close to each other
+@example([0.1, 0.1 + 2**-55, 0.1 + 2**-54])  # different in their last bits alone
+@example([5e-324, 1e-320])  # too small for a float of full precision
+@example([3e38, -3.2e38, 1.0])
 def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None:
     array = np.array(errors)
     edges = bins(array)

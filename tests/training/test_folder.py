@@ -207,7 +207,9 @@ def test_tensors_are_never_written_outside_the_folder_that_is_cleared(
 def test_overwrite_replaces_a_runs_files_and_nothing_else(tmp_path: Path) -> None:
     run = fit("mlp", "iris", {**GIVEN, "snapshots": 2}, out=tmp_path / "run", **QUIET)
     (run.folder / "notes.txt").write_text("a person's own")
-    with pytest.raises(FileError, match="or replace it: add --overwrite"):
+    with pytest.raises(
+        FileError, match=r"Give another folder, or go on with the run: `cutaway train --resume .*run`\.$"
+    ):
         fit("linear", "diabetes", GIVEN, out=run.folder, **QUIET)
     assert run.about["model"] == "mlp"
     fit("linear", "diabetes", GIVEN, out=run.folder, overwrite=True, **QUIET)
@@ -250,3 +252,19 @@ def test_a_resumed_run_stands_where_it_stood(tmp_path: Path) -> None:
 def test_names_that_were_taken_a_moment_ago_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [new_folder(None, "mlp-iris", False, []).name for _ in range(3)] == [f"mlp-iris-{n}" for n in (1, 2, 3)]
+
+
+def test_a_run_that_was_deleted_is_not_offered_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.models import saving
+
+    once = saving.save_file
+
+    def save(tensors: Any, path: Path, meta: Any) -> None:
+        if (tmp_path / "run").exists():  # and so the place that is written to
+            shutil.rmtree(tmp_path / "run")
+        once(tensors, path, meta)
+
+    monkeypatch.setattr(saving, "save_file", save)
+    with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while") as raised:
+        fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    assert "--resume" not in str(raised.value)

@@ -17,7 +17,7 @@ from cutaway.nn.quantized import dequantize_groups, dequantize_rows, quantize_gr
 from cutaway.textbook.folding import fold_batch_norm
 from cutaway.training.run import Run
 from cutaway.views.page import described
-from cutaway.views.quantization import suits, view
+from cutaway.views.quantization import _weights, suits, view
 from cutaway.views.rounded import compare, fits, float_of
 from cutaway.views.subject import Subject, open_model, open_run
 
@@ -53,6 +53,15 @@ def layer_of(shown: Any, name: str) -> dict[str, Any]:
     """A row of the table."""
     heads = [column["name"] for column in shown["table"]["columns"]]
     return next(dict(zip(heads, row)) for row in shown["table"]["rows"] if row[0] == name)
+
+
+def test_weights_that_are_all_the_same_are_counted_where_they_are() -> None:
+    layer = nn.Sequential(nn.Linear(3, 5))
+    nn.init.constant_(layer[0].weight, 100.0)  # type: ignore[arg-type]
+    (drawn,) = _weights(layer, None, "0", {"bits": 8})
+    points = drawn["series"][0]["points"]
+    assert [value for _, value in points] == [1.0] + [0.0] * (len(points) - 1)
+    assert 100 <= points[0][0] <= points[-1][0] < 100.001
 
 
 def test_errors_and_costs_of_a_static_network_are_those_by_hand(resnet: Run, static: Run) -> None:

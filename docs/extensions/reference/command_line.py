@@ -17,7 +17,7 @@ notes and progress go to standard error.
 | exit status | means |
 | --- | --- |
 | 0 | done |
-| 1 | a fault of Cutaway, with a traceback to report |
+| 1 | an internal error, with a traceback to report |
 | 2 | something that you can fix, said in one paragraph: [the errors](errors.md) |
 | 130 | interrupted; what was learned is kept |
 

@@ -31,7 +31,7 @@ HEAD = """# Errors
 
 What a person can fix is a `CutawayError`: one paragraph that says what, where, and the way out. On the command line it
 ends with exit status 2, in Python it is an exception, and the words are the same. Search this site for the words of
-yours, without its names and numbers. Anything else is a fault of ours: please report it.
+yours, without its names and numbers. Anything else is an internal error: please report it.
 
 | error | is also | what it is |
 | --- | --- | --- |

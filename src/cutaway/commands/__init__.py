@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
+import platform
 import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..distributed.environment import launched, rank
@@ -44,6 +46,10 @@ MEANT = {  # what other tools call it
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 
+PACKAGES = {  # by what is imported, where the package is called otherwise
+    "PIL": "pillow", "sklearn": "scikit-learn", "torch_pruning": "torch-pruning", "umap": "umap-learn",
+}  # fmt: skip
+
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
 
@@ -63,9 +69,11 @@ Try:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status: 0 done, 2 the person's to fix, 1 a fault of ours, 130 interrupted."""
+    """Run one command and return its exit status: 0 done, 2 an error to fix, 1 an internal error, 130 interrupted."""
     if argv is None:
         _leave_the_working_folder_alone()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout = Output(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.line_buffering)
     if launched():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # notices that each process would give
     # Not list(...): in this package, once it is imported, that name is the command's module.
@@ -74,10 +82,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _run(words)
+        if sys.stdout is None:  # the command was started without one, as by `>&-`
+            raise SettingError("Cannot write to standard output: it is closed. Redirect it to a file or to /dev/null.")
+        status = _run(words)
+        sys.stdout.flush()  # an error that comes later, as the process ends, could not be reported
+        return status
     except CutawayError as error:
         if not (rank() > 0 if error.silent is None else error.silent):
             print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        module = (error.name or "cutaway").partition(".")[0]
+        if module == "cutaway" or module in sys.modules:
+            return _fault()
+        package = PACKAGES.get(module, module)
+        said = f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
+        print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         if rank() > 0:  # of the processes that torchrun started the first tells it
@@ -91,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 130
     except BrokenPipeError:  # the reader, head or less, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except SystemExit:
         raise
@@ -99,12 +119,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (said := memory_message(error)) is not None:
             print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
             return 2
+        if isinstance(error, OSError) and error.filename == Output.NAME:
+            _discard_output()
+            said = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another place."
+            print(_paragraph(said), file=sys.stderr)
+            return 2
         if isinstance(error, OSError) and error.filename is not None:
             # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
             path = short(error.filename, 110)
             print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
             return 2
         return _fault()
+
+
+class Output(io.TextIOWrapper):
+    """Standard output, whose errors name it as the file that could not be written."""
+
+    NAME = "standard output"
+
+    def write(self, text: str, /) -> int:
+        """Write, or raise OSError with a name."""
+        with self._named():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Write what is held back, or raise OSError with a name."""
+        with self._named():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = self.NAME
+            raise
 
 
 class Parser(argparse.ArgumentParser):
@@ -117,6 +166,10 @@ class Parser(argparse.ArgumentParser):
             raise SettingError(f"{self.prog} {self._unknown(unknown.split())} `{self.prog} --help` says what it takes.")
         said = message.replace("the following arguments are required: ", "needs ")
         raise SettingError(f"{self.prog}{' ' if said != message else ': '}{said}. `{self.prog} --help` says more.")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print, and raise where that cannot be done, which argparse does not."""
+        (file or sys.stderr).write(message)
 
     def _unknown(self, words: list[str]) -> str:
         """What is wrong with words that are no options, and what was meant, perhaps."""
@@ -135,14 +188,19 @@ class Parser(argparse.ArgumentParser):
 
 
 def _fault() -> int:
-    """Print the traceback of a fault of ours, and where to report it."""
+    """Print the traceback of an internal error, and what to report."""
     print(visible(traceback.format_exc()), file=sys.stderr)
     print(
-        f"\nThis is a fault of Cutaway {__version__}, not yours. Please report it, with the lines above, "
-        "in the issue tracker of the place that you have Cutaway from.",
+        "\nInternal error. Please report it in the issue tracker of Cutaway, with the lines above, the command and the "
+        f"versions: Cutaway {__version__}, Python {platform.python_version()}, {platform.system()}.",
         file=sys.stderr,
     )
     return 1
+
+
+def _discard_output() -> None:
+    """Drop what standard output still holds, which Python would try to write again as the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from ..api import compare
     from .output import console, emit_json, open_page
 
-    models, data, given = typed(args.words)
+    models, data, given = typed(args.words, options=("out", "resume", "open", "json"))
     found = compare(models or "", data or "", out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)

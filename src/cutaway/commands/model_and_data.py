@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..errors import SettingError, short
@@ -48,11 +48,14 @@ def _wrapped(left: str, right: str) -> list[str]:
     return [first + rows[0], *(gap + row for row in rows[1:])]
 
 
-def typed(words: Sequence[str]) -> tuple[str | None, str | None, dict[str, Any]]:
-    """The model, the data and the settings. Raises SettingError for what is typed as a setting and is none."""
+def typed(
+    words: Sequence[str], options: Collection[str] = NO_SETTINGS
+) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Return the model, the data and the settings. Raises SettingError for one of the command's `options` that is typed
+    as a setting."""
     names, given = sort_words(words, names=2)
     for key, value in given.items():
-        if key in NO_SETTINGS:
+        if key in options:
             raise SettingError(f"{key}={short(value)} is not a setting but an option: type {NO_SETTINGS[key]}.")
         if key in ("model", "data"):
             raise SettingError(f"{key}={short(value)} is not a setting: the two names come first, as in MODEL DATA.")
@@ -62,7 +65,7 @@ def typed(words: Sequence[str]) -> tuple[str | None, str | None, dict[str, Any]]
 
 def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """The same of a command that can do nothing without either. Raises SettingError for that too."""
-    model, data, given = typed(words)
+    model, data, given = typed(words, options=("json",))
     if model is None or data is None:
         raise SettingError(
             f"A model and data are needed: cutaway {command} MODEL DATA. `cutaway list` shows the models."

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import emit_json, open_page
 
     _reject_twice(args.words)
-    model, data, given = typed(args.words)
+    model, data, given = typed(args.words, options=("out", "resume", "open", "json"))
     found = search(model, data, out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)

@@ -64,10 +64,15 @@ def run(args: argparse.Namespace) -> int:
     """Train, then say in a few lines what was reached and where it is."""
     from ..api import train
     from ..distributed.environment import rank
+    from ..errors import FileError
+    from ..training.folder import RunExists
     from .output import console, emit_json, note, open_page
 
     model, data, given = typed(args.words)
-    result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+    try:
+        result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+    except RunExists as error:
+        raise FileError(f"{error} To replace the run, add --overwrite.") from None
     if rank() > 0:  # the first of the processes that torchrun started tells it
         return 0
     if args.open:

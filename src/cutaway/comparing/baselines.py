@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..data.graphs.splits import GraphsSplit
 from ..data.series.windows import WindowSplit
 from ..data.sets import DataSet, Split
 from ..spec import (
@@ -73,7 +72,7 @@ def _of_kind(data: DataSet, target: Classes | Value, finish: Finish) -> list[Bas
         recipes = [BOOSTING, FOREST, linear("the columns", target), NEIGHBORS]
     elif isinstance(spec, SeriesSpec):
         recipes = [BOOSTING, FOREST, linear("the steps", target), NEIGHBORS]
-    elif isinstance(spec, GraphSpec) and isinstance(data.splits["train"], GraphsSplit):
+    elif isinstance(spec, GraphSpec) and spec.graph_level:
         recipes = [BOOSTING, FOREST, linear("what nodes and edges have in sum", target)]
     elif isinstance(spec, ImageSpec):
         recipes = [linear("the pixels, of images larger than 32×32 averaged to that", target)]

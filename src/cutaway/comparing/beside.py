@@ -12,13 +12,12 @@ import torch
 from ..data.sets import DataSet, SequenceSplit, Split
 from ..data.task_sequence import part_of
 from ..errors import CutawayError
-from ..files import write_json
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER, Metric
 from ..tasks.regression import Regression
 from ..tasks.task import Task
 from ..training.run import Run
-from ..training.schemas import read_evaluation
+from ..training.schemas import read_evaluation, write_evaluation
 from ..views.run.outcome import headline
 from .baselines import Baseline, baselines_for
 from .simple import loaded
@@ -51,7 +50,7 @@ def hold_against_simple(run: Run) -> None:
     split = data.splits.get(evaluation["split"])
     found = _scores(run.task, data, split, headline(evaluation), end) if split is not None else None
     if found:
-        write_json(run.folder / "evaluation.json", {**evaluation, "simple": found})
+        write_evaluation(run.folder, {**evaluation, "simple": found})
 
 
 def _scores(task: Task, data: DataSet, split: Split, key: str, end: float) -> dict[str, Any] | None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..files import write_json
-from ..schema import NUMBER, reject_unlike
+from ..schema import NUMBER, reject_unlike, write_document
 from ..training.folder import about_several, folder_of_several
 
 ABOUT, REPORT = "compare.json", "report.html"
@@ -85,10 +84,10 @@ def comparison_folder(out: str | Path | None, name: str) -> Path:
 def read_about(folder: str | Path) -> dict[str, Any]:
     """compare.json of a folder. Raises FileError where it is no comparison, or not what one writes."""
     about = about_several(folder, "compare", ABOUT, ("models", "data"))
-    reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Take it from a copy, or compare again.")
+    reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
     return about
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
     """Write compare.json, whole or not at all."""
-    write_json(folder / ABOUT, about)
+    write_document(folder / ABOUT, about, COMPARISON)

@@ -21,6 +21,7 @@ from ..training.folder import whole_run
 from ..training.prepared import prepared_of
 from ..training.run import Run
 from ..training.session import judge
+from ..training.stopping import Interrupted
 from .learning_on import learn_on, reject_in_python
 from .quantizing import method_for, quantized, reject_method
 from .settings import QuantizeSettings
@@ -51,7 +52,10 @@ def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Ru
         given["lr"] = settings.qat_lr
     if settings.bits < 8:
         given["qat_group"] = settings.group
-    return learn_on(run, out, {}, given, judged=False)
+    try:
+        return learn_on(run, out, {}, given, judged=False)
+    except Interrupted:  # the run between is removed, and cannot be resumed
+        raise KeyboardInterrupt from None
 
 
 def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:

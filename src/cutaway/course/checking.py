@@ -82,7 +82,8 @@ def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, openi
 def _some(asked: Chapter, path: Path, names: Sequence[str], seconds: float, opening: float) -> list[Result]:
     """Run the file once and check these; where one ends the process, or takes too long, it is the last."""
     command = [sys.executable, "-m", f"{__package__}.running", str(asked.number), str(path.resolve()), *names]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(), text=True, encoding="utf-8") as child:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    with subprocess.Popen(command, env=_environment(), **pipes) as child:  # it ends when its stdin is closed
         lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_read, args=(child.stdout, lines), daemon=True).start()
         try:

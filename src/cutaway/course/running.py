@@ -1,23 +1,28 @@
 """The process that runs a reader's file and checks its functions: python -m cutaway.course.running CHAPTER FILE NAME...
 
 One line of JSON says how the file ran, and one what was found of each name. What the file itself prints goes to
-standard error, where the reader sees it.
+standard error, where the reader sees it. The process ends with the one that started it, which holds the other end of
+its standard input, and at the latest after the time that all answers may take.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from .chapters import chapter
+from .checking import OPENING, SECONDS
 from .exercises import READERS, NotYet, innermost_line, settle
 
 
 def main(number: str, path: str, names: list[str]) -> None:
     """Run the file, then check each name."""
+    _end_with_parent(OPENING + SECONDS * len(names))
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -44,6 +49,22 @@ def main(number: str, path: str, names: list[str]) -> None:
             say(state="not yet", words=str(error))
         else:
             say(state="right", words="")
+
+
+def _end_with_parent(seconds: float) -> None:
+    """End this process when standard input is closed, as it is when the parent ends, however that ends; or after
+    `seconds`, even where the file holds Python's lock and no thread of it can run."""
+    parent = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)  # the file itself reads nothing
+
+    def wait() -> None:
+        while os.read(parent, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+    faulthandler.dump_traceback_later(seconds, exit=True, file=nothing)
 
 
 def _named(error: BaseException, path: str) -> str:

@@ -25,6 +25,6 @@ def preprocessing_from_json(data: dict[str, Any]) -> Preprocessing:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"The preprocessing of {kind} data is not complete: {type(error).__name__} {error}.",
-            fix="Was preprocessing.json edited? Take it from a copy, or train again.",
+            fix="Restore preprocessing.json from a copy, or train again.",
         ) from error
     return preprocessing

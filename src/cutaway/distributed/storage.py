@@ -217,7 +217,7 @@ class _Writer(StorageWriter):
             raise FileError(
                 f"Of the {len(files)} files of a checkpoint in {self.folder}, {len(unseen)} cannot be seen by the "
                 f"first process, the first {unseen[0]}: another machine wrote them, to a folder of its own. Give a "
-                "folder that all machines share (--out DIR)."
+                "folder that all machines share."
             )
 
     def clear(self) -> None:

@@ -35,7 +35,7 @@ export function logarithmic([a, b], range) {
  * @param {number} low @param {number} high @param {number} [wanted]
  */
 export function ticks(low, high, wanted = 5) {
-  if (!(high > low)) return [low];
+  if (!(high > low) || narrow(low, high)) return [low];
   const step = roundStep((high - low) / wanted);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) {
@@ -53,10 +53,18 @@ export function around(values, { log = false, most = Infinity } = {}) {
   let high = values.reduce((a, b) => Math.max(a, b), -Infinity);
   if (!(low <= high)) return [0, 1];
   if (log) return [low / 1.15, high * 1.15];
-  if (low === high) [low, high] = low === 0 ? [0, 1] : [low - Math.abs(low) / 10, high + Math.abs(high) / 10];
+  if (narrow(low, high)) [low, high] = low === 0 ? [0, 1] : [low - Math.abs(low) / 10, high + Math.abs(high) / 10];
   const step = roundStep((high - low) / 4);
   const clean = (/** @type {number} */ value) => Number(value.toPrecision(12));
   return [clean(Math.floor(low / step + 1e-9) * step), Math.min(clean(Math.ceil(high / step - 1e-9) * step), most)];
+}
+
+/**
+ * Whether no round values lie between two numbers: they differ in digits that a float does not hold, or not at all.
+ * @param {number} low @param {number} high
+ */
+function narrow(low, high) {
+  return high - low <= 1e-11 * Math.max(Math.abs(low), Math.abs(high));
 }
 
 /** @param {number} rough the nearest of 1, 2, 5, 10 times a power of ten, by ratio */

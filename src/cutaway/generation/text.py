@@ -99,7 +99,7 @@ def stream(
     if context is not None and longest > context and not window:
         raise ModelError(
             f"The prompt has {longest:,} tokens, and this model reads {context:,} at most: give a shorter one, or "
-            f"let the window slide (--window, or window=True), and the last {context:,} are read."
+            f"let the window slide (window=True; `cutaway generate --window`), and the last {context:,} are read."
         )
     generators = generators_of(generator, len(prompt), sampling)
     reader = _reader(model)(model, _History(prompts, context))

@@ -69,8 +69,8 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     tensors, written = read_weights(file)
     if description != written:
         raise FileError(
-            f"{folder / CONFIG} does not say what {file.name} beside it was written with: one of them was edited "
-            "or comes from another model. Take both from one copy."
+            f"{folder / CONFIG} does not match the settings in {file.name} beside it. Take both files from the same "
+            "copy of the model."
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
@@ -159,8 +159,8 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ValueError("a path")
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(
-            f"{file} does not say which files beside it hold the weights, with their checksums: another program wrote "
-            "it. Take the folder whole, from where it came."
+            f"{file} does not say which files beside it hold the weights, with their checksums. Take "
+            "the whole folder from where it came."
         ) from error
     found: dict[str, Tensor] = {}
     for name, sha256 in sums.items():
@@ -283,8 +283,8 @@ def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterato
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(
-            f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits: another "
-            "program wrote it. Take it from where it came."
+            f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits. "
+            "Restore it from a copy, or train again."
         ) from error
 
 
@@ -354,8 +354,8 @@ def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
     place = content.find(MARK, 8, end) + len(MARK)
     if place < len(MARK):
         raise FileError(
-            f"{path} carries no checksum, so another program wrote it, or it was changed. Torchvision's checkpoints "
-            "are taken over by `cutaway convert IN OUT --to cutaway --model NAME`."
+            f"{path} has no checksum, and every file of weights that cutaway writes has one. A checkpoint of another "
+            "library is read after `cutaway convert IN OUT --to cutaway --model NAME`."
         )
     if content[place : place + 64] != _digest(content, place):
         raise FileError(

@@ -48,7 +48,7 @@ T = TypeVar("T")
 COUNT, TEMPERATURE = 500, 0.8  # tokens of a text and how they are drawn, as `cutaway generate` has it
 GENERATE = ("prompt", "count", "seed", "samples", "stop", "window", "stream", *SAMPLING)
 LARGE = 2**16  # bytes of a request that is read in another thread, so that nobody waits for it
-FAULT = "This is a fault of Cutaway, not yours: what the server wrote where it was started says more."
+FAULT = "Internal error. The server log has the details."
 NOT_THAT = {  # what Starlette says in two words
     404: "There is nothing at this address: / lists what there is.",
     405: "This address takes another method: / lists what there is.",

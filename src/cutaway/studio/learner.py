@@ -149,7 +149,7 @@ class Learner:
             reply["error"] = str(error)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            reply["fault"] = f"This is a fault of Cutaway, not yours: {type(error).__name__}: {error}"
+            reply["fault"] = f"Internal error: {type(error).__name__}: {error}. The server log has the details."
         self.studio.send(reply)
 
     def do_open(self, message: Message) -> None:

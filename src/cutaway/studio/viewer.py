@@ -58,7 +58,10 @@ def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
         body = json.dumps(frame, allow_nan=False).encode() if frame else b""
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
-        return {**head, "fault": f"This is a fault of Cutaway, not yours: {type(error).__name__}: {error}"}, b""
+        return {
+            **head,
+            "fault": f"Internal error: {type(error).__name__}: {error}. The server log has the details.",
+        }, b""
     if frame is None:
         return {**head, "empty": True}, b""
     seconds = 0.0 if viewer.anew else time.thread_time() - began  # what is done once says nothing of the next frame

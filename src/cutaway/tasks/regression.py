@@ -59,7 +59,7 @@ class Regression:
 
         def r2(i: np.ndarray) -> float:
             y = actual[i]
-            if y.min() == y.max():  # a constant, whose mean may be off by a rounding, has no variance to be explained
+            if np.ptp(y) <= 1e-12 * np.abs(y).max():  # a constant, up to rounding, has no variance to be explained
                 return float("nan")
             return float(1 - np.square(error[i]).sum() / np.square(y - y.mean()).sum())
 

@@ -50,6 +50,6 @@ class Board:
 
     def _unwritten(self, failed: OSError) -> FileError:
         return FileError(
-            f"TensorBoard's file in {self.folder} could not be written: {cause(failed)}. Free some space and go on "
-            "with --resume; or leave that file out (tensorboard=false)."
+            f"TensorBoard's file in {self.folder} could not be written: {cause(failed)}. Free some space, "
+            "or leave that file out (tensorboard=false)."
         )

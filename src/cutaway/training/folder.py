@@ -26,6 +26,7 @@ except ImportError:  # no such locks on this system: nothing is held
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+UNFINISHED = ".unfinished"  # stands in the folder of a run that is written as a whole, until it is whole
 WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
 OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
@@ -43,9 +44,19 @@ class RunInUse(FileError):
         )
 
 
+class RunExists(FileError):
+    """A folder for a new run holds another run."""
+
+
 def reject_no_run(folder: Path) -> None:
-    """Raise FileError for what is not the folder of a run."""
+    """Raise FileError for what is not the folder of a run, or of one that was never completed."""
+    if (folder / UNFINISHED).is_file() and not any(_is_still(handle, folder / LOCK) for handle in _held):
+        raise FileError(
+            f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
+            "command again: it begins anew."
+        )
     if (folder / RUN).is_file():
+        reject_not_utf8(folder)
         return
     reject_address(folder)
     if folder.suffix in EXPORTED and folder.is_file():
@@ -58,6 +69,17 @@ def reject_no_run(folder: Path) -> None:
     raise FileError(
         f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
     )
+
+
+def reject_not_utf8(folder: Path) -> None:
+    """Raise FileError for a folder of weights whose name safetensors cannot open."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise FileError(
+            f"The name of the folder {folder} is not UTF-8, and weights can be read from no such folder. Give a run "
+            "another name, or rename the folder."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -132,42 +154,59 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
         for n in range(1, 1_000_000):
             with contextlib.suppress(FileExistsError):
                 return _made(Path("runs") / f"{name}-{n}", exist_ok=False)
-        raise FileError("runs/ is full of runs of this name: give --out DIR.")
+        raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
     folder = Path(out)
+    reject_not_utf8(folder)
     # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
     if not folder.exists() or (folder.is_dir() and all(_is_nothing(entry) for entry in folder.iterdir())):
         return _made(folder, exist_ok=True)
-    if not (folder / RUN).is_file():
-        raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another --out.")
-    if not overwrite:
+    if (folder / UNFINISHED).is_file():
         raise FileError(
-            f"{folder} exists already and nothing in it is overwritten. Give another --out; or go on with the run: "
-            f"cutaway train --resume {folder}; or replace it: add --overwrite."
+            f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
+            "folder, or remove this one."
         )
+    if not (folder / RUN).is_file():
+        raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder.")
+    if not overwrite:
+        way = "" if _learns_no_more(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
+        raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
             raise FileError(
-                f"{given} is read here and stands in {folder}, which is not overwritten. Give another --out."
+                f"{given} is read here and stands in {folder}, which is not overwritten. Give another folder."
             )
     return folder
+
+
+def _learns_no_more(folder: Path) -> bool:
+    """Whether the run in a folder cannot be resumed: a quantized one, or one whose run.json cannot be read."""
+    try:
+        return "quantized" in read_json(folder / RUN)
+    except FileError:
+        return True
 
 
 @contextlib.contextmanager
 def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
     """A folder for a new run, as `new_folder` makes it, held while it is filled. Where that fails nothing is left in
-    it: a run is whole, or it is not there. Raises FileError, before anything is computed, where it cannot be."""
+    it: a run is whole, or it is not there. What a kill left is removed when the same folder is asked for again. Raises
+    FileError, before anything is computed, where it cannot be."""
     fresh, done = out is None or not Path(out).exists(), False
+    if out is not None and (Path(out) / UNFINISHED).is_file():
+        with locked(Path(out)):
+            _clear(Path(out))
     folder = new_folder(out, name, overwrite=False, inputs=())
     try:
         with locked(folder):
             try:
+                (folder / UNFINISHED).touch()
                 yield folder
+                (folder / UNFINISHED).unlink()
                 done = True
             finally:
-                for entry in () if done else folder.iterdir():
-                    if entry.name != LOCK:
-                        with contextlib.suppress(FileError):  # what went wrong before is to be told
-                            _remove(entry)
+                if not done:
+                    with contextlib.suppress(FileError):  # what went wrong before is to be told
+                        _clear(folder)
     finally:
         if fresh and not done:
             with contextlib.suppress(OSError):  # another process holds it
@@ -187,6 +226,7 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
                 folder.mkdir(parents=True)
                 return folder
     folder = Path(out or "")
+    reject_not_utf8(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -207,12 +247,12 @@ def about_several(folder: str | Path, command: str, about: str, keys: Iterable[s
     if not path.is_file():
         reject_address(folder)
         raise FileError(
-            f"{folder} is no {what}: it has no {about}. `cutaway {command}` makes them, and --resume takes such a "
-            "folder."
+            f"{folder} is no {what}: it has no {about}. `cutaway {command}` makes them, and takes such a folder with "
+            f"`cutaway {command} --resume`."
         )
     found = read_json(path)
     if not isinstance(found, dict) or not set(keys) <= set(found):
-        raise FileError(f"{path} is not what a {what} writes: it was edited or cut short. Take it from a copy.")
+        raise FileError(f"{path} is not complete: it needs {', '.join(keys)}. Restore it from a copy.")
     return found
 
 
@@ -223,7 +263,7 @@ def _made(folder: Path, exist_ok: bool) -> Path:
         if isinstance(error, FileExistsError) and not exist_ok:
             raise
         raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to: --out DIR."
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
         ) from error
     return folder
 
@@ -232,6 +272,13 @@ def clear_run(folder: Path) -> None:
     """Remove the files that make a folder a run, run.json first, and leave what else stands in it."""
     for entry in (folder / RUN, *folder.iterdir()):
         if entry.name in OF_A_RUN or entry.name.startswith(BOARD):
+            _remove(entry)
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything but the lock."""
+    for entry in folder.iterdir():
+        if entry.name != LOCK:
             _remove(entry)
 
 

@@ -13,7 +13,7 @@ from ..data.sets import IN_MEMORY
 from ..errors import DataError
 from ..files import read_json
 from ..models.registry import find
-from ..schema import NUMBER, reject_unlike
+from ..schema import NUMBER, reject_unlike, write_document
 from ..settings import as_now
 from ..spec import TASKS_BEFORE, kind_now
 
@@ -90,7 +90,7 @@ EVALUATION = {
     "count": int,
     "watch": str,
     "metrics": {...: METRIC},
-    "baseline?": {"name": str, "value": NUMBER},
+    "baseline?": {"name": str, "value": FIGURE},
     "simple?": {"metric": str, "models": [{"name": str, "explanation": str, **METRIC}, ...], "left_out": [str]},
     "worst": [EXAMPLE],
     "right?": [EXAMPLE],
@@ -111,12 +111,12 @@ EVALUATION = {
     "tasks?": {"names": [str], "accuracy": [[FIGURE]]},
     "boxes?": {"per_class": [{"name": str, "count": int, "map": FIGURE, "map_50": FIGURE}]},
     "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
-    "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "mase": METRIC, "rmse": METRIC}],
+    "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "rmse": METRIC, "mase?": METRIC}],
     "forecast?": {
         "best": str, "columns": [str, ...], "horizon": int, "season": int, "unit": str,
         "steps": [{"key": str, "name": str, "rmse": [FIGURE]}, ...],
         "series?": [{"name": str, "count": int, "rmse": {...: FIGURE}}, ...],
-        "examples": [{"name": str, "seen": [FIGURE, ...], "actual": [FIGURE], "model": [NUMBER], "best": [NUMBER]}],
+        "examples": [{"name": str, "seen": [FIGURE, ...], "actual": [FIGURE], "model": [FIGURE], "best": [FIGURE]}],
     },
 }  # fmt: skip
 
@@ -135,7 +135,7 @@ GIVEN_AGAIN = "Give it again, as in run.hand_over(DATA).evaluate(); or other dat
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
-    about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
+    about = _read(folder / "run.json", RUN, "Restore it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
     own, found = about["model_settings"], find(about["model"])
@@ -154,8 +154,13 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     """The document evaluation.json of a run's folder, None where the run ended before there was one. Raises FileError
     as `read_run` does."""
     path = folder / "evaluation.json"
-    fix = "Take it from a copy, or train again; `cutaway evaluate RUN` measures anew, and prints."
+    fix = "Restore it from a copy, or train again; `cutaway evaluate RUN` computes the metrics and prints them."
     return _read(path, EVALUATION, fix) if path.is_file() else None
+
+
+def write_evaluation(folder: Path, document: dict[str, Any]) -> None:
+    """Write evaluation.json of a run's folder; what is undefined in it (NaN, infinity) becomes null."""
+    write_document(folder / "evaluation.json", document, EVALUATION)
 
 
 def _read(path: Path, schema: dict[Any, Any], fix: str) -> dict[str, Any]:

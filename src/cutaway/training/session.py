@@ -24,7 +24,7 @@ from ..distributed.group import by_first, joined
 from ..distributed.group import place as group_place
 from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
-from ..files import write_csv, write_json
+from ..files import RUN, write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
 from ..models.deferred import give_memory
 from ..models.own import preset_for
@@ -36,7 +36,7 @@ from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights, newest
 from .checks import reject_unfit
-from .folder import clear_leftovers, clear_run, locked, new_folder
+from .folder import LOCK, clear_leftovers, clear_run, locked, new_folder
 from .loop import SAVE_EVERY, Mean, Trainer
 from .memory.choice import reject_beyond_memory, settle_parallel
 from .objectives.choice import learned
@@ -47,7 +47,7 @@ from .progress import Progress
 from .resolved import resolve
 from .run import Run
 from .same import differences, take_threads
-from .schemas import source_of
+from .schemas import source_of, write_evaluation
 from .sequence import reject_other_epochs
 from .stopping import Interrupted
 
@@ -194,7 +194,12 @@ def _fit(
         try:
             _train(folder, ready, before, given, goes_on, notes, bar, judged)
         except FileError as error:
-            if isinstance(error.__cause__, OSError):  # as of a full disk: what was learned is there
+            if not (folder / RUN).is_file() and not (folder / LOCK).exists():  # which were there
+                raise FileError(
+                    f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
+                    "is left there to resume. Train again, and leave the folder where it is until training ends."
+                ) from error
+            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # as of a full disk
                 error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
             raise
         if own is not None:
@@ -331,7 +336,7 @@ def judge(ready: Prepared, folder: Path) -> None:
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
     name = next(one for one in ("test", "val", "train") if one in splits)
-    write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
+    write_evaluation(folder, documents.evaluation(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:

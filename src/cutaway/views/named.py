@@ -87,7 +87,10 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
             "`cutaway train` makes runs, by default in runs/."
         )
     if path.is_file() and name is None:
-        raise FileError(f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, add --model NAME.")
+        raise FileError(
+            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, name its model: `cutaway "
+            f"inspect {path} --model NAME`."
+        )
     untrained = ""
     if path.is_dir() and is_folder(path):
         found = read_folder(path, name)

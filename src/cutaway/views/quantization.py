@@ -161,8 +161,8 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
         series.insert(0, ("before", torch.cat([weight_of(before, name, key).float().flatten() for key in keys])))
     every = torch.cat([values for _, values in series])
     low, high = float(every.min()), float(every.max())
-    high = high if high > low else low + 1e-6
-    edges = torch.linspace(low, high, BINS + 1)
+    high = high if high > low else low + 1e-6 * max(1.0, abs(low))
+    edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
     lines = []
     for label, values in series:
         part = torch.histc(values, BINS, low, high) / len(values)

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 import cutaway
 from cutaway.data.objects.frames import as_frame
 from cutaway.data.objects.given import as_source
+from cutaway.data.tables.reading import frame_table
 from cutaway.errors import SettingError
 
 N = 6
@@ -73,11 +74,14 @@ def graph(**changes: Any) -> Data:
 
 EMPTY = torch.zeros(2, 0, dtype=torch.int64)
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "list column": (lambda: frame([[1.0, 2.0]] * N), r"Column 'a' holds values of type List\(Float64\)"),
-    "array column": (lambda: frame(np.zeros((N, 2))), "Column 'a' holds values of type Array"),
-    "struct column": (lambda: frame([{"q": 1}] * N), "Column 'a' holds values of type Struct"),
-    "object column": (lambda: frame(pl.Series([NoText()] * N, dtype=pl.Object)), "Column 'a' holds Python objects"),
-    "bytes column": (lambda: frame([b"\xff"] * N), "Column 'a' holds bytes"),
+    "list column": (lambda: frame([[1.0, 2.0]] * N), r"Column 'a' of the table holds values of type List\(Float64\)"),
+    "array column": (lambda: frame(np.zeros((N, 2))), "Column 'a' of the table holds values of type Array"),
+    "struct column": (lambda: frame([{"q": 1}] * N), "Column 'a' of the table holds values of type Struct"),
+    "object column": (
+        lambda: frame(pl.Series([NoText()] * N, dtype=pl.Object)),
+        "Column 'a' of the table holds Python objects",
+    ),
+    "bytes column": (lambda: frame([b"\xff"] * N), "Column 'a' of the table holds bytes"),
     "pandas objects": (lambda: pd.DataFrame({"a": [1.0, object()], "y": [0, 1]}), "Row 2 of 'a' holds an object of"),
     "pandas without text": (lambda: pd.DataFrame({"a": [NoText()], "y": [0]}), "Row 1 of 'a' holds .* NoText"),
     "pandas surrogate": (
@@ -174,9 +178,10 @@ def test_an_object_as_a_setting_is_refused(value: Any) -> None:
 
 def test_durations_are_seconds_and_times_that_are_missing_are_missing() -> None:
     spans = [datetime.timedelta(minutes=1, microseconds=250_000 * i) for i in range(3)]
-    for read in (as_frame(pl.DataFrame({"a": spans})), as_frame(pd.DataFrame({"a": pd.to_timedelta(spans)}))):
-        assert read is not None
-        assert read["a"].to_list() == [60.0, 60.25, 60.5]
+    for read in (pl.DataFrame({"a": spans}), pd.DataFrame({"a": pd.to_timedelta(spans)})):
+        source, _ = as_source(read)
+        assert len(source.fingerprint) == 64
+        assert frame_table(source.train.frame).frame["a"].to_list() == ["60.0", "60.25", "60.5"]
     absent = as_frame(pd.DataFrame({"a": pd.to_datetime([None, None]), "b": [1, 2]}))
     assert absent is not None
     assert absent["a"].null_count() == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,10 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
         whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
         return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
     try:
-        with soundfile.SoundFile(stream(path)) as file:
+        given = stream(path)
+        # Bytes, where the system has them: soundfile encodes a text as UTF-8, which a name need not be.
+        name = os.fsencode(given) if isinstance(given, Path) and os.name == "posix" else given
+        with soundfile.SoundFile(name) as file:
             own_rate = file.samplerate
             promised = file.frames if seconds is None else min(file.frames, max(1, round(seconds * own_rate)))
             samples = file.read(-1 if seconds is None else promised, dtype="float32", always_2d=True)

@@ -99,7 +99,8 @@ def digest_of(files: list[Path]) -> str:
     """sha256 of the names and contents of files."""
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n".encode())
+        line = f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n"
+        digest.update(line.encode(errors="surrogateescape"))  # a name need not be UTF-8
     return digest.hexdigest()
 
 

@@ -14,13 +14,11 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError, brief
-from ..tables.reading import CELLS, cell_text, column_name
+from ..tables.reading import CELLS, cell_text, column_name, reject_column
 
 
 def as_frame(thing: Any) -> pl.DataFrame | None:
     """Return the table as a polars data frame; None where the object is no table of any library.
-
-    Durations become numbers of seconds.
 
     Raises:
         DataError: If two columns have one name, or a column holds something that is not a cell. A column of images of
@@ -30,14 +28,8 @@ def as_frame(thing: Any) -> pl.DataFrame | None:
     if frame is None:
         return None
     for name, dtype in frame.schema.items():
-        if dtype == pl.Duration:
-            frame = frame.with_columns(pl.col(name).dt.total_microseconds() / 1e6)
-        elif (dtype.is_nested() and not holds_images(dtype)) or dtype in (pl.Object, pl.Binary):
-            of = {pl.Object: "Python objects", pl.Binary: "bytes"}.get(dtype.base_type(), f"values of type {dtype}")
-            raise DataError(
-                f"Column {brief(name)} holds {of}: {CELLS}.",
-                fix="Write it as several plain columns, or leave it out. Arrays with a target each are (X, y).",
-            )
+        if not holds_images(dtype):
+            reject_column(name, dtype)
     return frame
 
 

@@ -56,7 +56,7 @@ def _of_a_run(path: Path) -> Tokens | None:
     try:
         spec = specs.from_json(document["spec"])
     except (KeyError, TypeError) as error:
-        raise FileError(f"{file} is not complete: {type(error).__name__} {error}. Was it edited?") from error
+        raise FileError(f"{file} is not complete: {type(error).__name__} {error}. Restore it from a copy.") from error
     return spec.target if isinstance(spec, PairSpec) else None
 
 

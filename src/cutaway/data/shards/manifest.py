@@ -96,7 +96,9 @@ def read_manifest(folder: Path) -> Manifest:
         )
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FileError(f"{path} is no manifest of shards that `cutaway prepare` wrote: another program's, perhaps.")
+        raise FileError(
+            f"{path} is not a manifest of shards: its format is not {FORMAT!r}. Run `cutaway prepare` again."
+        )
     if isinstance(version := document.get("version"), int) and version > VERSION:
         raise FileError(
             f"{path} is of version {version}, which a newer version of cutaway has written; this one reads {VERSION}. "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from .columns import ColumnType, decode, show
 
@@ -36,15 +37,25 @@ def distributions(cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType
 
 def _numbers(cells: pl.Series, type: ColumnType) -> dict[str, Any]:
     values = decode(cells, type)
-    known = values[~np.isnan(values)]
+    known = values[np.isfinite(values)]
     if not len(known):
         return {}
     low, high = float(known.min()), float(known.max())
-    whole = bool((known == known.round()).all()) and high - low < BARS
-    bars = int(high - low) + 1 if whole else BARS
-    edges = (low - 0.5, high + 0.5) if whole else (low, high if high > low else low + 1)
-    counts, _ = np.histogram(known, bars, edges)
+    whole = bool((known == known.round()).all()) and high / 2 - low / 2 < BARS / 2
+    counts = np.bincount((known - low).astype(np.int64)) if whole else histogram(known, BARS)
     return {"counts": counts.tolist(), "ends": [show(low, type), show(high, type)], "missing": len(values) - len(known)}
+
+
+def histogram(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    """Count finite values in equal bins from the smallest to the largest.
+
+    `np.histogram` raises where a bin is narrower than the distance of two floats, or where the range is greater than
+    the largest float: it is given the place of each value in the range, 0 to 1, computed from halves.
+    """
+    half = values / 2
+    low, span = half.min(), half.max() - half.min()
+    counts, _ = np.histogram((half - low) / (span or 1.0), bins, (0, 1))
+    return counts
 
 
 def _values(cells: pl.Series) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
     groups = row_groups(path)
     if settings.target in groups.schema:
-        reject_one_value(groups, settings.target)
+        reject_one_value(groups, settings.target, Form.of(settings))
     if path.is_dir() or groups.are_larger_than(settings.memory):
         return open_groups(groups, settings)
     return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
@@ -65,13 +65,13 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
     return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
 
 
-def reject_one_value(groups: RowGroups, column: str) -> None:
+def reject_one_value(groups: RowGroups, column: str, form: Form) -> None:
     """Raise DataError where the target has one value in all rows: read by row groups, and no further than the second
     value, so that this is said before the table is in memory."""
     values: set[str] = set()
     count = 0
     for _, frame in groups.frames([column]):
-        cells = meaning(frame_table(frame).frame[column]).drop_nulls()
+        cells = frame_table(frame, form=form).text(column).drop_nulls()
         values.update(cells.unique())
         count += len(cells)
         if len(values) > 1:

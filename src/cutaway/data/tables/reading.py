@@ -155,14 +155,20 @@ def _spans(frame: pl.DataFrame) -> list[str]:
     return [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
 
 
+def reject_column(column: str, dtype: pl.DataType, table: str = "") -> None:
+    """Raise DataError for a column of a data frame that holds no cells: lists, structures, bytes, Python objects."""
+    if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+        of = {pl.Object: "Python objects", pl.Binary: "bytes"}.get(dtype.base_type(), f"values of type {dtype}")
+        raise DataError(
+            f"Column {brief(column)} of {table or 'the table'} holds {of}: {CELLS}.",
+            fix="Write it as several plain columns, or leave it out.",
+        )
+
+
 def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
     """A polars data frame with each cell as text. Raises DataError for columns of lists, structures or bytes."""
     for column, dtype in frame.schema.items():
-        if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
-            raise DataError(
-                f"Column {column!r} of {name or 'the table'} holds values of type {dtype}.",
-                fix="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
-            )
+        reject_column(column, dtype, name)
     # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
     spans = _spans(frame)
     frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame

@@ -168,4 +168,4 @@ def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) ->
 
 def digest_of(lines: Iterable[str]) -> str:
     """sha256 of lines, in the order of the alphabet."""
-    return hashlib.sha256("".join(sorted(f"{line}\n" for line in lines)).encode()).hexdigest()
+    return hashlib.sha256("".join(sorted(f"{line}\n" for line in lines)).encode(errors="surrogateescape")).hexdigest()

@@ -108,7 +108,8 @@ def read_texts(
         used = {place for of_split in found.values() for file in of_split for place in (file, file.parent)}
         left = left_note([p for p in entries(path) if p not in used], "no texts (.txt)")
         notes += [left] if left else []
-    origin = Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
+    digest = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()  # a name need not be UTF-8
+    origin = Origin(name, str(path), digest, notes)
     return files, read, origin, replace(settings, missing="error") if path.is_dir() else settings
 
 

@@ -62,7 +62,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         return tokenizer_from_json(_own(file, document))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(
-            f"{file} is no tokenizer that can be read: {type(error).__name__} {error}. Was it edited, or cut short?"
+            f"{file} is no tokenizer that can be read: {type(error).__name__} {error}. Restore it from a copy."
         ) from error
 
 

@@ -231,7 +231,7 @@ def _look_at_folder(path: Path) -> Look:
     grey = True
     for file in files:
         data = read_bytes(file)
-        digest.update(f"{file.name} {len(data)}\n".encode() + data)
+        digest.update(f"{file.name} {len(data)}\n".encode(errors="surrogateescape") + data)
         try:
             seen = facts(data, str(file))
         except DataError as error:

@@ -50,8 +50,8 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     matched = folder.match(shapes_of(found, folder.config))
     if matched.problems:
         raise FileError(
-            f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. It is not whole, or "
-            "another program wrote it: take it from a copy."
+            f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. Take the "
+            "whole folder from where it came."
         )
     with torch.random.fork_rng(devices=[]):
         model = found.build(folder.config)

@@ -73,6 +73,7 @@ def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _round_up(value: float) -> float:
-    """The least of 1, 2, 5 × 10ᵏ that is not below the value."""
+    """The least of 1, 2, 5 × 10ᵏ that is not below the value, nor too small for a float of full precision."""
+    value = max(value, 10 * float(np.finfo(np.float64).tiny))
     power = 10.0 ** math.floor(math.log10(value))
     return next((m * power for m in (1, 2, 5) if m * power >= value), 10 * power)
