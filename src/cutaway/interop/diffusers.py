@@ -27,6 +27,7 @@ from ..models.recognition import nearest
 from ..models.registry import Preset, preset
 from ..models.saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
 from ..nn.diffusion import FIRST, LAST
+from ..schema import reject_unlike
 from .huggingface.values import number, only, reject_others, shown
 
 CLASS = "UNet2DModel"
@@ -96,9 +97,10 @@ def is_diffusers(path: Path) -> bool:
     """Whether this is a folder that diffusers saved, of a network or of a whole pipeline."""
     file = _network(path) / CONFIG
     try:
-        return file.is_file() and "_class_name" in read_json(file)
-    except (FileError, TypeError):
+        document = read_json(file) if file.is_file() else None
+    except FileError:
         return False
+    return isinstance(document, dict) and "_class_name" in document
 
 
 def read_diffusers(path: Path, name: str | None = None) -> Loaded:
@@ -195,7 +197,11 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
     """What is said of how noise is added; None where nothing is."""
     files = [path / SCHEDULER, path / SCHEDULE / SCHEDULER]
     found = next((file for file in files if file.is_file()), None)
-    return None if found is None else read_json(found)
+    if found is None:
+        return None
+    schedule: Mapping[str, Any] = read_json(found)
+    reject_unlike(schedule, {}, found, "Take the folder from where it came.")
+    return schedule
 
 
 def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, Problem, brief
-from ...files import read_bytes
+from ...errors import DataError, Problem, brief, short
+from ...files import exists, read_bytes
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
 from ..splits import Rows
@@ -211,21 +211,27 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
                 f"{file} is not in COCO's form: it has no list {key!r} of objects.",
                 fix="It needs images, annotations and categories, as https://cocodataset.org/#format-data says.",
             )
-    categories = {row.get("id"): str(row.get("name")) for row in lists["categories"] or ()}
+    categories: dict[Any, str] = {}
+    for i, row in enumerate(lists["categories"] or (), 1):
+        if _is_id(row.get("id")) and isinstance(row.get("name"), str):
+            categories[row["id"]] = row["name"]
+        else:
+            found.problems.append(Problem(f"{name}, category {i}", "it has no name, or an id that is none"))
     found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
     numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
     for i, row in enumerate(lists["images"] or (), 1):
         where, given = f"{name}, image {i}", row.get("file_name")
         path = folder / str(given)
-        if not isinstance(given, str) or row.get("id") is None or row["id"] in numbers:
-            known = row.get("id") in numbers
+        if not isinstance(given, str) or not _is_id(row.get("id")) or row["id"] in numbers:
+            known = _is_id(row.get("id")) and row["id"] in numbers
             found.problems.append(Problem(where, "its id occurs twice" if known else "it has no file_name or no id"))
             continue
-        if not path.is_file():
-            path = next((p for p in (folder / "images" / given, folder / Path(given).name) if p.is_file()), path)
-        numbers[row["id"]] = len(found.files) if path.is_file() else None
-        if not path.is_file():
-            found.problems.append(Problem(where, f"there is no file {path}"))
+        places = (path, folder / "images" / given, folder / Path(given).name)
+        path = next((place for place in places if exists(place) and place.is_file()), path)
+        there = exists(path) and path.is_file()
+        numbers[row["id"]] = len(found.files) if there else None
+        if not there:
+            found.problems.append(Problem(where, f"there is no file {short(path, 200)}"))
             continue
         size = (row.get("height"), row.get("width"))
         found.files.append(path)
@@ -233,12 +239,12 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
         found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
         found.split_of.append(split)
     for i, row in enumerate(lists["annotations"] or (), 1):
-        where = f"{name}, annotation {i}" + (f" (id {row['id']})" if "id" in row else "")
+        where = f"{name}, annotation {i}" + (f" (id {short(row['id'])})" if "id" in row else "")
         box, image, category = row.get("bbox"), row.get("image_id"), row.get("category_id")
         what = ""
-        if not isinstance(image, int | str) or image not in numbers:
+        if not _is_id(image) or image not in numbers:
             what = f"it is of image {brief(image)}, which the file does not list"
-        elif not isinstance(category, int | str) or category not in categories:
+        elif not _is_id(category) or category not in categories:
             what = f"its category_id {brief(category)} is none of the categories"
         elif not (isinstance(box, list) and len(box) == 4 and all(_is_number(n) for n in box)):
             what = f"its bbox {brief(box)} is not four numbers, [x, y, width, height]"
@@ -271,7 +277,12 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number that a box can have: finite, and exact as a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 # --- YOLO ---------------------------------------------------------------------------------------------------------

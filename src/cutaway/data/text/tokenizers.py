@@ -63,13 +63,17 @@ class Tokenizer(Protocol):
     """Text to token ids and back."""
 
     kind: str  # characters, words, bpe, wordpiece or pretrained
-    tokens: list[str]  # by id; of bpe in its own writing of bytes
     lower: bool  # whether text is written in lower case first, as a setting asked
     padding: int | None  # the ids of tokens that are no text, where it has them: padding,
     unknown: int | None  # what it does not know,
     begin: int | None  # the token before a text
     end: int | None  # and that after it,
     mask: int | None  # and the one that hides another
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens by id; of bpe in its own writing of bytes."""
+        ...
 
     def __len__(self) -> int:
         """How many ids there are, with padding and unknown."""
