@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
+import torch._dynamo  # which is imported once, and not in each process
 
 from . import ALL
 from .kinds import KINDS, Kind
@@ -31,7 +32,7 @@ def main() -> int:
     wanted = [k for k in KINDS.values() if any(fnmatch(k.name, one) for one in args.kinds.split(","))]
     wanted = [kind for kind in wanted if kind.quick or not args.quick]
     if args.list or not wanted:
-        print("\n".join(kind.name for kind in (KINDS.values() if args.list else ())) or "There are no such kinds.")
+        print("\n".join(kind.name for kind in wanted) or "There are no such kinds.")
         return 0 if args.list else 2
     if args.folder:
         return fuzz(wanted, Path(args.folder).resolve(), args.count, args.seed)

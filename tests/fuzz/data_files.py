@@ -15,10 +15,11 @@ from typing import Any
 import cutaway
 from cutaway.data.examples import write_example
 from cutaway.errors import CutawayError
+from cutaway.spec import Mask
 from cutaway.training import estimate
 
 from . import documents
-from .kinds import Case, Kind
+from .kinds import Case, Kind, read_whole
 from .mutations import corrupt
 from .runner import shuffled
 
@@ -34,6 +35,7 @@ class Files:
     pattern: str  # of the files that are damaged
     read: Callable[[Path, Path], object]  # the folder, and the damaged file
     quick: bool = False
+    known: bool = True  # whether such files are read; those of other forms are rejected whole
 
     def kind(self) -> Kind:
         """The kind of inputs."""
@@ -47,6 +49,8 @@ class Files:
         shutil.copytree(original, folder)
         files = sorted(path for path in folder.rglob(self.pattern) if path.is_file())
         contents = {path: path.read_bytes() for path in files}
+        if self.known:
+            yield Case("unchanged", partial(read_whole, partial(self.read, folder, files[0])))
         for path in shuffled(files, random):
             name, data = corrupt(contents[path], contents[random.choice(files)], random)
             yield Case(f"{path.relative_to(folder)}, {name}", partial(self.try_one, folder, path, contents[path], data))
@@ -182,7 +186,7 @@ def weights(home: Path) -> Path:
         from safetensors.torch import save_file
 
         folder.mkdir(parents=True)
-        model = cutaway.create_model("mlp", in_features=13, hidden_dims=(4,), num_classes=3)
+        model = cutaway.create_model("mlp", in_features=13, num_classes=3)
         save_file(model.state_dict(), folder / "plain.safetensors")
         torch.save(model.state_dict(), folder / "pickle.pth")
         shutil.copy(documents.model_folder(home) / "model.safetensors", folder / "ours.safetensors")
@@ -240,7 +244,7 @@ def load_weights(folder: Path, file: Path) -> None:
     with contextlib.suppress(CutawayError):
         cutaway.load(file, model="mlp")
     home = next(p for p in folder.parents if (p / "examples").is_dir())
-    settings: dict[str, Any] = {"target": "cultivar", "weights": str(file), "model.hidden_dims": (4,)}
+    settings: dict[str, Any] = {"target": "cultivar", "weights": str(file)}
     cutaway.check("mlp", str(home / "examples" / "wine.csv"), **settings)
 
 
@@ -252,21 +256,22 @@ def use_run(folder: Path, file: Path) -> None:
     cutaway.Run(folder).predict([home / "examples" / "wine.csv"])
 
 
+SHOPS: dict[str, Any] = {"forecast": "visits", "id": "shop", "lookback": 20, "horizon": 3}
 FILES = [
     Files("csv", example("wine.csv", rows=90), "*.csv", check("mlp", target="cultivar"), quick=True),
     Files("csv of a series", example("visits.csv", rows=400), "*.csv", check("gru", forecast="visits"), quick=True),
-    Files("csv of shops", example("shops.csv", rows=400), "*.csv", opened(False, forecast="visits", id="shop")),
+    Files("csv of shops", example("shops.csv", rows=400), "*.csv", opened(False, **SHOPS)),
     Files("tsv", example("topics.tsv", rows=120), "*.tsv", check("textcnn", text="text", target="topic"), quick=True),
     Files("pairs", example("dates.tsv", rows=120), "*.tsv", opened(False, pairs=True), quick=True),
     Files("molecules", example("molecules.csv", rows=40), "*.csv", opened(False, smiles="smiles", target="weight")),
-    Files("jsonl", json_lines, "*.jsonl", check("mlp", target="price")),
+    Files("jsonl", json_lines, "*.jsonl", check("mlp", target="price"), known=False),
     Files("parquet", parquet, "*.parquet", check("mlp", target="cultivar"), quick=True),
     Files("txt", example("days.txt", rows=150), "*.txt", check("gru"), quick=True),
     Files("images", beside("images", classes("photographs/")), "*.*", predicted("images"), quick=True),
-    Files("masks", documents.mask_scenes, "*.*", opened()),
+    Files("masks", documents.mask_scenes, "*.*", opened(targets=(Mask,))),
     Files("boxes", documents.scenes, "*.*", opened()),
     Files("yolo", yolo, "*.*", opened(), quick=True),
-    Files("voc", voc, "*.*", opened()),
+    Files("voc", voc, "*.*", opened(), known=False),
     Files("audio", beside("sounds", classes("sounds/")), "*.wav", predicted("sounds"), quick=True),
     Files("video", beside("videos", classes("videos/")), "*.*", predicted("videos")),
     Files("graph tables", graph, "*.csv", opened(target="club", test=0.4), quick=True),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from cutaway.errors import CutawayError
+
 
 class Fault(Exception):
     """An input was answered wrongly, though no exception shows it: a message that names no file, for one."""
@@ -29,8 +31,16 @@ class Kind:
     prepare: Callable[[Path], object]
     # The inputs, at random. The first folder is what `prepare` was given; the second is this kind's own, empty.
     cases: Callable[[Path, Path, Random], Iterator[Case]]
-    seconds: float = 20.0  # that one input may take
+    seconds: float = 20.0  # that one input may compute
     quick: bool = False  # whether it is among the kinds that the test suite runs
+
+
+def read_whole(read: Callable[[], object]) -> None:
+    """Read an input that was not changed, and raise Fault where it is rejected: else nothing would be tried."""
+    try:
+        read()
+    except CutawayError as error:
+        raise Fault(f"the whole input was rejected: {error}") from error
 
 
 KINDS: dict[str, Kind] = {}

@@ -24,7 +24,8 @@ from cutaway.errors import CutawayError
 from .kinds import Case, Fault, Kind
 
 MEMORY = 3 << 30  # bytes that a process may have beyond what it has at its start
-LONGEST = 700  # letters of a message
+LONGEST = 1200  # letters of a message, which can name five files with their folders
+PATIENCE = 10  # times as long as an input may compute it may take where others compute too
 FORK = multiprocessing.get_context("fork")
 
 
@@ -96,7 +97,7 @@ def _run_from(
     at, name = first, "the preparation of its inputs"
     try:
         while True:
-            if not receiver.poll(2 * kind.seconds + 60):
+            if not receiver.poll(2 * PATIENCE * kind.seconds):
                 process.kill()
                 return at, ("hang", name)
             message = receiver.recv()
@@ -125,6 +126,7 @@ def _try_all(kind: Kind, home: Path, own: Path, count: int, seed: int, first: in
     _bound_memory()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
     try:
         for i, case in enumerate(islice(kind.cases(home, own, Random(f"{kind.name} {seed}")), count)):
             if i < first:
@@ -141,7 +143,7 @@ def _try_all(kind: Kind, home: Path, own: Path, count: int, seed: int, first: in
 
 
 def _try(case: Case, seconds: float) -> tuple[str, str]:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    _set_timers(seconds)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             case.run()
@@ -155,8 +157,14 @@ def _try(case: Case, seconds: float) -> tuple[str, str]:
     except BaseException as error:
         return "fault", "".join(traceback.format_exception(error, limit=-6, chain=False))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _set_timers(0)
     return "read", ""
+
+
+def _set_timers(seconds: float) -> None:
+    """Bound what an input may compute, and, where it waits for something, how long."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
 
 
 def _alarm(number: int, frame: Any) -> None:

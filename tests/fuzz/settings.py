@@ -15,7 +15,7 @@ from cutaway.settings import keys
 from cutaway.training.settings import TrainSettings
 
 from .documents import command
-from .kinds import Case, Kind
+from .kinds import Case, Kind, read_whole
 
 VALUES = (
     "0", "1", "-1", "2", "7", "0.5", "-0.5", "1e-9", "1e308", "-1e308", "1e999", "nan", "inf", "-inf", "1e5", "0x10",
@@ -41,6 +41,8 @@ def cases(home: Path, own: Path, random: Random) -> Iterator[Case]:
     names = [name for name in keys(TrainSettings, DataSettings) if name not in NOT]
     names += [*keys(QuantizeSettings), "model.x", "model.", "", "lr.x", "no_such", "Target"]
     models = sorted(presets())
+    usual = ["check", "mlp", str(home / "examples" / "wine.csv"), "target=cultivar"]
+    yield Case("nothing hostile", partial(read_whole, partial(command, usual)))
     while True:
         model = random.choice(MODELS) if random.random() < 0.3 else "mlp"
         source = random.choice(DATA) if random.random() < 0.25 else "wine.csv"
