@@ -245,7 +245,15 @@ OF_TOKENS = (TextSpec.kind, PairSpec.kind)  # the kinds whose examples are token
 def _targets(kind: type[Spec]) -> Tagged:
     """The schema of the targets that a kind may have."""
     allowed = get_type_hints(kind)["target"]
-    return Tagged("kind", {name: schema_of(one) for name, one in TARGETS.items() if issubclass(one, allowed)})
+    named: dict[str, Any] = {"names": [str, ...]}  # of which the answer is one
+    return Tagged(
+        "kind",
+        {
+            name: schema_of(one, **(named if one in (Classes, Tags, Mask, Boxes) else {}))
+            for name, one in TARGETS.items()
+            if issubclass(one, allowed)
+        },
+    )
 
 
 SCHEMA = Tagged("kind", {name: schema_of(kind, target=_targets(kind)) for name, kind in KINDS.items()})

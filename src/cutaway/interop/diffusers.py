@@ -246,7 +246,8 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         reject_others(theirs, field, known)
     widths, kinds = theirs.get("block_out_channels"), theirs.get("down_block_types")
     mirrored = [str(kind).replace("Down", "Up") for kind in reversed(kinds)] if isinstance(kinds, list) else None
-    if not isinstance(widths, list) or not isinstance(kinds, list) or len(widths) != len(kinds):
+    named = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
+    if not isinstance(widths, list) or not named or len(widths) != len(kinds):
         raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
     if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
         raise ModelError(

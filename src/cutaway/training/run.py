@@ -88,6 +88,12 @@ class Run:
         self.reject_other_module()
         own = handed_over(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
+        classes, heads = self.spec.target.classes, getattr(getattr(model, "config", None), "num_classes", None)
+        if classes and heads is not None and heads != len(classes):
+            raise FileError(
+                f"{self.folder / 'model' / 'preprocessing.json'} names {len(classes):,} classes, and the model beside "
+                f"it tells {heads:,} apart. Take the folder from one copy."
+            )
         return model if own is None else called(model, self.spec)
 
     @functools.cached_property

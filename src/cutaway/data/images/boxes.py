@@ -269,6 +269,8 @@ def _json(file: Path) -> dict[str, Any]:
             f"{file} is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}.",
             fix="It may be cut short: write it again, or take it from a copy.",
         ) from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise DataError(f"{file} is not in COCO's form: it holds a number of thousands of digits.") from error
     except RecursionError as error:
         raise DataError(f"{file} is not in COCO's form: its lists are nested too deeply.") from error
     if not isinstance(document, dict):

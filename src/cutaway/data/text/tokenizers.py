@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, SettingError, require
+from ...errors import DataError, SettingError, require, short
 from .subword_training import (
     BYTES,
     PAD,
@@ -197,6 +197,8 @@ class Characters(Ours):
     def __init__(self, tokens: list[str], lower: bool = False) -> None:
         """`tokens` by id: padding, unknown, then one character each."""
         _check(tokens)
+        if long := next((token for token in tokens[2:] if len(token) != 1), None):
+            raise ValueError(f"a character {short(long)!r}")
         self.tokens, self.lower = tokens, lower
         self._ids = np.full(CODE_POINTS, UNKNOWN, np.int32)
         self._ids[[ord(token) for token in tokens[2:]]] = np.arange(2, len(tokens))
