@@ -123,8 +123,34 @@ def test_reading_sets_aside_no_more_than_the_file_has(tmp_path: Path) -> None:
 
 def test_json_too_deep_to_read_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 200_000)
-    with pytest.raises(FileError, match="too deep"):
+    with pytest.raises(FileError, match="nests its values more than 100 deep"):
         files.read_json(tmp_path / "deep.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[" * 101 + b"]" * 101, "nests its values more than 100 deep"),
+        (b'{"a": ' * 500 + b"1" + b"}" * 500, "nests its values more than 100 deep"),
+        (b"", "is not a whole JSON document"),
+        (b'{"a": 1', "is not a whole JSON document"),
+        (b'{"a": "\xff"}', "is not a whole JSON document"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "is not a whole JSON document"),
+    ],
+)
+def test_json_that_cannot_be_read_is_rejected_by_its_file(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(FileError, match=said) as rejection:
+        files.read_json(tmp_path / "a.json")
+    assert str(rejection.value).startswith(str(tmp_path / "a.json"))
+    assert len(str(rejection.value)) < len(str(tmp_path)) + 320
+
+
+def test_json_with_a_byte_order_mark_and_nested_a_hundred_deep_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"a": [1]}')
+    assert files.read_json(tmp_path / "a.json") == {"a": [1]}
+    (tmp_path / "a.json").write_bytes(b"[" * 100 + b"]" * 100)
+    files.read_json(tmp_path / "a.json")
 
 
 def test_a_name_that_is_not_utf8_survives_a_document(tmp_path: Path) -> None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cutaway.errors import FileError
+from cutaway.errors import FileError, SettingError
 from cutaway.files import read_json
-from cutaway.schema import NUMBER, json_schema, reject_unlike, write_document
+from cutaway.schema import (
+    COUNT,
+    NUMBER,
+    Between,
+    OneOf,
+    Tagged,
+    fault_in,
+    from_document,
+    json_schema,
+    naming,
+    reject_unlike,
+    schema_of,
+    write_document,
+)
 
 SCHEMA = {
     "name": str,
@@ -87,3 +101,84 @@ def test_a_document_is_written_by_the_schema_that_it_is_read_with(tmp_path: Path
     with pytest.raises(TypeError, match=r"document\.json is not written: best\.epoch is null"):
         write_document(path, GOOD | {"best": {"epoch": float("nan")}}, SCHEMA)
     assert read_json(path)["rate"] is None
+
+
+FORMS: dict[str, Any] = {
+    "side": Between(1, 64),
+    "mode": OneOf(("crop", "pad")),
+    "target": Tagged("kind", {"value": {"mean": NUMBER}, "classes": {"names": [str, ...]}}),
+}
+FORM: dict[str, Any] = {"side": 8, "mode": "pad", "target": {"kind": "classes", "names": ["a"]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"side": 65}, "side is 65, and must be a whole number from 1 to 64"),
+        ({"side": 10**30}, "side is 1000000000000000000000000000000, and must be a whole number from 1 to 64"),
+        ({"mode": "stretch"}, "mode is 'stretch', and must be one of 'crop', 'pad'"),
+        ({"mode": ["crop"]}, "mode is a list, and must be a text"),
+        ({"target": {"names": ["a"]}}, "target.kind is missing, and must be one of 'value', 'classes'"),
+        ({"target": {"kind": ["value"]}}, "target.kind is ['value'], and must be one of 'value', 'classes'"),
+        ({"target": {"kind": "value", "names": ["a"]}}, "target.mean is missing"),
+        ({"target": {"kind": "value", "mean": float("nan")}}, "target.mean is nan, and must be a finite number"),
+        (
+            {"target": {"kind": "value", "mean": 2**63}},
+            "target.mean is 9223372036854775808, and must be a whole number",
+        ),
+        ({"target": {"kind": "classes", "names": []}}, "target.names is empty"),
+    ],
+)
+def test_ranges_choices_and_forms_are_held_to(change: dict[str, Any], said: str) -> None:
+    assert fault_in(FORM, FORMS) == ""
+    assert fault_in({**FORM, **change}, FORMS).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"side": 65}, {"mode": "stretch"}, {"mode": ["crop"]}, {"target": {"names": ["a"]}},
+     {"target": {"kind": "value", "names": ["a"]}}, {"target": {"kind": "classes", "names": []}}],
+)  # fmt: skip
+def test_json_schema_says_the_same_of_ranges_choices_and_forms(change: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json_schema(FORMS, "a.json")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = {**FORM, **change}
+    assert jsonschema.Draft202012Validator(schema).is_valid(document) is (fault_in(document, FORMS) == "")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """As those that are written with a model."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    width: int = 3
+    unit: str = "px"
+    end: int | None = 7
+
+
+def test_a_dataclass_comes_back_from_its_document() -> None:
+    schema = schema_of(Fitted)
+    assert schema == {"name": str, "points": [[NUMBER]], "width?": COUNT, "unit?": str, "end?": int | None}
+    document = {"name": "a", "points": [[0, 1.5], [2, 3]], "width": None, "end": None}
+    assert fault_in(document, schema) == ""
+    assert from_document(Fitted, document) == Fitted("a", ((0, 1.5), (2, 3)), 3, "px", None)
+    assert from_document(Fitted, {"name": "a", "points": []}) == Fitted("a", ())
+    assert fault_in({**document, "width": -1}, schema).startswith("width is -1")
+    assert fault_in({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a text, and must be a number"
+    assert schema_of(Fitted, width=Between(1, 4))["width?"] == Between(1, 4)
+
+
+def test_what_is_rejected_of_a_value_names_its_document() -> None:
+    with (
+        pytest.raises(FileError, match=r"^run\.json: lr=-1 cannot be\. Take it from a copy\.$"),
+        naming(Path("run.json")),
+    ):
+        raise SettingError("lr=-1 cannot be.")
+    with pytest.raises(FileError, match=r"^gone$"), naming(Path("run.json")):
+        raise FileError("gone")
+
+
+def test_a_place_of_any_length_is_named_in_a_line() -> None:
+    assert len(fault_in({"x" * 100_000: 1}, {...: str})) < 120

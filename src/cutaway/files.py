@@ -28,6 +28,7 @@ OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html",
 EXPORTED = (".onnx", ".pt2")  # endings of the files that a run is exported to
 BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
 MEBIBYTE = 1 << 20
+DEEPEST = 100  # values within values of a JSON document: more would end the recursion of whatever goes through it
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
 
 
@@ -323,12 +324,27 @@ def _harmless(cell: str) -> str:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The JSON document at `path`. Raises FileError where it is missing, cut short or not JSON."""
+    """The JSON document at `path`. Raises FileError where it is missing, cut short, not JSON or nested too deep."""
+    return parse_json(read_bytes(path), path)
+
+
+def parse_json(text: str | bytes, path: str | os.PathLike[str]) -> Any:
+    """Return the JSON document in a text, which stands in the file at `path`. Raises FileError as `read_json` does."""
+    too_deep = FileError(f"{path} nests its values more than {DEEPEST} deep. Take it from a copy.")
     try:
-        return json.loads(read_bytes(path).decode("utf-8"))
+        document = json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
     except RecursionError as error:
-        raise FileError(f"{path} nests its values too deep to be read: nothing here writes such a document.") from error
+        raise too_deep from error
     except ValueError as error:
         raise FileError(
-            f"{path} is not a complete JSON document ({error}). Restore it from a copy, or train again."
+            f"{path} is not a complete JSON document ({short(error, 120)}). Restore it from a copy, or train again."
         ) from error
+    level, depth = [document], 0
+    while level := [one for value in level for one in _inside(value) if isinstance(one, dict | list)]:
+        if (depth := depth + 1) >= DEEPEST:
+            raise too_deep
+    return document
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

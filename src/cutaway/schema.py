@@ -7,23 +7,102 @@ is checked against the same schema before it is written. A schema is written as 
 
 `"best?"` may be missing, null or empty; under `...` stands one key or more, of any name; `[str]` is a list of any
 length, and `[str, ...]` one of at least one. What a schema does not name may be there, and is not looked at.
+
+A number is finite, and a whole number has at most 64 bits. `Between(low, high)` is a whole number in a range,
+`OneOf(("a", "b"))` one of these texts, and
+`Tagged("kind", {"a": {...}, "b": {...}})` an object that has the schema which its `kind` names. `schema_of` makes the
+schema of a dataclass.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from .errors import FileError
+from .errors import CutawayError, FileError, brief, short
 from .files import write_json
 
+Group = TypeVar("Group")
 NUMBER = int | float
+LONGEST = 60  # letters of a place in a document, as a message names it
 WORDS = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
-    dict: "an object", list: "a list", type(None): "null",
+    dict: "an object", list: "a list", tuple: "a list", type(None): "null",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Between:
+    """A whole number from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some texts."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """An object of one of several forms. The text under `key` says which."""
+
+    key: str
+    forms: Mapping[str, Any]
+
+
+COUNT = Between(0, 2**31 - 1)  # how many there are of something, and an index into it
+
+
+def schema_of(kind: type, **other: Any) -> dict[str, Any]:
+    """Return the schema of a dataclass as `dataclasses.asdict` and JSON write it.
+
+    A field that has a default may be missing. `other` holds the schemas of fields whose type does not say enough.
+    """
+    hints, schema = typing.get_type_hints(kind), {}
+    for field in dataclasses.fields(kind):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        schema[field.name if required else f"{field.name}?"] = other.get(field.name) or _of_hint(hints[field.name])
+    return schema
+
+
+def _of_hint(hint: Any) -> Any:
+    if typing.get_origin(hint) is tuple:
+        return [_of_hint(typing.get_args(hint)[0])]
+    if typing.get_origin(hint) in (dict, Mapping):
+        return dict
+    if hint in (int, float):
+        return COUNT if hint is int else NUMBER
+    parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if not all(one in WORDS for one in parts):
+        return object  # anything
+    return hint | int if float in parts else hint
+
+
+def from_document(kind: type[Group], document: Mapping[str, Any]) -> Group:
+    """Return the dataclass of which `schema_of(kind)` describes the document: lists become tuples, and a field that is
+    null takes its default, unless null is one of its values."""
+    hints, given = typing.get_type_hints(kind), {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        value = document.get(field.name)
+        if field.name in document and (value is not None or type(None) in typing.get_args(hints[field.name])):
+            given[field.name] = as_tuples(value)
+    return kind(**given)
+
+
+def as_tuples(value: Any) -> Any:
+    """Return the value with tuples in place of the lists that JSON has."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def reject_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
@@ -53,35 +132,74 @@ def finite(value: Any) -> Any:
     return [finite(within) for within in value] if isinstance(value, list | tuple) else value
 
 
+@contextlib.contextmanager
+def naming(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
+    """Within it, a CutawayError about a value in the document at `path` becomes a FileError that names the document."""
+    try:
+        yield
+    except FileError:
+        raise
+    except CutawayError as error:
+        raise FileError(f"{path}: {short(error, 300)} {fix}") from error
+
+
+def fault_in(document: Any, schema: Any) -> str:
+    """Return the first place where `document` is not as `schema` says, in words; nothing where there is none."""
+    return _fault(document, schema, "")
+
+
 def _fault(value: Any, schema: Any, at: str) -> str:
     """The first place where `value` departs from `schema`, in words; empty where there is none."""
     kind: Any = schema if isinstance(schema, type | types.UnionType) else type(schema)
+    kind = {Between: int, OneOf: str, Tagged: dict, list: list | tuple}.get(
+        kind, kind
+    )  # a tuple becomes a list in JSON
     if not _is(value, kind):
         allowed = getattr(kind, "__args__", (kind,))
         whole = float in allowed  # that a number may be whole needs no word
-        said = " or ".join(WORDS[one] for one in allowed if not (whole and one is int))
-        return f"{at or 'the document'} is {WORDS[type(value)]}, and must be {said}"
+        said = " or ".join(dict.fromkeys(WORDS[one] for one in allowed if not (whole and one is int)))
+        return f"{short(at, LONGEST) or 'the document'} is {WORDS[type(value)]}, and must be {said}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _number_fault(value, schema, at)
+    if isinstance(schema, OneOf) and value not in schema.words:
+        return f"{short(at, LONGEST)} is {brief(value)}, and must be one of {', '.join(map(repr, schema.words))}"
+    if isinstance(schema, Tagged):
+        tag = value.get(schema.key)
+        place = f"{at}.{schema.key}" if at else schema.key
+        if not isinstance(tag, str) or tag not in schema.forms:
+            said = f"is {brief(tag)}" if schema.key in value else "is missing"
+            return f"{short(place, LONGEST)} {said}, and must be one of {', '.join(map(repr, schema.forms))}"
+        return _fault(value, schema.forms[tag], at)
     if isinstance(schema, list):
         if len(schema) > 1 and not value:
-            return f"{at} is empty"
-        parts = [(f"{at}[{i}]", one, schema[0]) for i, one in enumerate(value)]
+            return f"{short(at, LONGEST)} is empty"
+        return next((fault for i, one in enumerate(value) if (fault := _fault(one, schema[0], f"{at}[{i}]"))), "")
     elif isinstance(schema, dict):
         before = f"{at}." if at else ""
         parts = []
         for key, within in schema.items():
             if key is ...:
                 if not value:
-                    return f"{at} is empty"
+                    return f"{short(at, LONGEST)} is empty"
                 parts += [(f"{before}{name}", one, within) for name, one in value.items()]
             elif key in value:
                 parts.append((f"{before}{key}", value[key], within))
             elif not key.endswith("?"):
-                return f"{before}{key} is missing"
+                return f"{short(f'{before}{key}', LONGEST)} is missing"
             elif value.get(name := key.removesuffix("?")) not in (None, {} if isinstance(within, dict) else None):
                 parts.append((f"{before}{name}", value[name], within))
     else:
         return ""
     return next((fault for place, one, within in parts if (fault := _fault(one, within, place))), "")
+
+
+def _number_fault(value: float, schema: Any, at: str) -> str:
+    if not isinstance(value, int):
+        return "" if math.isfinite(value) else f"{short(at, LONGEST)} is {value}, and must be a finite number"
+    low, high = (schema.low, schema.high) if isinstance(schema, Between) else (-(2**63), 2**63 - 1)
+    if low <= value <= high:
+        return ""
+    return f"{short(at, LONGEST)} is {short(value)}, and must be a whole number from {low} to {high}"
 
 
 def _is(value: object, kind: Any) -> bool:
@@ -102,6 +220,16 @@ NAMES = {
 
 
 def _as_json_schema(schema: Any) -> dict[str, Any]:
+    if isinstance(schema, Between):
+        return {"type": "integer", "minimum": schema.low, "maximum": schema.high}
+    if isinstance(schema, OneOf):
+        return {"enum": [*schema.words]}
+    if isinstance(schema, Tagged):
+        one_of = [
+            {"allOf": [_as_json_schema(form), {"properties": {schema.key: {"const": tag}}}]}
+            for tag, form in schema.forms.items()
+        ]
+        return {"type": "object", "required": [schema.key], "anyOf": one_of}
     if isinstance(schema, types.UnionType):
         names = [NAMES[one] for one in schema.__args__]
         return {"type": [one for one in names if not (one == "integer" and "number" in names)]}

@@ -6,10 +6,12 @@ A data set says what it holds with one of these; a model's `takes` says which ki
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from .errors import SettingError
+from .schema import Tagged, fault_in, from_document, schema_of
 from .targets import TARGETS as TARGETS
 from .targets import Answer as Answer
 from .targets import Boxes as Boxes
@@ -239,6 +241,24 @@ KINDS: dict[str, type[Spec]] = {
 }
 OF_TOKENS = (TextSpec.kind, PairSpec.kind)  # the kinds whose examples are tokens
 
+
+def _targets(kind: type[Spec]) -> Tagged:
+    """The schema of the targets that a kind may have."""
+    allowed = get_type_hints(kind)["target"]
+    named: dict[str, Any] = {"names": [str, ...]}  # of which the answer is one
+    return Tagged(
+        "kind",
+        {
+            name: schema_of(one, **(named if one in (Classes, Tags, Mask, Boxes) else {}))
+            for name, one in TARGETS.items()
+            if issubclass(one, allowed)
+        },
+    )
+
+
+SCHEMA = Tagged("kind", {name: schema_of(kind, target=_targets(kind)) for name, kind in KINDS.items()})
+LARGEST = 2**30  # numbers that an example may have: what a damaged document asks for is not set aside
+
 # What fields were called before 0.7, in models that were written then. To be dropped at 1.0.
 RENAMED = {
     "bands": "n_mels",
@@ -266,23 +286,39 @@ def to_json(spec: Spec) -> dict[str, Any]:
     return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
 
-def from_json(data: dict[str, Any]) -> Spec:
-    """The spec that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-    data = {RENAMED.get(k, k): _immutable(v) for k, v in data.items()}
-    target = {RENAMED.get(k, k): _immutable(v) for k, v in data.pop("target").items()}
-    data["target"] = TARGETS[target.pop("kind")](**target)
-    return KINDS[kind_now(data.pop("kind"))](**data)
+def as_now(data: Any) -> Any:
+    """Return the document of a spec with the names that its fields have now; what is no object as it is."""
+    if not isinstance(data, dict):
+        return data
+    found = {RENAMED.get(key, key): value for key, value in data.items()} | {"kind": kind_now(data.get("kind"))}
+    if isinstance(target := found.get("target"), dict):
+        found["target"] = {RENAMED.get(key, key): value for key, value in target.items()}
+    return found
 
 
-def read_as(data: dict[str, Any], kind: type[Kind], target: type[Target] | None = None) -> Kind:
-    """The spec that `to_json` wrote, of this kind and with such a target. Raises KeyError, or TypeError where it is
-    none."""
-    spec = from_json(data)
-    if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
-        raise TypeError(f"a spec of kind {spec.kind} for {spec.target.column}")
+def from_json(data: Any) -> Spec:
+    """The spec that `to_json` wrote. Raises ValueError, by its key, where the document is not one."""
+    data = as_now(data)
+    if fault := fault_in(data, SCHEMA):
+        raise ValueError(fault)
+    target = from_document(TARGETS[data["target"]["kind"]], data["target"])
+    spec = from_document(KINDS[data["kind"]], {**data, "target": target})
+    if math.prod(spec.shape) > LARGEST:
+        raise ValueError(f"an example of shape {spec.shape}, which has more than {LARGEST:,} numbers")
     return spec
 
 
-def _immutable(value: Any) -> Any:
-    """JSON has lists where specs have tuples."""
-    return tuple(value) if isinstance(value, list) else value
+def scales(mean: list[float], std: list[float], count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return means and standard deviations as a document holds them. Raises ValueError where there are not `count` of
+    each, or nothing can be divided by one."""
+    if len(mean) != count or len(std) != count or not all(one > 0 for one in std):
+        raise ValueError(f"mean and std are not {count} numbers each, with every std above 0")
+    return tuple(mean), tuple(std)
+
+
+def read_as(data: Any, kind: type[Kind], target: type[Target] | None = None) -> Kind:
+    """The spec that `to_json` wrote, of this kind and with such a target. Raises ValueError where it is another."""
+    spec = from_json(data)
+    if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
+        raise ValueError(f"a spec of kind {spec.kind} for {spec.target.column}")
+    return spec

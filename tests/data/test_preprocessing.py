@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from cutaway import spec as specs
 from cutaway.data.preprocessing import preprocessing_from_json
 from cutaway.data.tables.encoders import Category, Numeric
 from cutaway.data.tables.preprocessing import TablePreprocessing
@@ -27,15 +30,54 @@ def test_a_table_is_read_back_equal() -> None:
 @pytest.mark.parametrize("missing", ["spec", "columns", "fill"])
 def test_an_incomplete_document_is_rejected(missing: str) -> None:
     document = {key: value for key, value in SAVED.to_json().items() if key != missing}
-    with pytest.raises(DataError, match="preprocessing of table data is not complete"):
+    with pytest.raises(DataError, match=rf"^preprocessing\.json: {missing} is missing\. Take it from a copy"):
         preprocessing_from_json(document)
 
 
 def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
     image = {"kind": "image", "channels": 1, "height": 2, "width": 2, "target": SAVED.to_json()["spec"]["target"]}
-    for change in ({"columns": [{"kind": "number"}]}, {"columns": 3}, {"spec": image}, {"spec": None}):
-        with pytest.raises(DataError, match="not complete"):
-            preprocessing_from_json(SAVED.to_json() | change)
+    age = SAVED.to_json()["columns"][0]
+    for change, said in (
+        ({"columns": [{"kind": "number"}]}, "columns[0].name is missing"),
+        ({"columns": 3}, "columns is a whole number, and must be a list"),
+        ({"columns": [age]}, "its columns give 2 inputs, and its spec names 5 others"),
+        ({"columns": [age | {"mean": float("nan")}]}, "columns[0].mean is nan, and must be a finite number"),
+        ({"columns": [age | {"scale": 0.0}]}, "the column age has a scale of 0"),
+        (
+            {"columns": [age | {"kind": "colour"}]},
+            "columns[0].kind is 'colour', and must be one of 'category', 'number'",
+        ),
+        ({"spec": image}, "a spec of kind image"),
+        ({"spec": None}, "spec is null, and must be an object"),
+        ({"width": 10**12}, "width is 1000000000000, and must be a whole number from 0 to 2147483647"),
+        ({"read": {"encoding": "klingon"}}, "encoding=klingon"),
+    ):
+        with pytest.raises(DataError, match=re.escape(said)) as rejection:
+            preprocessing_from_json(SAVED.to_json() | change, Path("model/preprocessing.json"))
+        assert str(rejection.value).startswith("model/preprocessing.json")
+
+
+def test_a_field_that_is_null_takes_its_default() -> None:
+    document = SAVED.to_json()
+    document["spec"]["target"]["column"] = None
+    document["columns"][0]["curve"] = None
+    read = preprocessing_from_json(document)
+    assert (read.spec.target.column, read.encoders[0].curve) == ("class", ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"kind": "image", "channels": 3, "height": 10**9, "width": 4}, "has more than"),
+        ({"kind": "image", "channels": -1, "height": 4, "width": 4}, "channels is -1"),
+        ({"kind": "image", "channels": True, "height": 4, "width": 4}, "channels is true or false"),
+        ({"kind": "video", "frames": 2, "channels": 3, "height": 4}, "width is missing"),
+        ({"kind": ["image"]}, "kind is ['image'], and must be one of 'table', 'image'"),
+    ],
+)
+def test_a_spec_is_held_to_its_schema(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        specs.from_json({**spec, "target": {"kind": "classes", "names": ["a", "b"]}})
 
 
 def test_an_unknown_kind_is_rejected() -> None:

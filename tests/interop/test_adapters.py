@@ -120,6 +120,18 @@ def test_an_adapter_that_is_not_for_the_model_is_rejected(tmp_path: Path) -> Non
     with pytest.raises(FileError, match="holds no adapter of PEFT: it has no adapter_config"):
         merge_adapter(plain, "gpt2", tmp_path / "base")
     settings = read_json(folder / CONFIG)
+    for change, said in (
+        ({"r": 0}, "r is 0, and an adapter has a rank"),
+        ({"r": "4"}, "r is a text, and must be a whole number"),
+        ({"lora_alpha": None}, "lora_alpha is null, and must be a number"),
+        ({"rank_pattern": {"c_attn": 0}}, "rank_pattern.c_attn is 0, and must be a whole number from 1"),
+    ):
+        write_json(folder / CONFIG, {**settings, **change})
+        with pytest.raises(FileError, match=f"adapter_config.json: {said}"):
+            merge_adapter(plain, "gpt2", folder)
+    (folder / CONFIG).write_text("null")
+    with pytest.raises(FileError, match=r"adapter_config\.json: the document is null, and must be an object"):
+        merge_adapter(plain, "gpt2", folder)
     write_json(folder / CONFIG, {**settings, "use_dora": True})
     with pytest.raises(ModelError, match="use_dora=True"):
         merge_adapter(plain, "gpt2", folder)

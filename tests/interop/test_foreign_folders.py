@@ -18,7 +18,7 @@ from cutaway.errors import CutawayError, FileError, ModelError
 from cutaway.interop.convert import convert
 from cutaway.interop.huggingface.folders import read_folder, write_folder
 from cutaway.models.registry import create_model, preset
-from cutaway.models.saving import load_model, save_model
+from cutaway.models.saving import load_model, read_tensors, save_model, write_tensors
 from cutaway.training.weights import find_weights, take_weights
 
 SMALL = {"vocab_size": 30, "context_length": 9, "dim": 16, "layers": 2, "heads": 2}
@@ -85,6 +85,37 @@ def test_layers_of_one_block_are_bounded_too(tmp_path: Path) -> None:
     assert read_folder(changed(tmp_path / "hf", num_hidden_layers=100)).model.config.layers == 100  # type: ignore[union-attr]
     with pytest.raises(ModelError, match="num_hidden_layers=1000000 is more than"):
         read_folder(changed(tmp_path / "hf", num_hidden_layers=10**6))
+
+
+@pytest.mark.parametrize("content", ["null", "3", "[]", '"model_type"', "true"])
+def test_a_document_that_is_no_object_is_rejected(folder: Path, content: str, tmp_path: Path) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(CutawayError):
+        cutaway.load(folder)
+    with pytest.raises(CutawayError):
+        convert(folder, tmp_path / "out", to="cutaway")
+    save_model(create_model("gpt2", layers=1, dim=8, heads=1, vocab_size=9), tmp_path / "ours", preset("gpt2"))
+    (tmp_path / "ours" / "config.json").write_text(content)
+    with pytest.raises(FileError, match=r"config\.json: the document is .*, and must be an object"):
+        load_model(tmp_path / "ours")
+
+
+def test_layers_that_a_file_of_ours_asks_for_are_bounded(tmp_path: Path) -> None:
+    small = create_model("gpt2", layers=1, dim=8, heads=1, vocab_size=9)
+    for change, said in (
+        ({"layers": 2**30}, "layers=1073741824 asks for more layers"),
+        ({"layers": 10**30}, "layers is 1000000000000000000000000000000"),
+        ({"dim": "8"}, "dim is a text, and must be a whole number"),
+        ({"wide": 3}, "there is no wide"),
+    ):
+        save_model(small, tmp_path / "ours", preset("gpt2"))
+        path = tmp_path / "ours" / "model.safetensors"
+        tensors, meta = read_tensors(path)
+        meta["config"] |= change
+        write_tensors(path, tensors, meta)
+        (tmp_path / "ours" / "config.json").write_text(json.dumps(meta))
+        with pytest.raises(FileError, match=f"config.json, written by Cutaway .*: {said}"):
+            load_model(tmp_path / "ours")
 
 
 def test_a_deep_document_is_rejected(folder: Path) -> None:

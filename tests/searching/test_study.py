@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -360,6 +361,44 @@ def test_a_damaged_storage_is_named(small: Small, tmp_path: Path) -> None:
     (found.folder / "study.db").write_bytes(b"no database at all, but some text that is long enough" * 40)
     with pytest.raises(FileError, match=r"study\.db could not be read"):
         resumed(found.folder, trials=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"typed": 3}, "typed is a whole number, and must be an object"),
+        ({"fixed": None}, "fixed is null, and must be an object"),
+        ({"data": 3}, "data is a whole number, and must be a text"),
+        ({"directions": ["up"]}, "directions[0] is 'up', and must be one of 'maximize', 'minimize'"),
+        ({"trials": 10**30}, "trials is 1"),
+        ({"tested": ["0"]}, "tested[0] is a text, and must be a whole number"),
+        ({"model": "mpl"}, "There is no model 'mpl'"),
+        ({"space": {"lr": "3..1"}}, "lr="),
+        ({"search": {"sampler": "magic"}}, "sampler=magic cannot be"),
+    ],
+)
+def test_a_damaged_description_is_named_by_file_and_key(
+    four: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    shutil.copytree(four, tmp_path / "search")
+    path = tmp_path / "search" / "search.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(FileError) as rejection:
+        resumed(tmp_path / "search", trials=5)
+    assert str(rejection.value).startswith(f"{path}: ")
+    assert said in str(rejection.value)
+
+
+def test_trials_that_say_nothing_are_named_by_their_number(four: Path, tmp_path: Path) -> None:
+    shutil.copytree(four, tmp_path / "search")
+    with sqlite3.connect(tmp_path / "search" / "study.db") as database:
+        database.execute("delete from trial_params where trial_id = (select trial_id from trials where number = 1)")
+    with pytest.raises(FileError, match=r"study\.db, trial 1: .* has no value"):
+        _ = Search(tmp_path / "search").trials
+    with sqlite3.connect(tmp_path / "search" / "study.db") as database:
+        database.execute("delete from trial_user_attributes where key = 'outcome'")
+    with pytest.raises(FileError, match=r"study\.db, trial 0: outcome is missing"):
+        _ = Search(tmp_path / "search").trials
 
 
 def test_a_path_of_any_letters_holds_a_search(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.training.checkpoint import State, contents, load_checkpoint, save_whole
+from cutaway.errors import FileError
+from cutaway.training.checkpoint import State, contents, load_checkpoint, read_state, save_whole
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,23 @@ def test_fused_optimizers_go_on_alike_with_channels_last(tmp_path: Path, kind: A
     load_checkpoint(tmp_path, resumed, [again], None)
     step(resumed, again, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), resumed.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"epoch": "x"}, "state.epoch is a text, and must be a whole number"),
+        ({"epoch": -1}, "state.epoch is -1, and must be a whole number from 0"),
+        ({"best_score": ["x"]}, "state.best_score is a list, and must be a number or null"),
+        ({"lr": float("inf")}, "state.lr is inf, and must be a finite number"),
+        ({"history": [None]}, "state.history[0] is null, and must be an object"),
+        ({"history": [{"epoch": 1, "step": -3}]}, "step is -3, and must be a whole number from 0"),
+    ],
+)
+def test_a_state_that_cannot_be_is_named_by_its_key(change: dict[str, Any], said: str) -> None:
+    whole = {"state": State(epoch=2, history=[{"epoch": 1, "step": 4, "train_loss": 0.5}]).to_json()}
+    assert read_state(whole, Path("last.safetensors")).to_json() == whole["state"]
+    with pytest.raises(FileError) as rejection:
+        read_state({"state": {**whole["state"], **change}}, Path("last.safetensors"))
+    assert str(rejection.value).startswith("last.safetensors: ")
+    assert said in str(rejection.value)

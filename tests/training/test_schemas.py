@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import cutaway
-from cutaway.errors import FileError
+from cutaway.errors import CutawayError, FileError
 from cutaway.report.contents import describe
 from cutaway.settings import RENAMED
 from cutaway.training.progress import Progress
 from cutaway.training.schemas import read_evaluation, read_run
 from cutaway.training.session import fit
-from cutaway.views.run.documents import read_documents
+from cutaway.views.run.documents import read_documents, read_metrics
 
 from ..commands import own_files
 
@@ -38,6 +38,13 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         "pairs": ("seq2seq-gru", folder / "pairs.tsv", {"pairs": True, "max_samples": 40, "max_steps": 2}),
     }[request.param]
     return cutaway.train(model, data, tensorboard=False, out=folder / "run", **given)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
+    """A run on a small table."""
+    out = tmp_path_factory.mktemp("table") / "run"
+    return cutaway.train("mlp", "iris", epochs=1, tensorboard=False, out=out)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -121,3 +128,61 @@ def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Pa
     again = cutaway.Run(run.folder)
     assert again.about["data"]["kind"] == again.spec.kind == kind
     assert again.evaluate() == scores
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "said"),
+    [
+        ("run.json", ("settings", "epochs"), "soon", "epochs=soon cannot be read: it must be a whole number"),
+        ("run.json", ("settings", "batch_size"), 10**30, "batch_size=10"),
+        ("run.json", ("seed",), 2**63, "seed is 9223372036854775808, and must be a whole number"),
+        ("layers.json", ("rows", 0, "type"), None, "rows[0].type is null, and must be a text"),
+        ("layers.json", ("input", 0), "4", "input[0] is a text, and must be a whole number"),
+        ("layers.json", ("card", "divergences"), {"a": 1}, "card.divergences is an object, and must be a list"),
+        ("evaluation.json", ("classes", "names", 0), 3, "classes.names[0] is a whole number, and must be a text"),
+        ("evaluation.json", ("classes", "names"), ["one"], "classes.names has 1 and classes.per_class has 3"),
+        ("model/preprocessing.json", ("spec", "target", "names"), ["one"], "names 1 classes, and the model beside it"),
+        ("model/preprocessing.json", ("columns", 1, "mean"), "x", "columns[1].mean is a text, and must be a number"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_with_its_file(
+    table: cutaway.Run, name: str, key: tuple[Any, ...], value: Any, said: str, tmp_path: Path
+) -> None:
+    shutil.copytree(table.folder, tmp_path / "run")
+    path = tmp_path / "run" / name
+    document = json.loads(path.read_text(encoding="utf-8"))
+    within = document
+    for one in key[:-1]:
+        within = within[one]
+    within[key[-1]] = value
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+    def read(folder: Path) -> None:
+        describe(read_documents(folder))
+        run = cutaway.Run(folder)
+        _ = run.preprocessing, run.model
+
+    with pytest.raises(CutawayError) as rejection:
+        read(tmp_path / "run")
+    assert str(rejection.value).startswith(str(path))
+    assert said in str(rejection.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"epoch,step,train_loss\n1,x,0.5\n", "line 2, column step: 'x' is not a number"),
+        (b"epoch,step\n1,2\n{},3\n", "line 3, column epoch: '{}' is not a number"),
+        (b"epoch,step\n1,\xff\n", "is no CSV file"),
+    ],
+)
+def test_metrics_that_are_no_numbers_are_named(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_bytes(content)
+    with pytest.raises(FileError) as rejection:
+        read_metrics(tmp_path / "metrics.csv")
+    assert str(rejection.value).startswith(str(tmp_path / "metrics.csv"))
+    assert said in str(rejection.value)
+    (tmp_path / "metrics.csv").write_bytes(b"\xef\xbb\xbfepoch,train_loss,val_loss\n1,nan,\n2,0.5,0.25\n")
+    first, second = read_metrics(tmp_path / "metrics.csv")
+    assert first == {"epoch": 1.0, "train_loss": "nan", "val_loss": None}
+    assert second == {"epoch": 2.0, "train_loss": 0.5, "val_loss": 0.25}

@@ -14,7 +14,6 @@ import torch
 from ..data.sets import Split
 from ..data.task_sequence import part_of
 from ..errors import CutawayError, SettingError
-from ..files import read_json
 from ..training.run import Run
 from ..training.timing import in_turns
 from .baselines import baselines_for
@@ -26,7 +25,7 @@ from .progress import CompareProgress
 from .settings import CompareSettings
 from .simple import loaded
 from .statistics import differences, measure
-from .worker import COST
+from .worker import COST, read_cost
 
 DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"
 
@@ -131,7 +130,7 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
     for run in runs:
         results = run.results(split)
         answered.append(one.compared.of(*results))
-    costs = [read_json(run.folder / COST) for run in runs if (run.folder / COST).is_file()]
+    costs = [read_cost(run.folder / COST) for run in runs if (run.folder / COST).is_file()]
     model = runs[0].place.model(runs[0].model, learns=False)
     (batch,) = split.batches([torch.arange(1)])
     inputs, _ = runs[0].place.batch(batch)

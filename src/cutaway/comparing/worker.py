@@ -23,12 +23,14 @@ from ..errors import CutawayError
 from ..files import read_json, write_json
 from ..models import made
 from ..models.registry import Preset, preset
+from ..schema import NUMBER, reject_unlike
 from ..settings import exact
 from ..training.folder import RunInUse, locked
 from ..training.progress import Progress
 from ..training.session import fit
 from .cost import metered
 
+COSTS = {"joules": NUMBER | None, "memory": int | None}
 COST = "cost.json"  # in a run's folder: what training it took beside its seconds
 PATIENCE = 30.0  # seconds
 DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
@@ -121,6 +123,13 @@ def train(job: Job) -> str:
     return ""
 
 
+def read_cost(path: Path) -> dict[str, Any]:
+    """What a training took. Raises FileError where the document is none."""
+    cost: dict[str, Any] = read_json(path)
+    reject_unlike(cost, COSTS, path, "Take the folder from a copy, or compare again.")
+    return cost
+
+
 def _wait_for(folder: Path) -> None:
     """Wait while a process is at work there whose parent was killed: it stops at its next update."""
     end = time.monotonic() + PATIENCE
@@ -140,7 +149,10 @@ def begun(folder: Path) -> bool:
 def finished(folder: Path) -> bool:
     """Whether a run stands there that was trained to its end and tested."""
     path = folder / "run.json"
-    return path.is_file() and read_json(path).get("status") == "finished" and (folder / "evaluation.json").is_file()
+    if not path.is_file() or not (folder / "evaluation.json").is_file():
+        return False
+    document = read_json(path)
+    return isinstance(document, dict) and document.get("status") == "finished"
 
 
 def main() -> None:

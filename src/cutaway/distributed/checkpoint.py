@@ -29,6 +29,7 @@ import torch
 from ..errors import FileError
 from ..files import read_json, write_text
 from ..models.saving import head_of, opened_weights
+from ..schema import Between, reject_unlike
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")
@@ -47,6 +48,18 @@ def remove(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 
+SIZES = [Between(0, 2**62)]
+SLICE = {"file": str, "offset": SIZES, "shape": SIZES}
+WRITTEN = {
+    "sha256": str,
+    "checkpoint": {
+        "meta": dict,
+        "files": {...: str | None},
+        "tensors": {...: {"shape": SIZES, "dtype": str, "slices": [SLICE, ...]}},
+    },
+}
+
+
 class Checkpoint:
     """A checkpoint on the disk."""
 
@@ -54,22 +67,23 @@ class Checkpoint:
         """Reads its index. Raises FileError where that is missing or damaged."""
         self.folder = folder
         written = read_json(folder / INDEX)
+        reject_unlike(written, WRITTEN, folder / INDEX, "Take the folder from a copy, or train again.")
+        about = written["checkpoint"]
+        if written["sha256"] != _digest(about):
+            raise FileError(
+                f"{folder / INDEX} is not as it was written: its checksum does not fit. Take the folder from a copy, "
+                "or train again."
+            )
+        self.meta: dict[str, Any] = about["meta"]
+        self.sums: dict[str, str | None] = about["files"]
         try:
-            about = written["checkpoint"]
-            if written["sha256"] != _digest(about):
-                raise FileError(
-                    f"{folder / INDEX} is not as it was written: its checksum does not fit. Take the folder from a "
-                    "copy, or train again."
-                )
-            self.meta: dict[str, Any] = about["meta"]
-            self.sums: dict[str, str | None] = about["files"]
             self.tensors = {  # without their numbers
                 name: torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="meta")
                 for name, one in about["tensors"].items()
             }
-            self.slices: dict[str, list[dict[str, Any]]] = {k: one["slices"] for k, one in about["tensors"].items()}
-        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        except (TypeError, AttributeError, RuntimeError) as error:
             raise FileError(f"{folder / INDEX} is no index of a checkpoint: take the folder from a copy.") from error
+        self.slices: dict[str, list[dict[str, Any]]] = {k: one["slices"] for k, one in about["tensors"].items()}
 
 
 class OneFile(Checkpoint):

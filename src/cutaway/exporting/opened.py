@@ -15,12 +15,16 @@ from ..errors import FileError, SettingError
 from ..files import EXPORTED, reject_irregular
 from ..interop.export.columns import CATEGORY
 from ..interop.export.onnx import Session, read_onnx
+from ..schema import reject_unlike
 from ..tasks.metrics import Metric
 from ..training.placement import Placement, find_place
 from ..training.run import Run
 from .forms import raw_inputs
 from .raw import raw
 
+DOCUMENT = {
+    "model": str, "loss": str, "settings": dict, "preprocessing": dict, "context_length": int | None, "carries?": bool,
+}  # fmt: skip
 State = tuple[Tensor, ...]
 
 
@@ -37,12 +41,10 @@ class Exported(Run):
             )
         reject_irregular(self.folder)
         session, document = read_onnx(self.folder)
-        try:
-            self.about = {key: document[key] for key in ("model", "loss", "settings")}
-            self.preprocessing = raw(preprocessing_from_json(document["preprocessing"]))
-            context = document["context_length"]
-        except (KeyError, TypeError) as error:
-            raise FileError(f"{path} does not say how it is used ({error!r}). Export the run again.") from error
+        reject_unlike(document, DOCUMENT, self.folder, "Export the run again.")
+        self.about = {key: document[key] for key in ("model", "loss", "settings")}
+        self.preprocessing = raw(preprocessing_from_json(document["preprocessing"], self.folder))
+        context = document["context_length"]
         kind = Writing if "target_so_far" in session.names else Carrying if document.get("carries") else Answering
         self.model = kind(session, context)
 

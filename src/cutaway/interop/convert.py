@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from ..data.preprocessing import preprocessing_from_json
+from ..data.preprocessing import read_preprocessing
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
 from ..files import exists, read_json, reject_address, reject_irregular, reject_overwriting, write_text
@@ -124,7 +124,7 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     problem: str | None = None
     notes: tuple[str, ...] = ()
     if (folder / PREPROCESSING).is_file():
-        preprocessing = preprocessing_from_json(read_json(folder / PREPROCESSING))
+        preprocessing = read_preprocessing(folder / PREPROCESSING)
         labels = getattr(preprocessing.spec.target, "names", ())
         problem = PROBLEMS.get(type(preprocessing.spec.target))
         vocabulary, notes = _vocabulary(preprocessing, model)
@@ -138,7 +138,7 @@ def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
     model, written, notes = _from_folder(source, name)
     reject_integers(model, source)
     file, sides = _model_folder(source) / PREPROCESSING, None
-    if file.is_file() and isinstance(spec := preprocessing_from_json(read_json(file)).spec, ImageSpec):
+    if file.is_file() and isinstance(spec := read_preprocessing(file).spec, ImageSpec):
         sides = (spec.height, spec.width)
     return Conversion(written, write_diffusers(model, target, sides), notes)
 
@@ -167,7 +167,7 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
     if not (source / "model" / CONFIG).is_file():
         raise FileError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")
     model, name, _ = _from_folder(source, None)
-    preprocessing = preprocessing_from_json(read_json(source / "model" / PREPROCESSING))
+    preprocessing = read_preprocessing(source / "model" / PREPROCESSING)
     embedding, tokenizer = getattr(model, "embedding", None), getattr(preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
         raise ModelError(f"{source} is a run of {name}, which has no vectors of words.")

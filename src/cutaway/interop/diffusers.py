@@ -27,6 +27,7 @@ from ..models.recognition import nearest
 from ..models.registry import Preset, preset
 from ..models.saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
 from ..nn.diffusion import FIRST, LAST
+from ..schema import reject_unlike
 from .huggingface.tensors import to_single
 from .huggingface.values import in_their_words, number, only, reject_others, shown
 
@@ -106,9 +107,10 @@ def is_diffusers(path: Path) -> bool:
     """Whether this is a folder that diffusers saved, of a network or of a whole pipeline."""
     file = _network(path) / CONFIG
     try:
-        return file.is_file() and "_class_name" in read_json(file)
-    except (FileError, TypeError):
+        document = read_json(file) if file.is_file() else None
+    except FileError:
         return False
+    return isinstance(document, dict) and "_class_name" in document
 
 
 def read_diffusers(path: Path, name: str | None = None) -> Loaded:
@@ -212,9 +214,9 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
     found = next((file for file in files if file.is_file()), None)
     if found is None:
         return None
-    if not isinstance(said := read_json(found), dict):
-        raise FileError(f"{found} holds no settings by name: take it from where it came.")
-    return said
+    schedule: Mapping[str, Any] = read_json(found)
+    reject_unlike(schedule, {}, found, "Take the folder from where it came.")
+    return schedule
 
 
 def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:
@@ -261,7 +263,8 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         reject_others(theirs, field, known)
     widths, kinds = theirs.get("block_out_channels"), theirs.get("down_block_types")
     mirrored = [str(kind).replace("Down", "Up") for kind in reversed(kinds)] if isinstance(kinds, list) else None
-    if not isinstance(widths, list) or not isinstance(kinds, list) or len(widths) != len(kinds):
+    named = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
+    if not isinstance(widths, list) or not named or len(widths) != len(kinds):
         raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
     if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
         raise ModelError(

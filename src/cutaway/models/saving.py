@@ -15,6 +15,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,18 +26,36 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from .. import __version__
-from ..errors import CutawayError, FileError
+from ..errors import CutawayError, FileError, ModelError, brief, short
 from ..files import open_regular, read_json, replacing, write_json
 from ..nn.resizing import resize, resized_of
+from ..schema import COUNT, Between, as_tuples, fault_in, reject_unlike, schema_of
 from .deferred import Deferred, with_numbers
 from .low_precision import make_room, restored, scheme_of, stored
 from .origin import origin_from_json, origin_of
 from .registry import Preset, find
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
 LARGEST = 5_000_000_000  # bytes of a file of weights
 NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
 MARK = rb"\"sha256\":\""  # what stands before the digest in the header
+
+
+# The document config.json: of a preset its name and Config, of a module of one's own where its class stands.
+DESCRIPTION = {
+    "cutaway": str,
+    "preset?": str,
+    "config?": dict,
+    "own?": str,
+    "origin?": {"config": dict, "settings": dict, "generation?": dict, "tokens": dict, "new": [str]},
+    "resized?": {...: [COUNT]},
+    "quantized?": {
+        "method": str, "bits": Between(1, 64), "group": COUNT, "layers?": {...: str}, "folded": [str], "biased": [str],
+    },
+}  # fmt: skip
+SHARDS = {"metadata": {"cutaway": dict, "sha256": {...: str}}}
+COPY = "Take the folder from one copy."
 
 
 def save_model(
@@ -65,6 +84,7 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     if not (folder / CONFIG).is_file():
         raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
     description = read_json(folder / CONFIG)
+    reject_unlike(description, DESCRIPTION, folder / CONFIG, COPY)
     file = weights_of(folder)
     tensors, written = read_weights(file)
     if description != written:
@@ -76,31 +96,46 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     if own is not None:
         put_weights(own, _in_room(own, tensors, description), file)
         return own.eval(), description
-    found = find(description["preset"])
+    found = find(description.get("preset") or "")
     if found is None:
         raise FileError(
-            f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "
-            f"this version, {__version__}, does not have. Use a version that has it."
+            f"{folder} holds a model {short(description.get('preset'))!r}, written by Cutaway "
+            f"{short(description['cutaway'])}, that this version, {__version__}, does not have. "
+            "Use a version that has it."
         )
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in found.as_now(description["config"]).items()}
+    fields = found.as_now(description.get("config") or {})
+    kind = type(found.config)
+    fault = fault_in(fields, schema_of(kind)) or _beyond(fields, tensors)
     try:
+        if fault or (other := fields.keys() - {field.name for field in dataclasses.fields(kind)}):
+            raise ModelError(fault or f"there is no {', '.join(sorted(map(short, other)))}")
         with torch.random.fork_rng(devices=[]):
-            model = found.build(type(found.config)(**fields))
-    except (CutawayError, TypeError) as error:
+            model = found.build(kind(**{key: as_tuples(value) for key, value in fields.items()}))
+        resize(model, description.get("resized") or {})
+        tensors = _in_room(model, tensors, description)
+    except (CutawayError, TypeError, ValueError, LookupError, AttributeError) as error:
         raise FileError(
-            f"{folder / CONFIG}, written by Cutaway {description['cutaway']}, has settings that {found.name} does "
-            f"not take in this version, {__version__}: {error}"
+            f"{folder / CONFIG}, written by Cutaway {short(description['cutaway'])}, has settings that {found.name} "
+            f"does not take in this version, {__version__}: {short(error, 200)}"
         ) from error
-    resize(model, description.get("resized", {}))
-    put_weights(model, _in_room(model, tensors, description), file)
-    if "origin" in description:
+    put_weights(model, tensors, file)
+    if description.get("origin"):
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
 
 
+def _beyond(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Which field asks for far more layers than there are tensors to fill them, in words; nothing where none does."""
+    for key, value in fields.items():
+        layers = value if isinstance(value, list) else [value]
+        if "layers" in key and sum(one for one in layers if isinstance(one, int)) > len(tensors) + SHARED_LAYERS:
+            return f"{key}={short(value)} asks for more layers than {len(tensors)} tensors can fill"
+    return ""
+
+
 def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors as the model takes them, which becomes quantized where its description says so."""
-    if "quantized" not in description:
+    if not description.get("quantized"):
         return tensors
     make_room(model, description["quantized"])
     return restored(tensors, model)
@@ -153,15 +188,17 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if file.name != INDEX:
         return read_tensors(file)
     index = read_json(file)
-    try:
-        meta, sums = index["metadata"]["cutaway"], index["metadata"]["sha256"]
-        if any(Path(name).name != name for name in sums):
-            raise ValueError("a path")
-    except (KeyError, TypeError, ValueError) as error:
+    fault = fault_in(index, SHARDS)
+    meta, sums = (index["metadata"]["cutaway"], index["metadata"]["sha256"]) if not fault else ({}, {})
+    if astray := next((name for name in sums if not name or Path(name).name != name), None):
+        fault = f"{short(astray)!r} is no file of its folder"
+    elif wrong := next((name for name, sha256 in sums.items() if not re.fullmatch("[0-9a-f]{64}", sha256)), None):
+        fault = f"metadata.sha256.{short(wrong)} is {brief(sums[wrong])}, which is no checksum"
+    if fault:
         raise FileError(
-            f"{file} does not say which files beside it hold the weights, with their checksums. Take "
-            "the whole folder from where it came."
-        ) from error
+            f"{file} does not say which files beside it hold the weights, with their checksums: {fault}. Take the "
+            "whole folder from where it came."
+        )
     found: dict[str, Tensor] = {}
     for name, sha256 in sums.items():
         with verified(file.with_name(name), sha256) as opened:

@@ -13,12 +13,13 @@ from ..errors import SettingError, short
 from ..files import exists
 from ..models.made import Made, described, maker
 from ..models.registry import Preset, preset
+from ..schema import naming
 from ..settings import as_text, build, exact
 from ..training.documents import path_of
 from . import darts
 from .settings import SearchSettings, reject_idle
 from .space import Space, sort_settings, space_of
-from .storage import read_about
+from .storage import ABOUT, read_about
 
 OWN = "own"  # in search.json: what makes the modules of a person's own that are searched among
 
@@ -90,6 +91,9 @@ def resumed(
     about = read_about(folder)
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
+    with naming(folder / ABOUT):
+        build(SearchSettings, about["search"])
+        space_of(named(about), about["space"], about["fixed"])
     in_memory = about["data"] == IN_MEMORY
     if in_memory and not isinstance(source, Given):
         raise SettingError(

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.trial import TrialState
 from torch import nn
 
 from ..data.objects.given import Given
 from ..draw.page import framed
 from ..errors import FileError
 from ..models.made import Made
+from ..schema import naming
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.run import Run
 from .plan import named
 from .samplers import distributions, pruner_for
 from .space import Space, space_of
-from .storage import BEST, CELL, OUTCOME, REPORT, open_study, read_about
+from .storage import ABOUT, BEST, CELL, OUTCOME, REPORT, open_study, read_about, read_trials
 from .trial import FINISHED
 
 Row = dict[str, Any]
@@ -61,7 +61,8 @@ class Search:
     @functools.cached_property
     def space(self) -> Space:
         """What is searched."""
-        return space_of(named(self.about), self.about["space"], {})
+        with naming(self.folder / ABOUT):
+            return space_of(named(self.about), self.about["space"], {})
 
     @functools.cached_property
     def trials(self) -> list[Row]:
@@ -128,7 +129,7 @@ class Search:
 def rows_of(study: optuna.Study, space: Space, metric: str) -> list[Row]:
     """A row for each trial of a study that ended, and was not killed."""
     rows: list[Row] = []
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)):
+    for trial in read_trials(study, distributions(space)):
         outcome = trial.user_attrs[OUTCOME]
         values = trial.values or []
         last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None

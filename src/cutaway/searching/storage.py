@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
-from ..errors import FileError
+from ..errors import FileError, short
+from ..schema import NUMBER, Between, OneOf, reject_unlike
 from ..training.folder import RunInUse, about_several, folder_of_several, locked
 
 try:
@@ -58,9 +59,61 @@ def new_search_folder(out: str | Path | None, name: str) -> Path:
     return folder_of_several(out, "search", name, ABOUT, beside=(TURN, STUDY))
 
 
+SEARCH = {
+    "model": str,
+    "data": str,
+    "own?": {"path": str, "kinds": {...: str}},
+    "space": {...: str},
+    "fixed": dict,
+    "search": dict,
+    "typed": dict,
+    "trials": Between(1, 2**31 - 1),
+    "metric": str,
+    "directions": [OneOf(("maximize", "minimize")), ...],
+    "task": str,
+    "data_name": str,
+    "splits": {"train": int, ...: int},
+    "fingerprint": str,
+    "split_hash": str,
+    "cutaway": str,
+    "optuna": str,
+    "started": str,
+    "tested": [int],
+}
+OUTCOMES = {
+    "state": OneOf(("finished", "pruned", "rejected", "diverged")),
+    "epochs": int, "seconds": NUMBER, "macs": int | None, "parameters": int | None, "work": NUMBER, "why": str,
+}  # fmt: skip
+
+
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """search.json of a folder. Raises FileError where it is no search."""
-    return about_several(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
+    """search.json of a folder. Raises FileError where it is no search, or not what one writes."""
+    about = about_several(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
+    reject_unlike(about, SEARCH, Path(folder) / ABOUT, "Take it from a copy, or search again.")
+    return about
+
+
+def read_trials(study: optuna.Study, params: Iterable[str]) -> list[FrozenTrial]:
+    """The trials of a study that ended, and were not killed. Raises FileError where one does not say what it came to,
+    or what was drawn of each of the `params`."""
+    fix = "Take the folder from a copy, or search again."
+    try:
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    except Exception as error:  # of SQLite, SQLAlchemy, JSON and Optuna
+        if isinstance(error, MemoryError):
+            raise
+        raise FileError(f"{STUDY} could not be read ({_first_line(error)}). {fix}") from error
+    for trial in trials:
+        reject_unlike(
+            trial.user_attrs, {OUTCOME: OUTCOMES, f"{CELL}?": list}, Path(f"{STUDY}, trial {trial.number}"), fix
+        )
+        if lost := [name for name in params if name not in trial.params]:
+            raise FileError(f"{STUDY}, trial {trial.number}: {short(lost[0])} has no value. {fix}")
+    return trials
+
+
+def _first_line(error: Exception) -> str:
+    return short(str(error).splitlines()[0], 120) if str(error) else type(error).__name__
 
 
 def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:
@@ -81,8 +134,9 @@ def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.B
     except Exception as error:
         if isinstance(error, MemoryError):
             raise
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(f"{path} could not be read ({cause}). It may be damaged: take it from a copy.") from error
+        raise FileError(
+            f"{path} could not be read ({_first_line(error)}). It may be damaged: take it from a copy."
+        ) from error
 
 
 def trial_folder(folder: Path, number: int) -> Path:

@@ -20,6 +20,7 @@ from ..distributed.checkpoint import INDEX, Checkpoint, OneFile, complete, remov
 from ..distributed.parts import gathered, in_parts, like, load
 from ..errors import FileError
 from ..models.saving import misfits, read_tensors, write_tensors
+from ..schema import COUNT, NUMBER, from_document, reject_unlike, schema_of
 from .average import Average
 
 LAST = "last"
@@ -55,6 +56,20 @@ class State:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, which later rows do not change."""
         return {**vars(self), "history": [*self.history]}
+
+
+STATE = {"state": schema_of(State, history=[dict], best_score=NUMBER | None, best_loss=NUMBER | None)}
+ROW = {"epoch?": NUMBER, "step?": COUNT, "seconds?": NUMBER}
+
+
+def read_state(meta: Any, path: Path) -> State:
+    """The state that `to_json` wrote, and which stands in the file at `path`. Raises FileError where it is none."""
+    reject_unlike(meta, STATE, path, "Resume from a copy of the run's folder, or train again.")
+    for row in meta["state"].get("history") or ():
+        reject_unlike(row, ROW, path, "Resume from a copy of the run's folder, or train again.")
+    found = from_document(State, meta["state"])
+    found.history = [*found.history]
+    return found
 
 
 def contents(
@@ -131,7 +146,9 @@ def load_checkpoint(
             average.load(_under("average.", tensors))
         for i, optimizer in enumerate(optimizers):
             _load_optimizer(optimizer, _under(f"optimizer.{i}.", tensors))
-        state = State(**meta["state"])
+        state = read_state(meta, path)
+    except FileError:
+        raise
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
     random = _under(_random(rank), tensors)

@@ -167,9 +167,14 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
 def run_of(launch: str | None, out: str | Path | None) -> Path | None:
     """The run that the processes of a launch began, in `out` or in runs/, if they have begun one."""
     for document in [Path(out) / "run.json"] if out is not None else sorted(Path("runs").glob("*/run.json")):
-        if launch is not None and document.is_file() and read_json(document).get("launch") == launch:
+        if launch is not None and document.is_file() and _launch(document) == launch:
             return document.parent
     return None
+
+
+def _launch(document: Path) -> Any:
+    found = read_json(document)
+    return found.get("launch") if isinstance(found, dict) else None
 
 
 def and_how_to_go_on(lost: LostProcess, run: Path | None) -> LostProcess:

@@ -20,7 +20,7 @@ from ..data.named.opening import NAMED
 from ..data.objects.asking import is_object, new_examples, with_targets
 from ..data.objects.given import Given, as_source
 from ..data.opening import open_data
-from ..data.preprocessing import preprocessing_from_json
+from ..data.preprocessing import read_preprocessing
 from ..data.sets import IN_MEMORY, DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
@@ -28,7 +28,7 @@ from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
-from ..files import as_path, read_json
+from ..files import as_path
 from ..generation import images
 from ..generation.sampling import Settings as Sampled
 from ..generation.thinker import think
@@ -88,6 +88,12 @@ class Run:
         self.reject_other_module()
         own = handed_over(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
+        classes, heads = self.spec.target.classes, getattr(getattr(model, "config", None), "num_classes", None)
+        if classes and heads is not None and heads != len(classes):
+            raise FileError(
+                f"{self.folder / 'model' / 'preprocessing.json'} names {len(classes):,} classes, and the model beside "
+                f"it tells {heads:,} apart. Take the folder from one copy."
+            )
         return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
 
     @functools.cached_property
@@ -104,7 +110,7 @@ class Run:
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
         """What was fitted on the training split: the way from files to tensors."""
-        return preprocessing_from_json(read_json(self.folder / "model" / "preprocessing.json"))
+        return read_preprocessing(self.folder / "model" / "preprocessing.json")
 
     @property
     def spec(self) -> specs.Spec:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..data.sets import IN_MEMORY
-from ..errors import DataError
+from ..data.settings import DataSettings
+from ..errors import DataError, FileError
 from ..files import read_json
 from ..models.registry import find
-from ..schema import NUMBER, reject_unlike, write_document
-from ..settings import as_now
+from ..schema import NUMBER, naming, reject_unlike, write_document
+from ..settings import among, as_now, build
 from ..spec import TASKS_BEFORE, kind_now
+from .settings import TrainSettings
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
 METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
@@ -133,12 +135,41 @@ MOVED = {
 GIVEN_AGAIN = "Give it again, as in run.hand_over(DATA).evaluate(); or other data, as in run.evaluate((X, y))."
 
 
+DIVERGENCE = {"what?": str, "paper?": str, "here?": str, "common?": str}
+CARD = {
+    "title": str, "authors": str, "year": int, "link": str, "equation": str, "divergences?": [DIVERGENCE],
+}  # fmt: skip
+LAYER = {
+    "name": str, "type": str, "shape": [int], "parameters": int, "multiply_adds": int | None,
+    "receptive_field?": int, "frames?": int,
+}  # fmt: skip
+LAYERS = {
+    "input": [int],
+    "rows": [LAYER, ...],
+    "parameters": int,
+    "multiply_adds": int,
+    "complete?": bool,
+    "tree?": dict,
+    "card?": CARD,
+    "config?": dict,
+}
+
+
+def read_layers(folder: Path) -> dict[str, Any] | None:
+    """The document layers.json of a run's folder, None where there is none. Raises FileError as `read_run` does."""
+    path = folder / "layers.json"
+    return _read(path, LAYERS, "`cutaway report RUN` writes it again.") if path.is_file() else None
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
     about = _read(folder / "run.json", RUN, "Restore it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
     own, found = about["model_settings"], find(about["model"])
+    with naming(folder / "run.json"):
+        for group in (TrainSettings, DataSettings):
+            build(group, among(as_now(about["settings"]), group))
     return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
 
 
@@ -155,7 +186,29 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     as `read_run` does."""
     path = folder / "evaluation.json"
     fix = "Restore it from a copy, or train again; `cutaway evaluate RUN` computes the metrics and prints them."
-    return _read(path, EVALUATION, fix) if path.is_file() else None
+    if not path.is_file():
+        return None
+    found = _read(path, EVALUATION, fix)
+    for name, *places in OF_ONE_LENGTH:
+        part = found.get(name) or {}
+        lengths = {place: len(part[place]) for place in places if part.get(place) is not None}
+        if len({*lengths.values()}) > 1 or (lengths and not any(lengths.values())):
+            said = " and ".join(f"{name}.{place} has {count:,}" for place, count in lengths.items())
+            raise FileError(f"{path}: {said} entries, where each must have as many as the others. {fix}")
+    for name in ("classes", "masks"):
+        part = found.get(name) or {}
+        if any(len(row) != len(part["names"]) for row in part.get("confusion") or ()):
+            raise FileError(f"{path}: {name}.confusion is no square. {fix}")
+    return found
+
+
+# The lists of a part of evaluation.json that have one entry each for the same things.
+OF_ONE_LENGTH = (
+    ("values", "actual", "predicted"),
+    ("classes", "names", "per_class", "confusion"),
+    ("masks", "names", "per_class", "confusion"),
+    ("tasks", "names", "accuracy"),
+)
 
 
 def write_evaluation(folder: Path, document: dict[str, Any]) -> None:

@@ -229,8 +229,17 @@ def _is_hugging(file: Path) -> bool:
 
 def _of_no_labels(file: Path) -> bool:
     """Whether the weights beside are of a network that learned without labels: its head answers no question."""
-    beside = file.parent / TOKENIZERS[1]
-    return beside.is_file() and read_json(beside).get("spec", {}).get("target", {}).get("kind") in UNLABELLED
+    found = _beside(file.parent / TOKENIZERS[1])
+    for key in ("spec", "target"):
+        inner = found.get(key)
+        found = inner if isinstance(inner, dict) else {}
+    return found.get("kind") in UNLABELLED
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """What a JSON document beside weights says; nothing where there is none, or it is no object."""
+    document = read_json(path) if path.is_file() else None
+    return document if isinstance(document, dict) else {}
 
 
 def _tokenizer_beside(file: Path) -> Path | None:
@@ -238,8 +247,9 @@ def _tokenizer_beside(file: Path) -> Path | None:
     for name in TOKENIZERS:
         beside = file.parent / name
         if beside.is_file():
-            document = read_json(beside)
-            shared = kind_now(document.get("kind")) == "seq2seq" and document["target"] in (None, document["source"])
+            document = _beside(beside)
+            source, target = document.get("source"), document.get("target")
+            shared = kind_now(document.get("kind")) == "seq2seq" and target in (None, source)
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
                 return beside
     return None

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ..data.images.preprocessing import ImagePreprocessing
-from ..data.preprocessing import preprocessing_from_json
+from ..data.preprocessing import read_preprocessing
 from ..data.sets import Preprocessing
 from ..data.text.preprocessing import TextPreprocessing
 from ..data.text.tokenizer_files import open_tokenizer
 from ..errors import DataError
-from ..files import read_json
 from ..inspect.example import example_shape, kind_taken
 from ..models.registry import Preset
 from ..spec import Classes, ImageSpec, Masked, NextToken, TextSpec, Value
@@ -30,7 +29,7 @@ def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tu
     their size. Raises DataError where there is no way.
     """
     if folder is not None and (folder / PREPROCESSING).is_file():
-        return preprocessing_from_json(read_json(folder / PREPROCESSING)), ""
+        return read_preprocessing(folder / PREPROCESSING), ""
     kind = kind_taken(preset, config)
     if kind == "image":
         return _images(preset, config)

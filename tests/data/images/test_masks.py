@@ -256,12 +256,17 @@ def test_a_polygon_holds_the_pixels_whose_middle_it_holds() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda w: w.pop("categories"), "is not as COCO writes annotations: KeyError 'categories'"),
+        (lambda w: w.pop("categories"), "is not as COCO writes annotations: categories is missing"),
         (lambda w: w["annotations"][3].pop("segmentation"), "has a box and no polygon"),
         (lambda w: w["images"][2].update(height=99), r"it has 99×12 pixels .* its image 12×12"),
         (lambda w: w["images"].append({**w["images"][0], "id": 5, "file_name": "no.png"}), "there is no such file"),
-        (lambda w: w["annotations"][0].update(segmentation=[[1, 2]]), "a polygon of it cannot be read"),
-        (lambda w: w["annotations"][0].update(category_id=3), "KeyError 3"),
+        (lambda w: w["annotations"][0].update(segmentation=[[1, 2]]), r"not at least three points .* \(annotation 0\)"),
+        (lambda w: w["annotations"][0].update(category_id=3), "there is no 3"),
+        (lambda w: w["images"][0].update(id=["0"]), r"images\[0\].id is a list, and must be a whole number or a text"),
+        (lambda w: w["images"][0].update(width=10**12), r"images\[0\].width is 1000000000000"),
+        (lambda w: w["annotations"][1].update(segmentation=[[0, 0, 1e9, 0, 9, 9]]), "reaches beyond 48 pixels"),
+        (lambda w: w["annotations"][1].update(segmentation=[[0, 0, float("nan"), 0, 9, 9]]), "must be a finite number"),
+        (lambda w: w["annotations"][1].update(segmentation={"size": [12, 12], "counts": [2**40]}), "the counts of"),
     ],
 )
 def test_annotations_that_cannot_be_are_named(tmp_path: Path, change: Callable[[Any], Any], said: str) -> None:

@@ -144,7 +144,7 @@ def test_what_was_saved_comes_back_equal(file: Path) -> None:
     assert preprocessing_from_json(json.loads(json.dumps(ours.to_json()))) == ours
     assert preprocessing_from_json({**ours.to_json(), "gaps": "refuse"}).to_json()["gaps"] == "error"  # before 0.7
     broken = {k: v for k, v in ours.to_json().items() if k != "step"}
-    with pytest.raises(DataError, match="preprocessing of series data is not complete"):
+    with pytest.raises(DataError, match=r"^preprocessing\.json: step is missing"):
         preprocessing_from_json(broken)
 
 

@@ -252,6 +252,34 @@ def test_a_line_that_never_ends_can_be_cut_by_characters_alone(tmp_path: Path, m
         prepare(tmp_path / "dna.txt", tmp_path / "other", tokenizer="bpe")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (("about", "dtype"), "float64", "about.dtype is 'float64', and must be one of 'uint8'"),
+        (("about", "counts", "train"), [1, 2], "about.counts does not have one count for each token"),
+        (("about", "tokenizer", "kind"), ["bpe"], "about.tokenizer.kind is ['bpe'], and must be one of"),
+        (("about", "tokenizer", "tokens", 3), "long", "about.tokenizer cannot be used: a character 'long'"),
+        (("splits", "train", 0, "count"), 10**12, "is 1,000,000,000,000, which is not what"),
+        (("settings", "val"), "much", "val=much cannot be read"),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_named_by_its_key(
+    tmp_path: Path, key: tuple[Any, ...], value: Any, said: str
+) -> None:
+    (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
+    prepare(tmp_path / "poem.txt", tmp_path / "out", tokenizer="characters")
+    path = tmp_path / "out" / "manifest.json"
+    document = within = json.loads(path.read_text(encoding="utf-8"))
+    for one in key[:-1]:
+        within = within[one]
+    within[key[-1]] = value
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(FileError) as rejection:
+        open_data(str(tmp_path / "out"), DataSettings())
+    assert str(rejection.value).startswith(f"{path}: ")
+    assert said in str(rejection.value)
+
+
 def test_settings_that_were_settled_are_named(tmp_path: Path) -> None:
     (tmp_path / "poem.txt").write_text(POEM, encoding="utf-8")
     out = tmp_path / "out"

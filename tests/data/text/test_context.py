@@ -198,10 +198,9 @@ def test_preprocessing_goes_to_json_and_back_and_reads_other_texts(tmp_path: Pat
         again.examples(["queen and nothing"])
     with pytest.raises(ValueError, match="3 counts of"):
         ContextPreprocessing.from_json({**data.preprocessing.to_json(), "counts": [0, 0, 5]})
-    with pytest.raises(TypeError, match="for class"):
-        ContextPreprocessing.from_json(
-            {**data.preprocessing.to_json(), "spec": {**to_json(data.spec), "target": {"kind": "classes", "names": []}}}
-        )
+    spec = {**to_json(data.spec), "target": {"kind": "classes", "names": ["a"]}}
+    with pytest.raises(ValueError, match="for class"):
+        ContextPreprocessing.from_json({**data.preprocessing.to_json(), "spec": spec})
 
 
 def test_a_stretch_has_a_name_and_its_words() -> None:

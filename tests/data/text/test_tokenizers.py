@@ -245,13 +245,17 @@ def test_json_brings_it_back(kind: str, lower: bool) -> None:
         {"kind": "letters", "lower": False},
         {"kind": "words", "lower": False, "blanks": False, "tokens": []},
         {"kind": "characters", "lower": False, "tokens": ["<pad>", "<unk>", "ab"]},
+        {"kind": "words", "lower": False, "blanks": False, "tokens": ["<pad>", "<unk>", 3]},
+        {"kind": ["words"], "lower": False},
+        {"kind": "ids", "lower": False, "vocab_size": 10**12, "padding": None},
+        {"kind": "ids", "lower": False, "vocab_size": 5, "padding": 10**12},
         {"kind": "bpe", "lower": False, "library": "{}"},
         {"kind": "bpe", "lower": False, "library": 7},
         {"kind": "wordpiece", "lower": False, "library": trained("bpe").to_json()["library"]},
     ],
 )
 def test_a_document_that_is_none_is_rejected(document: dict[str, object]) -> None:
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises(ValueError):  # noqa: PT011  # whoever reads the file names it
         tokenizer_from_json(document)
 
 

@@ -137,7 +137,7 @@ def test_the_preprocessing_is_json(videos: Path) -> None:
     assert again == preprocessing
     with pytest.raises(KeyError):
         VideoPreprocessing.from_json({k: v for k, v in document.items() if k != "frames"})
-    with pytest.raises(TypeError, match="kind image"):
+    with pytest.raises(ValueError, match="kind image"):
         VideoPreprocessing.from_json({**document, "spec": document["images"]["spec"]})
 
 

@@ -5,19 +5,22 @@ x[t, m] = (y[t, m] − mean[m]) / std[m],   y the log-mel spectrogram, mean and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
+from ...schema import COUNT, NUMBER
+from ...settings import build
 from ...spec import AudioSpec, Spelled, Transcript
 from ..folders import AUDIO, labelled
 from ..sets import IGNORED, SequenceSplit
+from ..settings import DataSettings
 from ..shards.indexing import all_of, labelled_shards
 from ..shards.members import Stored
 from ..shards.tars import is_sharded
@@ -39,6 +42,10 @@ class AudioPreprocessing:
     seconds: float | None  # what they are cut to, transcribed ones aside; None keeps them whole
     mean: tuple[float, ...]  # per band, over all frames of the training recordings
     std: tuple[float, ...]
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "rate": COUNT, "seconds": NUMBER | None, "mean": [NUMBER], "std": [NUMBER],
+    }  # fmt: skip
 
     @classmethod
     def fitted(cls, spec: AudioSpec, rate: int, seconds: float | None, frames: Tensor) -> AudioPreprocessing:
@@ -107,9 +114,10 @@ class AudioPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], AudioSpec)
-        return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
+        build(DataSettings, {"rate": data["rate"], "seconds": data["seconds"], "n_mels": spec.n_mels})
+        return cls(spec, data["rate"], data["seconds"], *specs.scales(data["mean"], data["std"], spec.n_mels))
 
     def streamed(
         self,

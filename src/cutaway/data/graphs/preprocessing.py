@@ -8,10 +8,10 @@ small, and else by how many edges lead to them. What a table says of edges becom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,10 +20,12 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
+from ...schema import Between
 from ...spec import GraphSpec
 from ..splits import Rows
+from ..tables import forms
 from ..tables.columns import LEFT_OUT, ColumnType, decode, infer
-from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
+from ..tables.encoders import ENCODERS, Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
 from ..tables.reading import Table, counted, read_table
@@ -63,6 +65,18 @@ class GraphPreprocessing:
     edge_encoders: tuple[Encoder, ...] = ()  # one for each column that describes edges
     smiles: str = ""  # the column of SMILES, where graphs are molecules of a table
     nodes: tuple[str, ...] = ()  # number: what node k is called
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA,
+        "form": str,
+        "columns": [ENCODERS],
+        "scaled": str,
+        "neighbours": [Between(1, 2**31 - 1)],
+        "read?": forms.SCHEMA,
+        "edge_columns?": [ENCODERS],
+        "smiles?": str,
+        "nodes?": [str],
+    }
 
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
         """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
@@ -162,13 +176,16 @@ class GraphPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], GraphSpec)
-        encoders = tuple(encoder_from_json(column) for column in data["columns"])
+        of_nodes = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
-        of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns", ()))  # none before 0.8
-        neighbours, smiles, nodes = tuple(data["neighbours"]), data.get("smiles", ""), tuple(data.get("nodes", ()))
-        return cls(spec, data["form"], encoders, data["scaled"], neighbours, written, of_edges, smiles, nodes)
+        of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns") or ())  # none before 0.8
+        for what, found, size in (("nodes", of_nodes, spec.features), ("edges", of_edges, spec.edge_features)):
+            if found and sum(len(encoder.features) for encoder in found) != size:
+                raise ValueError(f"its columns of {what} do not give the {size} features of its spec")
+        neighbours, smiles, nodes = tuple(data["neighbours"]), data.get("smiles") or "", tuple(data.get("nodes") or ())
+        return cls(spec, data["form"], of_nodes, data["scaled"], neighbours, written, of_edges, smiles, nodes)
 
     def _read(self, sources: Sequence[Any]) -> RawGraphs:
         links = isinstance(self.spec.target, specs.Links)

@@ -5,9 +5,9 @@ x = (p − mean) / std,  mean and standard deviation of each channel over the tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
+from ...schema import COUNT, NUMBER
 from ...spec import Drawn, ImageSpec
 from ..sets import Split, TensorSplit
 from .drawing import drawn
-from .preprocessing import choose_fit
+from .preprocessing import choose_fit, read_fit
 from .reading import Size, as_image, crop_to, pad_to, resized
 from .views import ImageViews
 
@@ -38,6 +39,11 @@ class ArrayPreprocessing:
     high: float
     fit: str  # crop, stretch or pad
     box: Size  # pad: the room in the middle of H × W that the image is drawn into
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "low": NUMBER, "high": NUMBER, "fit": str,
+        "box": [COUNT],
+    }  # fmt: skip
 
     @classmethod
     def fitted(cls, spec: ImageSpec, images: Levels, fit: str) -> ArrayPreprocessing:
@@ -111,11 +117,10 @@ class ArrayPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ArrayPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], ImageSpec)
-        height, width = data["box"]
-        mean, std = tuple(data["mean"]), tuple(data["std"])
-        return cls(spec, mean, std, float(data["low"]), float(data["high"]), data["fit"], (height, width))
+        mean, std = specs.scales(data["mean"], data["std"], spec.channels)
+        return cls(spec, mean, std, float(data["low"]), float(data["high"]), *read_fit(spec, data["fit"], data["box"]))
 
     def _fitted(self, channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """One channel (h, w) at H × W."""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, Problem, brief
+from ...errors import DataError, Problem, brief, short
 from ...files import read_bytes
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
@@ -221,20 +221,25 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
                 f"{file} is not in COCO's form: it has no list {key!r} of objects.",
                 fix="It needs images, annotations and categories, as https://cocodataset.org/#format-data says.",
             )
-    categories = {row.get("id"): str(row.get("name")) for row in lists["categories"] or ()}
+    categories: dict[Any, str] = {}
+    for i, row in enumerate(lists["categories"] or (), 1):
+        if _is_id(row.get("id")) and isinstance(row.get("name"), str):
+            categories[row["id"]] = row["name"]
+        else:
+            found.problems.append(Problem(f"{name}, category {i}", "it has no name, or an id that is none"))
     found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
     lookup = FileLookup(folder, (".", "images"))
     numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
     for i, row in enumerate(lists["images"] or (), 1):
         where, given = f"{name}, image {i}", row.get("file_name")
-        if not isinstance(given, str) or row.get("id") is None or row["id"] in numbers:
-            known = row.get("id") in numbers
+        if not isinstance(given, str) or not _is_id(row.get("id")) or row["id"] in numbers:
+            known = _is_id(row.get("id")) and row["id"] in numbers
             found.problems.append(Problem(where, "its id occurs twice" if known else "it has no file_name or no id"))
             continue
         path = lookup.find(given, moved=True)
         numbers[row["id"]] = len(found.files) if path else None
         if path is None:
-            found.problems.append(Problem(where, f"there is no file {folder / given}"))
+            found.problems.append(Problem(where, f"there is no file {short(folder / given, 200)}"))
             continue
         size = (row.get("height"), row.get("width"))
         found.files.append(path)
@@ -242,12 +247,12 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
         found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
         found.split_of.append(split)
     for i, row in enumerate(lists["annotations"] or (), 1):
-        where = f"{name}, annotation {i}" + (f" (id {row['id']})" if "id" in row else "")
+        where = f"{name}, annotation {i}" + (f" (id {short(row['id'])})" if "id" in row else "")
         box, image, category = row.get("bbox"), row.get("image_id"), row.get("category_id")
         what = ""
-        if not isinstance(image, int | str) or image not in numbers:
+        if not _is_id(image) or image not in numbers:
             what = f"it is of image {brief(image)}, which the file does not list"
-        elif not isinstance(category, int | str) or category not in categories:
+        elif not _is_id(category) or category not in categories:
             what = f"its category_id {brief(category)} is none of the categories"
         elif not (isinstance(box, list) and len(box) == 4 and all(_is_number(n) for n in box)):
             what = f"its bbox {brief(box)} is not four numbers, [x, y, width, height]"
@@ -272,6 +277,8 @@ def _json(file: Path) -> dict[str, Any]:
             f"{file} is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}.",
             fix="It may be cut short: write it again, or take it from a copy.",
         ) from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise DataError(f"{file} is not in COCO's form: it holds a number of thousands of digits.") from error
     except RecursionError as error:
         raise DataError(f"{file} is not in COCO's form: its lists are nested too deeply.") from error
     if not isinstance(document, dict):
@@ -280,7 +287,12 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number that a box can have: finite, and exact as a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 # --- YOLO ---------------------------------------------------------------------------------------------------------

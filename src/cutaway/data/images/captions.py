@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ..sets import DataSet, Preprocessing, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, kept_of
 from ..text.fitting import fit_tokenizer
-from ..text.tokenizer_files import tokenizer_from_json
+from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
 from ..unusable import look_through, reject_fill
 from .caption_reading import read_captions, read_folder
@@ -138,6 +138,8 @@ class CaptionPreprocessing:
     images: ImagePreprocessing  # its spec has the captions as target
     target_tokenizer: Tokenizer
 
+    SCHEMA: ClassVar[Mapping[str, Any]] = {**ImagePreprocessing.SCHEMA, "tokenizer": TOKENIZERS}
+
     @property
     def spec(self) -> ImageSpec:
         """What an example looks like."""
@@ -191,7 +193,7 @@ class CaptionPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaptionPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         specs.read_as(data["spec"], ImageSpec, Tokens)
         found = cls(ImagePreprocessing.from_json(data), tokenizer_from_json(data["tokenizer"]))
         size, said = found.written.size(), found.spec.target.outputs

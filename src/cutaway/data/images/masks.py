@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...errors import DataError, Problem, listed
-from ...files import read_bytes, reject_irregular
+from ...errors import DataError, Problem, brief, listed, short
+from ...files import parse_json, read_bytes, reject_irregular
+from ...schema import COUNT, NUMBER, Between, fault_in
 from ...spec import Mask, Target
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
@@ -33,6 +34,7 @@ from ..unusable import Usable, leave_out
 from .file_split import in_threads
 from .reading import DAMAGE, Pixels, Size
 
+FAR = 4  # sides of an image that a polygon may reach beyond it: it is drawn point by point
 IGNORED = 255  # a pixel that is not labelled
 NAMES = "classes.txt"
 ANNOTATIONS = "annotations.json"
@@ -231,33 +233,49 @@ def _reject_names(names: Sequence[str], where: str) -> None:
 # --- polygons -----------------------------------------------------------------------------------------------------
 
 
+ID = int | str
+COCO = {
+    "images": [{"id": ID, "file_name": str, "height": Between(1, 2**16), "width": Between(1, 2**16)}],
+    "categories": [{"id": ID, "name": str}],
+    "annotations": [{"image_id": ID, "category_id": ID, "iscrowd?": int}],
+}
+FORM = (
+    "It has images (id, file_name, height, width), categories (id, name) and annotations (image_id, category_id, "
+    "segmentation)."
+)
+
+
 def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
     """The images that annotations.json lists, their polygons as outlines; each number of a category is a class."""
     file = home / ANNOTATIONS
     try:
-        written = json.loads(read_bytes(file))
-        categories = {one["id"]: str(one["name"]) for one in sorted(written["categories"], key=lambda one: one["id"])}
+        written = parse_json(read_bytes(file), file)
+        if fault := fault_in(written, COCO):
+            raise ValueError(fault)
+        by_id = sorted(written["categories"], key=lambda one: (isinstance(one["id"], str), one["id"]))
+        categories = {one["id"]: one["name"] for one in by_id}
         images = {one["id"]: one for one in written["images"]}
-        sizes = {i: (int(one["height"]), int(one["width"])) for i, one in images.items()}
-        files = {i: str(one["file_name"]) for i, one in images.items()}
+        sizes = {i: (one["height"], one["width"]) for i, one in images.items()}
+        files = {i: one["file_name"] for i, one in images.items()}
         shapes: dict[Any, list[tuple[int, Any]]] = {i: [] for i in images}
         numbers = {category: k for k, category in enumerate(categories, 1)}
         for one in written["annotations"]:
             crowd = bool(one.get("iscrowd", 0))
             if not one.get("segmentation"):
                 raise DataError(
-                    f"{file}: annotation {one.get('id')} of {files[one['image_id']]} has a box and no polygon.",
+                    f"{file}: annotation {short(one.get('id'))} of {files[one['image_id']]} has a box and no polygon.",
                     fix="Masks are made of polygons: give these under segmentation.",
                 )
+            _reject_shape(one["segmentation"], sizes[one["image_id"]], f"annotation {short(one.get('id'))}")
             shapes[one["image_id"]].append((IGNORED if crowd else numbers[one["category_id"]], one["segmentation"]))
-    except DataError:  # which is a ValueError
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
         raise DataError(
-            f"{file} is not as COCO writes annotations: {type(error).__name__} {error}.",
-            fix="It has images (id, file_name, height, width), categories (id, name) and annotations (image_id, "
-            "category_id, segmentation).",
+            f"{file} is not as COCO writes annotations: there is no {brief(error.args[0])}.", fix=FORM
         ) from error
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{file} is not as COCO writes annotations: {error}.", fix=FORM) from error
     names = (GROUND, *categories.values())
     _reject_names(names, str(file))
     if found.classes and found.classes != names:
@@ -277,6 +295,26 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
         for file in entries(folder)
         if IMAGES.fits(file) and file not in known
     ]
+
+
+def _reject_shape(shape: Any, size: Size, where: str) -> None:
+    """Raise ValueError where a segmentation is none, or reaches so far beyond its image that drawing it would take more
+    memory than there is."""
+    if isinstance(shape, dict):
+        counts = shape.get("counts")
+        if shape.get("size") not in (list(size), size) or not isinstance(counts, list | str):
+            raise ValueError(f"the segmentation of {where} is no run-length encoding of {size[0]} × {size[1]} pixels")
+        if isinstance(counts, list) and (fault_in(counts, [COUNT]) or sum(counts) != size[0] * size[1]):
+            raise ValueError(f"the counts of {where} are not those of {size[0]} × {size[1]} pixels")
+        return
+    fault = fault_in({"segmentation": shape}, {"segmentation": [[NUMBER, ...], ...]})
+    if not fault and any(len(polygon) < 6 or len(polygon) % 2 for polygon in shape):
+        fault = "segmentation is not at least three points of x and y each"
+    far = FAR * max(size)
+    if not fault and any(not -far <= number <= far for polygon in shape for number in polygon):
+        fault = f"segmentation reaches beyond {far:,} pixels, and its image has {size[0]} × {size[1]}"
+    if fault:
+        raise ValueError(f"{fault} ({where})")
 
 
 def _drawn(outlines: Outlines, name: str) -> Pixels:

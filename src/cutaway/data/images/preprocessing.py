@@ -8,10 +8,10 @@ The same two steps serve training and prediction: `pixels` for one image, `norma
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,12 +19,15 @@ from PIL import Image
 from torch import Tensor
 
 from ... import spec as specs
-from ...errors import DataError
+from ...errors import DataError, short
+from ...schema import COUNT, NUMBER, Between
+from ...settings import build
 from ...spec import Classes, Drawn, Episodes, ImageSpec, Unlabelled
 from ..adopted import relabelled
 from ..episodes import labelled_episodes
 from ..folders import IMAGES, find, is_flat, labelled
 from ..sets import Preprocessing, Split
+from ..settings import DataSettings
 from ..shards.indexing import all_of, labelled_shards
 from ..shards.members import Stored
 from ..shards.tars import is_sharded
@@ -48,6 +51,11 @@ class ImagePreprocessing:
     fit: str  # crop, stretch or pad
     box: Size  # pad: the room in the middle of H × W that the image is drawn into
     background: tuple[int, ...]  # pad: what stands around it, 0…255 per channel
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "fit": str, "box": [COUNT],
+        "background": [Between(0, 255)],
+    }  # fmt: skip
 
     def pixels(self, source: Source, name: str) -> Pixels:
         """One image as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
@@ -145,17 +153,13 @@ class ImagePreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], ImageSpec)
-        height, width = data["box"]
-        return cls(
-            spec=spec,
-            mean=tuple(data["mean"]),
-            std=tuple(data["std"]),
-            fit=data["fit"],
-            box=(height, width),
-            background=tuple(data["background"]),
-        )
+        mean, std = specs.scales(data["mean"], data["std"], spec.channels)
+        if len(data["background"]) not in (0, spec.channels):
+            raise ValueError(f"a background of {len(data['background'])} channels, and images of {spec.channels}")
+        fit, box = read_fit(spec, data["fit"], data["box"])
+        return cls(spec, mean, std, fit, box, tuple(data["background"]))
 
     def _drawn_at(self, size: Size) -> Size:
         """The size at which all of an image of that size is drawn."""
@@ -220,6 +224,14 @@ def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
         return preprocessing
     middle = (0.5,) * preprocessing.spec.channels
     return dataclasses.replace(preprocessing, mean=middle, std=middle)
+
+
+def read_fit(spec: ImageSpec, fit: str, box: list[int]) -> tuple[str, Size]:
+    """Return what a document says of how images are fitted. Raises ValueError where it cannot be."""
+    build(DataSettings, {"resize": fit})
+    if len(box) != 2 or not (0 < box[0] <= spec.height and 0 < box[1] <= spec.width):
+        raise ValueError(f"a box of {short(box)} in images of {spec.height} × {spec.width}")
+    return fit, (box[0], box[1])
 
 
 def choose_fit(own_size: Size | None, size: Size) -> str:

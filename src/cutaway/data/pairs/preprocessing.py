@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, short
 from ...spec import PairSpec, Tokens
-from ..text.tokenizer_files import tokenizer_from_json
+from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
 from .reading import Pairs, read_lines, read_pairs
 from .split import Ids, PairsSplit
@@ -82,6 +82,8 @@ class PairPreprocessing:
     spec: PairSpec
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "source": TOKENIZERS, "target?": TOKENIZERS}
 
     @property
     def written(self) -> TargetSide:
@@ -223,9 +225,11 @@ class PairPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], PairSpec)
         source = tokenizer_from_json(data["source"])
+        if not spec.joint_vocab and not data.get("target"):
+            raise ValueError("it has no tokenizer of the target")
         found = cls(spec, source, source if spec.joint_vocab else tokenizer_from_json(data["target"]))
         sizes, said = found.sizes(), (spec.vocab_size, spec.target.vocab_size)
         # A model may have been given more rows than its tokenizer has tokens.

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError, UnknownName
+from ...errors import DataError, Problem, SettingError, UnknownName, short
+from ...schema import from_document
 from ..settings import DataSettings
 from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, unreadable
 from ..tables.reading import Table
@@ -53,18 +54,13 @@ class Columns:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Columns:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        forecast, past, known = (tuple(data[key]) for key in ("forecast", "past", "known"))
-        return cls(
-            data["time"],
-            data["written"],
-            forecast,
-            past,
-            known,
-            dict(data["words"]),
-            data.get("id"),
-            tuple(data.get("calendar", ())),
-        )
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        found = from_document(cls, data)
+        if not found.forecast or not set(found.calendar) <= set(PARTS):
+            raise ValueError("its columns say nothing of what is forecast, or of a calendar that there is not")
+        if found.written not in (*FORMATS, NUMBER, ROW) or not all(isinstance(w, str) for w in found.words.values()):
+            raise ValueError(f"times are written as {short(found.written)}, which is not known here")
+        return found
 
 
 def choose_columns(table: Table, settings: DataSettings) -> Columns:

@@ -17,10 +17,13 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem, listed
-from ...settings import as_now
+from ...schema import NUMBER, schema_of
+from ...settings import as_now, build
 from ...spec import Horizon, SeriesSpec
 from ..objects.frames import as_frame
+from ..settings import DataSettings
 from ..splits import Rows
+from ..tables import forms
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
 from .columns import Columns
@@ -43,6 +46,16 @@ class ForecastPreprocessing:
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
     scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
     windows: ClassVar[type[WindowSplit]] = WindowSplit
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA,
+        "columns": schema_of(Columns, words=dict, id=str | None, time=str | None),
+        "mean": [NUMBER],
+        "std": [NUMBER],
+        "step": schema_of(Step),
+        "gaps": str,
+        "read?": forms.SCHEMA,
+        "scales?": {...: {"mean": [NUMBER], "std": [NUMBER]}},
+    }
 
     @classmethod
     def fitted(
@@ -207,12 +220,18 @@ class ForecastPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
-        columns, step = Columns.from_json(data["columns"]), Step(**data["step"])
-        written = Form.from_json(data.get("read"))
-        scales = {name: (tuple(one["mean"]), tuple(one["std"])) for name, one in data.get("scales", {}).items()}
-        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, as_now(data)["gaps"], written, scales)
+        columns, step = Columns.from_json(data["columns"]), Step.from_json(data["step"])
+        written, count, gaps = Form.from_json(data.get("read")), len(columns.names), as_now(data)["gaps"]
+        build(DataSettings, {"gaps": gaps})
+        assert isinstance(spec.target, Horizon)
+        if count != spec.features or columns.forecast != spec.target.columns:
+            raise ValueError(f"its columns {listed(columns.names, 'and')} are not those of its spec")
+        scales = {
+            name: specs.scales(one["mean"], one["std"], count) for name, one in (data.get("scales") or {}).items()
+        }
+        return cls(spec, columns, *specs.scales(data["mean"], data["std"], count), step, gaps, written, scales)
 
     def _scale(self, series: Series) -> Scale:
         """The mean and the standard deviation of each variable of a series: those of its training time. One of several

@@ -5,10 +5,10 @@ x = (s − mean) / std,  s the T steps of F variables; mean and standard deviati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...files import read_bytes
+from ...schema import NUMBER
 from ...spec import Classes, SeriesSpec, Views
 from ..sets import TensorSplit
 from .views import SeriesViews
@@ -30,6 +31,8 @@ class SeriesPreprocessing:
     spec: SeriesSpec
     mean: tuple[float, ...]  # per variable, over all steps of the training series
     std: tuple[float, ...]
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER]}
 
     @classmethod
     def fitted(cls, spec: SeriesSpec, series: npt.NDArray[np.float64]) -> SeriesPreprocessing:
@@ -88,9 +91,9 @@ class SeriesPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], SeriesSpec)
-        return cls(spec, tuple(data["mean"]), tuple(data["std"]))
+        return cls(spec, *specs.scales(data["mean"], data["std"], spec.features))
 
     def _read(self, rows: Sequence[tuple[str, Any]]) -> Tensor:
         """Named rows of T·F numbers, prepared: (n, T, F)."""

@@ -7,13 +7,16 @@ or, where there is no time column, a row.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError
+from ...errors import DataError, short
+from ...schema import from_document
 from ..tables.columns import COMPACT, DATES, MOSTLY, to_moments
 
 Moments = npt.NDArray[np.float64] | npt.NDArray[np.int64]  # numbers, or microseconds since 1970
@@ -58,6 +61,14 @@ class Step:
 
     unit: str  # span, month, month end, weekday, number or row
     size: float  # of a span microseconds; else how many of the unit
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Step:
+        """The step that `asdict` wrote. Raises ValueError where it cannot be."""
+        found = from_document(cls, data)
+        if not found.size > 0:
+            raise ValueError(f"a step of {found.size:g} {short(found.unit)}")
+        return found
 
     @property
     def words(self) -> str:

@@ -33,9 +33,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...errors import CutawayError, FileError
 from ...files import is_leftover, read_json, replacing, write_json
+from ...schema import reject_unlike
 from ..verifying import Progress
 from ..workers import cores, leave_interrupts_to_the_parent, results
-from .manifest import FORMAT, MANIFEST, PLAN, VERSION, Manifest, Shard, read_manifest, shard_of
+from .manifest import FORMAT, MANIFEST, PLAN, PLANNED, VERSION, Manifest, Shard, read_manifest, shard_of
 
 KEPT = "What is done is kept: the same command goes on from there."
 LITTLE = 1 << 24  # bytes of data that are sooner read than processes started
@@ -104,6 +105,7 @@ def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
     document = read_json(out / PLAN)
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise FileError(f"{out / PLAN} is not what this version of `cutaway prepare` writes. {another}")
+    reject_unlike(document, PLANNED, out / PLAN, another)
     _reject_other(out, document["asked"], asked)
     return Begun(plan=document["plan"])
 

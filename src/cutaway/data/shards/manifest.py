@@ -17,9 +17,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, FileError, Problem
-from ...files import open_regular, read_json, write_json
-from ...schema import reject_unlike
+from ...errors import DataError, FileError, Problem, short
+from ...files import exists, open_regular, read_json, write_json
+from ...schema import NUMBER, OneOf, naming, reject_unlike
+from ...settings import build
+from ..settings import DataSettings
+from ..text.tokenizer_files import TOKENIZERS
 from ..threads import in_threads
 from ..verifying import Progress
 
@@ -31,6 +34,14 @@ SCHEMA = {
     "format": str, "version": int, "kind": str, "name": str, "source": str, "fingerprint": str,
     "splits": {...: [SHARD, ...]}, "settings": dict, "notes": [str], "about": dict, "asked": dict, "cutaway": str,
 }  # fmt: skip
+FRACTIONS = {"val": NUMBER, "test": NUMBER}
+DTYPES = OneOf(("uint8", "uint16", "uint32"))  # of the tokens of text
+OF_TEXT = {
+    "settings": {**FRACTIONS, "tokenizer": str},
+    "about": {"tokenizer": TOKENIZERS, "given": bool, "dtype": DTYPES, "counts": {...: [int]}},
+}
+OF_MEDIA = {"settings": FRACTIONS, "about": {"classes": [str], "index": str}}
+PLANNED = {"format": str, "version": int, "asked": dict, "plan": dict}
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,8 @@ def read_manifest(folder: Path) -> Manifest:
             "Install the newer one, or prepare the data with this one, into another folder."
         )
     reject_unlike(document, SCHEMA, path, AGAIN)
+    with naming(path, AGAIN):
+        build(DataSettings, document["settings"])
     splits = {split: [Shard(**shard) for shard in of_split] for split, of_split in document["splits"].items()}
     own = [one.name for one in fields(Manifest) if one.name != "splits"]
     manifest = Manifest(splits=splits, **{key: document[key] for key in own})
@@ -112,6 +125,12 @@ def read_manifest(folder: Path) -> Manifest:
         raise FileError(f"{path} names a shard {astray!r}, which is no file of its folder. {AGAIN}")
     _reject_sizes(folder, manifest)
     return manifest
+
+
+def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
+    """Raise FileError where what a kind of data has added to its manifest is not as `schema` says."""
+    added = {"settings": dict(manifest.settings), "about": dict(manifest.about)}
+    reject_unlike(added, schema, folder / MANIFEST, AGAIN)
 
 
 def damaged(
@@ -153,9 +172,9 @@ def _reject_sizes(folder: Path, manifest: Manifest) -> None:
     found = []
     for shard in manifest.shards:
         path = folder / shard.name
-        size = path.stat().st_size if path.is_file() else None
+        size = path.stat().st_size if exists(path) and path.is_file() else None
         if size is None:
-            found.append(Problem(str(path), "it is missing"))
+            found.append(Problem(short(path, 200), "it is missing"))
         elif size != shard.bytes:
             found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
     if found:

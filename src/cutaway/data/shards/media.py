@@ -37,7 +37,7 @@ from ..verifying import Progress
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
 from .making import Made, begin, end, keep, make, processes, reject_full
-from .manifest import Manifest, damaged, is_prepared, read_manifest, sum_of
+from .manifest import OF_MEDIA, Manifest, damaged, is_prepared, read_manifest, reject_other_form, sum_of
 from .members import Names
 from .preparing import reject_settled
 from .settings import ShardSettings
@@ -140,6 +140,7 @@ def open_media(
     folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
     """The data set in such shards. Raises SettingError for settings that were settled when they were made."""
+    reject_other_form(folder, manifest, OF_MEDIA)
     free = [field.name for field in dataclasses.fields(settings) if field.name not in SETTLED]
     reject_settled(settings, manifest, folder, free)
     shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 where there is no such split

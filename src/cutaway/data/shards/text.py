@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, SettingError
+from ...errors import DataError, FileError, SettingError, short
 from ...files import MEBIBYTE, open_regular
+from ...schema import Between, reject_unlike
 from ...spec import Context, ImageSizes, NextToken, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed, reject_settings_for_others
@@ -32,13 +33,13 @@ from ..text.fitting import AUTO, fit_tokenizer, given_tokenizer
 from ..text.opening import has_classes
 from ..text.running import ALPHABET, reading_of, reject_short, room_of, unknown_note
 from ..text.running_files import find_texts
-from ..text.tokenizer_files import tokenizer_from_json
+from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
 from ..verifying import Progress
 from .corpus import Corpus, Place
 from .looking import Looked
 from .making import begin, end, in_processes, keep, make, processes, reject_full
-from .manifest import Manifest
+from .manifest import AGAIN, DTYPES, MANIFEST, OF_TEXT, PLAN, Manifest, reject_other_form
 from .preparing import reject_settled
 from .settings import ShardSettings
 from .tokens import ShardTokens
@@ -70,6 +71,7 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
         keep(out, asked, plan)
     else:
         plan = found.plan
+        _reject_plan(plan, corpora, out / PLAN)
     tokenizer = tokenizer_from_json(plan["tokenizer"])
     jobs = [*_jobs(plan, corpora, tokenizer)]
     reject_full(out, jobs, plan["bytes"])
@@ -87,6 +89,29 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
     name = source.resolve().name if source.is_dir() else source.stem
     head = {"kind": "text", "name": name, "source": str(source), "fingerprint": plan["fingerprint"], "asked": asked}
     return end(out, Manifest(splits=shards, settings=plan["settings"], notes=plan["notes"], about=about, **head))
+
+
+PLANS = {
+    "fingerprint": str, "places": {...: [[int]]}, "tokenizer": TOKENIZERS, "dtype": DTYPES, "bytes": Between(0, 2**62),
+    "settings": dict, "notes": [str],
+}  # fmt: skip
+
+
+def _reject_plan(plan: Any, corpora: Mapping[str, Corpus], path: Path) -> None:
+    """Raise FileError where the plan at `path` cannot be gone on with."""
+    again = "Give another folder, or remove this one."
+    reject_unlike(plan, PLANS, path, again)
+    for split, places in plan["places"].items():
+        sizes = corpora.get(split, corpora["train"]).sizes
+        within = (len(at) == 2 and 0 <= at[0] < len(sizes) and 0 <= at[1] <= sizes[at[0]] + 1 for at in places)
+        if split not in SPLITS or len(places) < 2 or not all(within) or places != sorted(places):
+            raise FileError(f"{path}: places.{short(split)} is not where text begins and ends, in order. {again}")
+    try:
+        tokenizer = tokenizer_from_json(plan["tokenizer"])
+    except ValueError as error:
+        raise FileError(f"{path}: tokenizer cannot be used: {short(error, 200)}. {again}") from error
+    if len(tokenizer) > np.iinfo(plan["dtype"]).max + 1:
+        raise FileError(f"{path}: dtype is {plan['dtype']!r}, which cannot hold {len(tokenizer):,} tokens. {again}")
 
 
 @dataclass(frozen=True)
@@ -112,7 +137,10 @@ class Tokenised:
         stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
         with open_regular(path) as file:
             while data := file.read(MEBIBYTE):
-                counts += np.bincount(np.frombuffer(data, stored), minlength=len(counts))
+                found = np.bincount(np.frombuffer(data, stored), minlength=len(counts))
+                if len(found) > len(counts):
+                    raise DataError(f"{path} holds other tokens than those of {path.parent / PLAN}.", fix=AGAIN)
+                counts += found
         return path.stat().st_size // stored.itemsize, counts
 
 
@@ -327,7 +355,18 @@ def open_text(
     if settings.whole_words:
         raise SettingError("whole_words=true needs a text in memory, and this one is in shards: leave it out.")
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
-    tokenizer = tokenizer_from_json(manifest.about["tokenizer"])
+    reject_other_form(folder, manifest, OF_TEXT)
+    try:
+        tokenizer = tokenizer_from_json(manifest.about["tokenizer"])
+    except ValueError as error:
+        raise FileError(f"{folder / MANIFEST}: about.tokenizer cannot be used: {short(error, 200)}. {AGAIN}") from error
+    counts = manifest.about["counts"]
+    if any(len(counts.get(split, ())) != len(tokenizer) for split in manifest.splits):
+        raise FileError(f"{folder / MANIFEST}: about.counts does not have one count for each token. {AGAIN}")
+    size = np.dtype(manifest.about["dtype"]).itemsize
+    if wrong := next((shard for shard in manifest.shards if shard.count * size != shard.bytes), None):
+        said = f"the count of {short(wrong.name)} is {wrong.count:,}, which is not what {wrong.bytes:,} bytes hold"
+        raise FileError(f"{folder / MANIFEST}: {said}. {AGAIN}")
     _reject_other_tokenizer(folder, manifest, tokenizer, settings)
     reject_settled(settings, manifest, folder, free=(*WHEN_IT_LEARNS, "tokenizer"))
     preprocessing, notes = reading_of(tokenizer, manifest.about["given"], settings, targets)

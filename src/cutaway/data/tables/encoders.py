@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ...errors import short
+from ...schema import NUMBER, Tagged, from_document, schema_of
 from .columns import ColumnType, Numbers, decode, natural_order
 
 Inputs = npt.NDArray[np.float32]
@@ -173,13 +175,20 @@ def scale_of(mean: float, std: float) -> tuple[float, float]:
     return mean, std if std > 1e-12 * abs(mean) else 1.0
 
 
+NUMERIC = schema_of(Numeric, curve=[[NUMBER]], cycles=[str])
+ENCODERS = Tagged("kind", {"category": schema_of(Category), **dict.fromkeys(("number", "yes/no", "date"), NUMERIC)})
+
+
 def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
-    """The encoder that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-    data = dict(data)
+    """The encoder that `to_json` wrote. Raises ValueError where the document, which is as ENCODERS says, cannot be."""
     if data["kind"] == "category":
-        return Category(**(data | {"categories": tuple(data["categories"])}))
-    curve = tuple((quantile, place) for quantile, place in data["curve"])
-    return Numeric(**(data | {"curve": curve, "cycles": tuple(data["cycles"])}))
+        return from_document(Category, data)
+    found = from_document(Numeric, data)
+    if any(len(point) != 2 for point in found.curve) or not set(found.cycles) <= set(CYCLES):
+        raise ValueError(f"the column {short(found.name)} has a curve or cycles that are none")
+    if not found.scale > 0:
+        raise ValueError(f"the column {short(found.name)} has a scale of {found.scale:g}")
+    return found
 
 
 def _fit_category(name: str, cells: pl.Series) -> Category:

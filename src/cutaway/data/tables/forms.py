@@ -14,6 +14,8 @@ import numpy as np
 import polars as pl
 
 from ...errors import SettingError
+from ...schema import from_document, schema_of
+from ...settings import build
 from ..settings import DataSettings
 from .columns import MISSING, MOSTLY, meaning
 
@@ -66,12 +68,16 @@ class Form:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Form:
-        """The form that `to_json` wrote, to be kept to where a new file leaves it open; none of older documents."""
-        known = dict(data or {})
-        known["missing_values"] = tuple(known.get("missing_values", (AUTO,)))
-        return cls(**known).kept()
+        """The form that `to_json` wrote, to be kept to where a new file leaves it open; none of older documents. Raises
+        SettingError where it cannot be."""
+        found = from_document(cls, data or {})
+        build(DataSettings, {"separator": found.separator, "decimal": found.decimal})
+        if found.encoding != AUTO:
+            reject_unknown_encoding(found.encoding)
+        return found.kept()
 
 
+SCHEMA = schema_of(Form, header=bool | None)
 KEPT = Form(asked=False)  # what a preprocessing says of new tables that was fitted on none
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -15,13 +15,15 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
+from ...schema import COUNT
 from ...spec import Episodes, TableSpec
 from ..adopted import relabelled
 from ..objects.frames import as_frame
 from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
+from . import forms
 from .columns import ColumnType, explain, unreadable
-from .encoders import Category, Encoder, encoder_from_json
+from .encoders import ENCODERS, Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .parquet import table_at
 from .reading import Table, counted, frame_table, rows_table
@@ -61,6 +63,10 @@ class TablePreprocessing:
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
     width: int = 0  # columns of the array that training was given; 0 where columns have names of their own
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": forms.SCHEMA, "width?": COUNT,
+    }  # fmt: skip
 
     def examples(self, sources: Any) -> TableSplit:
         """New rows without targets: paths of tables, tables in memory or dictionaries, one or many.
@@ -126,15 +132,12 @@ class TablePreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], TableSpec)
-        return cls(
-            spec,
-            tuple(encoder_from_json(column) for column in data["columns"]),
-            data["fill"],
-            Form.from_json(data.get("read")),
-            data.get("width", 0),
-        )
+        found = tuple(encoder_from_json(column) for column in data["columns"])
+        if (features := tuple(feature for encoder in found for feature in encoder.features)) != spec.columns:
+            raise ValueError(f"its columns give {len(features)} inputs, and its spec names {len(spec.columns)} others")
+        return cls(spec, found, data["fill"], Form.from_json(data.get("read")), data.get("width") or 0)
 
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, rejected where a cell is not of its column's type."""

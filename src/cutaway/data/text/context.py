@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
+from ...schema import COUNT, NUMBER
 from ...spec import Context, TextSpec
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
@@ -37,7 +38,7 @@ from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
 from .running_files import BLANK_LINE, joined, read_texts, texts_of
 from .stretches import STRETCH, ContextSplit, Draws
-from .tokenizer_files import tokenizer_from_json
+from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -55,6 +56,10 @@ class ContextPreprocessing:
     spec: TextSpec
     tokenizer: Tokenizer
     draws: Draws
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "counts": [COUNT], "subsample": NUMBER,
+    }  # fmt: skip
 
     def as_split(self, text: str, notes: Iterable[str] = ()) -> ContextSplit:
         """A text as its paragraphs. Raises DataError where fewer than two of its words are known."""
@@ -90,7 +95,7 @@ class ContextPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ContextPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], TextSpec, Context)
         assert isinstance(spec.target, Context)
         counts = torch.tensor(data["counts"], dtype=torch.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -32,7 +33,11 @@ class Ids:
 
     def __init__(self, vocab_size: int, padding: int | None = None) -> None:
         self.vocab_size, self.padding = vocab_size, padding
-        self.tokens = [str(i) for i in range(vocab_size)]
+
+    @functools.cached_property
+    def tokens(self) -> list[str]:
+        """Each id as a text."""
+        return [str(i) for i in range(self.vocab_size)]
 
     def __len__(self) -> int:
         return self.vocab_size

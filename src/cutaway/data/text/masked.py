@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, 
 from ..verifying import Progress
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
-from .running_preprocessing import Reading, read_back
+from .running_preprocessing import READING, Reading, read_back
 from .whole_words import continuing
 from .windows import Windows
 
@@ -120,6 +120,8 @@ class MaskedPreprocessing(Reading):
 
     whole_words: bool = False  # choose the subwords of a word together
 
+    SCHEMA: ClassVar[Mapping[str, Any]] = {**READING, "whole_words": bool}
+
     @property
     def masking(self) -> Masking:
         """How tokens are hidden."""
@@ -188,8 +190,8 @@ class MaskedPreprocessing(Reading):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> MaskedPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         read = read_back(data)
         if not isinstance(read[0].target, Masked):
-            raise TypeError(f"a preprocessing of masked text whose target is {read[0].target.column}")
+            raise ValueError(f"a preprocessing of masked text whose target is {read[0].target.column}")
         return cls(*read, whole_words=bool(data["whole_words"]))

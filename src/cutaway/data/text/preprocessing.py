@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,19 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
+from ...schema import COUNT
 from ...spec import Classes, TextSpec, Value
 from ..folders import TEXTS, labelled
 from ..objects.frames import as_frame
 from ..sets import SequenceSplit
+from ..tables import forms
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, Table, frame_table
 from ..tables.targets import read_targets
 from .fitting import Frame, frame_of, padding_of, stand_in
 from .reading import TEXT, pair_table, read_files, read_pair, read_text_table
 from .tagged import TAGGED
-from .tokenizer_files import tokenizer_from_json
+from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -44,6 +46,10 @@ class TextPreprocessing:
     length: int  # tokens of the longest example, with its frame; longer ones are cut there
     column: str = TEXT  # of tables: the one that holds the text
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT, "column": str, "read?": forms.SCHEMA,
+    }  # fmt: skip
 
     def as_split(
         self,
@@ -138,7 +144,7 @@ class TextPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TextPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], TextSpec)
         written = Form.from_json(data.get("read"))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"], written)

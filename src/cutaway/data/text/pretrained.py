@@ -69,9 +69,9 @@ class Pretrained(OnLibrary):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Pretrained:
-        """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
-        special = {role: None if data["special"][role] is None else int(data["special"][role]) for role in ROLES}
-        return cls(library_from(data["library"], PRETRAINED), special)
+        """The tokenizer that `to_json` wrote. Raises ValueError where the document, which is as TOKENIZERS says, cannot
+        be."""
+        return cls(library_from(data["library"], PRETRAINED), {role: data["special"][role] for role in ROLES})
 
 
 def specials(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]:

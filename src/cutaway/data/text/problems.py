@@ -6,12 +6,12 @@ Of the ids 0 is padding, 1 unknown, 2 ends a solution, and from 3 on stand the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -102,6 +102,8 @@ class ProblemPreprocessing:
     """How problems and solutions become ids, and ids text again."""
 
     spec: TextSpec
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA}
 
     @property
     def kind(self) -> Problem:
@@ -197,7 +199,7 @@ class ProblemPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ProblemPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         found = cls(specs.read_as(data["spec"], TextSpec, Solution))
         if len(found.kind.vocabulary) + FIRST != found.spec.vocab_size:
             raise ValueError("problems of this kind are written with other tokens now")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,10 +22,13 @@ from ..splits import SPLITS
 from .fitting import padding_of
 from .running_files import Read, joined, parted, texts_of
 from .stream import StreamSplit
-from .tokenizer_files import tokenizer_from_json
+from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer
 
 PIECE = 1 << 16  # characters that are given to a tokenizer at a time, at least
+
+
+READING = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "line_end": str, "documents?": bool}
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,8 @@ class RunningPreprocessing(Reading):
 
     carries: bool = True  # read on where the step before ended
 
+    SCHEMA: ClassVar[Mapping[str, Any]] = {**READING, "carries": bool}
+
     def stream_split(
         self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> StreamSplit:
@@ -179,14 +184,14 @@ class RunningPreprocessing(Reading):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunningPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         return cls(*read_back(data), carries=bool(data["carries"]))
 
 
 def read_back(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
     """What every such document has: spec, tokenizer, the word for the end of a line, whether documents are told apart.
 
-    Raises KeyError or TypeError.
+    Raises ValueError.
     """
     spec = specs.read_as(data["spec"], TextSpec)
     documents = bool(data.get("documents", False))  # which the first version had not

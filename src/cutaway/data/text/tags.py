@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
+from ...schema import COUNT
 from ...spec import Tags, TextSpec
 from ..assembly import Origin, assemble
 from ..guard.duplicates import straddle_note
@@ -45,7 +46,7 @@ from .fitting import (
 from .preprocessing import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
 from .reading import TEXT, read_lines, read_pair
 from .tagged import TAGGED, Tagged, read_tagged, tagged_lines
-from .tokenizer_files import tokenizer_from_json
+from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import Tokenizer, Words, words_tokenizer
 from .whole_words import marks_blanks
 
@@ -87,6 +88,8 @@ class TagPreprocessing:
     spec: TextSpec
     tokenizer: Tokenizer
     length: int  # tokens of the longest sentence, with its frame; longer ones are cut there
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT}
 
     @property
     def tags(self) -> Tags:
@@ -210,7 +213,7 @@ class TagPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], TextSpec, Tags)
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError
-from ...files import exists, read_bytes, reject_address
+from ...errors import FileError, short
+from ...files import exists, read_json, reject_address
+from ...schema import Between, Tagged, fault_in
 from ...spec import kind_now
 from .ids import IDS, Ids
-from .pretrained import Pretrained, specials
+from .pretrained import MOST_IDS, ROLES, Pretrained, specials
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
@@ -40,6 +41,19 @@ WAYS = (
 )
 
 
+TOKENIZERS = Tagged(
+    "kind",
+    {
+        PRETRAINED: {"library": str, "special": dict.fromkeys(ROLES, int | None)},
+        IDS: {"vocab_size": Between(1, MOST_IDS), "padding": int | None},
+        "characters": {"lower": bool, "tokens": [str, ...]},
+        "words": {"lower": bool, "blanks": bool, "tokens": [str, ...]},
+        "bpe": {"lower": bool, "library": str},
+        "wordpiece": {"lower": bool, "library": str},
+    },
+)
+
+
 def open_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer in a tokenizer.json or a preprocessing.json; in a folder that holds one of these; or that of a run.
 
@@ -60,25 +74,27 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         if "model" in document and "kind" not in document:
             return _of_library(file, document)
         return tokenizer_from_json(_own(file, document))
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FileError(
-            f"{file} is no tokenizer that can be read: {type(error).__name__} {error}. Restore it from a copy."
+            f"{file} is no tokenizer that can be read: {short(error, 200)}. Restore it from a copy."
         ) from error
 
 
-def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
-    """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
-    kind, lower = data["kind"], bool(data["lower"])
+def tokenizer_from_json(data: Any) -> Tokenizer:
+    """The tokenizer that `to_json` wrote. Raises ValueError where the document is none."""
+    if fault := fault_in(data, TOKENIZERS):
+        raise ValueError(fault)
+    kind, lower = data["kind"], bool(data.get("lower"))
     if kind == PRETRAINED:
         return Pretrained.from_json(data)
     if kind == IDS:
-        return Ids(int(data["vocab_size"]), data["padding"])
+        if data["padding"] not in (None, 0):
+            raise ValueError(f"a padding of {data['padding']}, which is 0 where there is one")
+        return Ids(data["vocab_size"], data["padding"])
     if kind == "characters":
         return Characters(list(data["tokens"]), lower)
     if kind == "words":
         return Words(list(data["tokens"]), lower, bool(data["blanks"]))
-    if kind not in KINDS:
-        raise ValueError(f"a tokenizer of kind {kind!r}")
     return Subwords(kind, library_from(data["library"], kind), lower)
 
 
@@ -130,24 +146,19 @@ def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(found := document.get("tokenizer"), dict):
         return found
     if kind_now(document.get("kind")) == "seq2seq":
-        source, target = document["source"], document["target"]
+        source, target = document.get("source"), document.get("target")
         if isinstance(source, dict) and target in (None, source):
             return source
         raise FileError(
             f"{file} holds two tokenizers, one for each side of its pairs. Give a run whose sides share one "
             "(joint_vocab=true), or one of text."
         )
-    raise FileError(f"{file} is about {document.get('kind', 'no')} data, and holds no tokenizer. {WAYS}")
+    raise FileError(f"{file} is about {short(document.get('kind', 'no'))} data, and holds no tokenizer. {WAYS}")
 
 
 def _read(file: Path) -> dict[str, Any]:
     """What a JSON file holds. Raises FileError where it is no JSON object."""
-    try:
-        document = json.loads(read_bytes(file))
-    except RecursionError as error:
-        raise FileError(f"{file} nests its values too deep to be a tokenizer.") from error
-    except ValueError as error:
-        raise FileError(f"{file} is not JSON: {error}. Was it cut short, or is it another kind of file?") from error
+    document = read_json(file)
     if not isinstance(document, dict):
         raise FileError(f"{file} is JSON, and no tokenizer: it holds a {type(document).__name__}. {WAYS}")
     return document

@@ -64,13 +64,17 @@ class Tokenizer(Protocol):
     """Text to token ids and back."""
 
     kind: str  # characters, words, bpe, wordpiece or pretrained
-    tokens: list[str]  # by id; of bpe in its own writing of bytes
     lower: bool  # whether text is written in lower case first, as a setting asked
     padding: int | None  # the ids of tokens that are no text, where it has them: padding,
     unknown: int | None  # what it does not know,
     begin: int | None  # the token before a text
     end: int | None  # and that after it,
     mask: int | None  # and the one that hides another
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens by id; of bpe in its own writing of bytes."""
+        ...
 
     def __len__(self) -> int:
         """How many ids there are, with padding and unknown."""
@@ -239,6 +243,8 @@ class Characters(Ours):
     def __init__(self, tokens: list[str], lower: bool = False) -> None:
         """`tokens` by id: padding, unknown, then one character each."""
         _check(tokens)
+        if long := next((token for token in tokens[2:] if len(token) != 1), None):
+            raise ValueError(f"a character {short(long)!r}")
         self.tokens, self.lower = tokens, lower
         self._ids = np.full(CODE_POINTS, UNKNOWN, np.int32)
         self._ids[[ord(token) for token in tokens[2:]]] = np.arange(2, len(tokens))

@@ -6,10 +6,10 @@ is prepared as an image is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
+from ...schema import COUNT
 from ...spec import VideoSpec
 from ..folders import VIDEOS, labelled
 from ..images.preprocessing import ImagePreprocessing
@@ -39,6 +40,10 @@ class VideoPreprocessing:
     spec: VideoSpec
     images: ImagePreprocessing  # how each frame becomes one
     frames: int  # that are taken, where there are more
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "images": ImagePreprocessing.SCHEMA, "frames": COUNT,
+    }  # fmt: skip
 
     def clip(self, video: Video, count: int) -> Tensor:
         """The frames of a video that should have `count`, uint8 (T, C, H, W). Raises DataError, naming it, where it
@@ -95,7 +100,7 @@ class VideoPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
-        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
         spec = specs.read_as(data["spec"], VideoSpec)
         return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
 

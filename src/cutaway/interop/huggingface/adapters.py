@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ...errors import FileError, ModelError
 from ...files import read_json, write_json
 from ...nn.lora import LoRALinear
+from ...schema import COUNT, NUMBER, Between, reject_unlike
 from . import Family, family_of, names_of, renamed
 from .values import number, shown, truth
 
@@ -138,14 +139,21 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
     return changed
 
 
+ADAPTER = {
+    "peft_type": str, "r": COUNT, "lora_alpha": NUMBER, "use_rslora?": bool,
+    "rank_pattern?": {...: Between(1, 2**31 - 1)}, "alpha_pattern?": {...: NUMBER},
+}  # fmt: skip
+
+
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """adapter_config.json and the tensors. Raises FileError, ModelError as `merge_adapter` does."""
     for file in (CONFIG, WEIGHTS):
         if not (folder / file).is_file():
             raise FileError(f"{folder} holds no adapter of PEFT: it has no {file}.")
     settings = read_json(folder / CONFIG)
-    if not isinstance(settings, dict):
-        raise FileError(f"{folder / CONFIG} holds no settings by name: take it from where it came.")
+    reject_unlike(settings, ADAPTER, folder / CONFIG, "Take the adapter from where it came.")
+    if settings["r"] == 0:
+        raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
     if settings.get("peft_type") != "LORA":
         raise ModelError(f"{folder} is a {settings.get('peft_type')}, and LORA is what is read here.")
     for key, plain in PLAIN.items():

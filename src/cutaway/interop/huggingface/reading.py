@@ -87,9 +87,10 @@ def is_folder(path: Path) -> bool:
     if not (path / CONFIG).is_file():
         return False
     try:
-        return "model_type" in read_json(path / CONFIG)
-    except (FileError, TypeError):
+        document = read_json(path / CONFIG)
+    except FileError:
         return False
+    return isinstance(document, dict) and "model_type" in document
 
 
 class Folder:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError
-from ...files import read_json
-from ...training.schemas import read_evaluation, read_run
+from ...errors import FileError, brief, short
+from ...files import read_bytes
+from ...training.schemas import read_evaluation, read_layers, read_run
 
 INSIDE = "inspect.html"
 Cell = float | str | None
@@ -36,28 +37,33 @@ def read_documents(folder: Path) -> Documents:
         run=read_run(folder),
         metrics=read_metrics(folder / "metrics.csv"),
         evaluation=read_evaluation(folder),
-        layers=_read_if_there(folder / "layers.json"),
+        layers=read_layers(folder),
         folder=str(folder),
         inside=(folder / INSIDE).is_file(),
     )
 
 
 def read_metrics(path: Path) -> list[dict[str, Cell]]:
-    """The rows of metrics.csv, cells that are numbers as numbers; none where there is no such file yet."""
+    """The rows of metrics.csv, cells that are finite numbers as numbers; none where there is no such file yet. Raises
+    FileError, by line and column, for what is no number."""
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as lines:
-        return [{name: _cell(text) for name, text in row.items() if name} for row in csv.DictReader(lines)]
-
-
-def _read_if_there(path: Path) -> Any:
-    return read_json(path) if path.is_file() else None
-
-
-def _cell(text: str | None) -> Cell:
-    """A number where the text is a finite one (JSON has no other), None where there is no text."""
     try:
-        number = float(text or "")
-    except ValueError:
-        return text or None
+        rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
+    except (ValueError, csv.Error) as error:
+        raise FileError(f"{path} is no CSV file ({short(error, 120)}). Take it from a copy.") from error
+    return [
+        {name: _cell(text, f"{path}, line {line}, column {short(name)}") for name, text in row.items() if name}
+        for line, row in enumerate(rows, 2)
+    ]
+
+
+def _cell(text: str | None, where: str) -> Cell:
+    """A number where the text is a finite one (JSON has no other), None where there is no text."""
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise FileError(f"{where}: {brief(text)} is not a number. Take the file from a copy.") from error
     return number if math.isfinite(number) else text

@@ -91,13 +91,16 @@ def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
     of an epoch, which is its end, and within it as much of the epoch as its steps tell."""
     found: list[float] = []
     begin = 0.0
-    for _, group in itertools.groupby(enumerate(metrics), key=lambda at: at[1].get("epoch") or at[0] + 1):
-        rows = list(group)
-        epoch = float(rows[0][1].get("epoch") or rows[0][0] + 1)
-        steps = [float(row.get("step") or 0) for _, row in rows]
+    for epoch, group in itertools.groupby(enumerate(metrics), key=lambda at: _number(at[1], "epoch") or at[0] + 1.0):
+        steps = [_number(row, "step") for _, row in group]
         found += [epoch - (steps[-1] - step) / max(steps[-1] - begin, 1.0) for step in steps]
         begin = steps[-1]
     return found
+
+
+def _number(row: dict[str, Cell], key: str) -> float:
+    value = row.get(key)
+    return value if isinstance(value, float) else 0.0
 
 
 def _went(drawing: Drawing) -> str:

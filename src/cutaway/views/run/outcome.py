@@ -247,9 +247,15 @@ def _columns(example: dict[str, Any], evaluation: dict[str, Any]) -> list[tuple[
 def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
     """Actual and predicted in words: classes by name, values to four digits."""
     actual, predicted = mistake["actual"], mistake["predicted"]
-    if evaluation.get("values"):
-        return number(float(actual)), number(float(predicted))
-    return actual, predicted
+    return (_figure(actual), _figure(predicted)) if evaluation.get("values") else (actual, predicted)
+
+
+def _figure(text: str) -> str:
+    """A number to four digits; what is none as it is."""
+    try:
+        return number(float(text))
+    except ValueError:
+        return text
 
 
 def _sure(mistake: dict[str, Any]) -> str:
