@@ -116,8 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit:
         raise
     except BaseException as error:  # a panic of a library in Rust is no Exception
-        if (said := memory_message(error)) is not None:
-            print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
+        if (short_of := memory_message(error)) is not None:
+            print(_paragraph(f"cutaway: {short_of}"), file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.filename == Output.NAME:
             _discard_output()

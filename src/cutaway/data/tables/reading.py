@@ -245,7 +245,7 @@ def cell_text(value: Any, row: int, column: str) -> str | None:
     """
     if value is None:
         return None
-    kind = type(value)
+    kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         raise DataError(f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}.")
     try:
