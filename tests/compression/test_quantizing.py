@@ -58,7 +58,7 @@ def test_ranges_hold_zero() -> None:
 
 
 def test_what_is_reported_of_models_is_that_of_each(tmp_path: Path) -> None:
-    given = {"max_samples": 60, "max_steps": 2, "tensorboard": False, "model.hidden_dims": (8,)}
+    given: dict[str, Any] = {"max_samples": 60, "max_steps": 2, "tensorboard": False, "model.hidden_dims": (8,)}
     whole = cutaway.train("mlp", "digits", out=tmp_path / "whole", **given)
     small = cutaway.prune(whole, tmp_path / "small", sparsity=0.75, epochs=1)
     before, after = beside([whole, small])
@@ -68,8 +68,8 @@ def test_what_is_reported_of_models_is_that_of_each(tmp_path: Path) -> None:
         assert one.score == run.evaluate()["accuracy"]
         assert one.parameters == sum(p.numel() for p in run.model.parameters())
         matrices = [m.weight for m in run.model.modules() if isinstance(m, nn.Linear)]
-        zeros, count = (sum(int(f(w)) for w in matrices) for f in (lambda w: (w == 0).sum(), lambda w: w.numel()))
-        assert one.sparsity == pytest.approx(zeros / count)
+        zeros = sum(int((w == 0).sum()) for w in matrices)
+        assert one.sparsity == pytest.approx(zeros / sum(w.numel() for w in matrices))
         assert one.bytes == (run.folder / "model" / "model.safetensors").stat().st_size
         assert set(one.milliseconds) == {1, 32}
         assert one.to_json()["score"] == one.score.to_json()

@@ -107,6 +107,9 @@ def test_onnxruntime_alone_is_enough(exported: Path) -> None:
     expected = torch.from_numpy(from_json(pair["output"]))
     assert difference(torch.from_numpy(answered), expected) <= TOLERANCE
     assert document["labels"] == [str(i) for i in range(10)]
+    settings = document["settings"]  # those that decoding and evaluation go by
+    assert settings.keys() == {"num_beams", "length_penalty", "batch_tokens"}
+    assert settings["length_penalty"] == 0.6
 
 
 def resealed(model: Any, path: Path) -> Path:
