@@ -344,7 +344,7 @@ def test_what_is_no_search_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is no search"):
         resumed(tmp_path / "nowhere")
     (tmp_path / "search.json").write_text("{}")
-    with pytest.raises(FileError, match="is not what a search writes"):
+    with pytest.raises(FileError, match=r"search\.json is not complete: it needs model, data"):
         resumed(tmp_path)
 
 
