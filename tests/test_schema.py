@@ -156,15 +156,26 @@ class Fitted:
     width: int = 3
     unit: str = "px"
     end: int | None = 7
+    head: bool | None = None
 
 
 def test_a_dataclass_comes_back_from_its_document() -> None:
     schema = schema_of(Fitted)
-    assert schema == {"name": str, "points": [[NUMBER]], "width?": COUNT, "unit?": str, "end?": int | None}
+    assert schema == {
+        "name": str,
+        "points": [[NUMBER]],
+        "width?": COUNT,
+        "unit?": str,
+        "end?": int | None,
+        "head?": bool | None,
+    }
     document = {"name": "a", "points": [[0, 1.5], [2, 3]], "width": None, "end": None}
     assert fault_in(document, schema) == ""
     assert from_document(Fitted, document) == Fitted("a", ((0, 1.5), (2, 3)), 3, "px", None)
     assert from_document(Fitted, {"name": "a", "points": []}) == Fitted("a", ())
+    assert [fault_in({**document, "head": head}, schema) for head in (True, False, None)] == ["", "", ""]
+    assert fault_in({**document, "head": 1}, schema) == "head is a whole number, and must be true or false or null"
+    assert fault_in({**document, "end": True}, schema) == "end is true or false, and must be a whole number or null"
     assert fault_in({**document, "width": -1}, schema).startswith("width is -1")
     assert fault_in({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a text, and must be a number"
     assert schema_of(Fitted, width=Between(1, 4))["width?"] == Between(1, 4)

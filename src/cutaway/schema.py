@@ -204,7 +204,8 @@ def _number_fault(value: float, schema: Any, at: str) -> str:
 
 def _is(value: object, kind: Any) -> bool:
     """Whether it is of that kind; true and false are no numbers, as they are in Python."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    kinds = getattr(kind, "__args__", (kind,))
+    return isinstance(value, kind) and (not isinstance(value, bool) or bool in kinds or object in kinds)
 
 
 def json_schema(schema: Any, title: str = "") -> dict[str, Any]:

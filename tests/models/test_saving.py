@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from cutaway.errors import FileError, SettingError
 from cutaway.models import saving
 from cutaway.models.registry import RENAMED, preset, presets
 from cutaway.models.saving import load_model, put_weights, read_tensors, save_model, write_tensors
+from cutaway.schema import as_tuples, fault_in, schema_of
 
 from ..small import small
 
@@ -341,3 +342,10 @@ def test_a_training_begins_with_weights_in_shards(sharded: Path) -> None:
     taken = take_weights(other, preset("lenet5-modern"), str(sharded))
     assert taken.path.endswith(saving.INDEX)
     assert all(torch.equal(v, load_model(sharded)[0].state_dict()[k]) for k, v in other.state_dict().items())
+
+
+def test_every_config_keeps_to_the_schema_of_its_dataclass() -> None:
+    for one in presets().values():
+        document = json.loads(json.dumps(asdict(one.config)))
+        assert fault_in(document, schema_of(type(one.config))) == "", one.name
+        assert {key: as_tuples(value) for key, value in document.items()} == asdict(one.config)

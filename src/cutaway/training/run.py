@@ -38,7 +38,7 @@ from ..models.own import called, handed_over, preset_for
 from ..models.registry import Preset
 from ..models.saving import load_model, reject_other_kind
 from ..settings import among, build
-from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
+from ..spec import ANY_SIZE, Boxes, Classes, Context, Episodes, ImageSizes, Links, Mask, Masked, Noise, Tags, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
@@ -56,6 +56,8 @@ from .sampled import texts_of
 from .schemas import read_run, source_of
 from .sequence import over_tasks
 from .supported import evaluated, told_by
+
+NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets of which a model has one output for each name
 
 
 class Run:
@@ -88,13 +90,19 @@ class Run:
         self.reject_other_module()
         own = handed_over(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
-        classes, heads = self.spec.target.classes, getattr(getattr(model, "config", None), "num_classes", None)
-        if classes and heads is not None and heads != len(classes):
-            raise FileError(
-                f"{self.folder / 'model' / 'preprocessing.json'} names {len(classes):,} classes, and the model beside "
-                f"it tells {heads:,} apart. Take the folder from one copy."
-            )
+        self._reject_other_sizes(model)
         return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
+
+    def _reject_other_sizes(self, model: nn.Module) -> None:
+        """Raise FileError where the preprocessing has other classes than the model, or tokens that it lacks."""
+        config, target, said = getattr(model, "config", None), self.spec.target, ""
+        classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
+        if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
+            said = f"names {target.outputs:,} classes, and the model beside it tells {classes:,} apart"
+        if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
+            said = f"has {wanted:,} tokens, and the model beside it {ids:,}"
+        if said:
+            raise FileError(f"{self.folder / 'model' / 'preprocessing.json'} {said}. Take the folder from one copy.")
 
     @functools.cached_property
     def preset(self) -> Preset:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from ...errors import DataError, FileError, SettingError, short
 from ...files import MEBIBYTE, open_regular
-from ...schema import Between, reject_unlike
+from ...schema import Between, naming, reject_unlike
+from ...settings import build
 from ...spec import Context, ImageSizes, NextToken, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed, reject_settings_for_others
@@ -101,6 +102,8 @@ def _reject_plan(plan: Any, corpora: Mapping[str, Corpus], path: Path) -> None:
     """Raise FileError where the plan at `path` cannot be gone on with."""
     again = "Give another folder, or remove this one."
     reject_unlike(plan, PLANS, path, again)
+    with naming(path, again):
+        build(DataSettings, plan["settings"])
     for split, places in plan["places"].items():
         sizes = corpora.get(split, corpora["train"]).sizes
         within = (len(at) == 2 and 0 <= at[0] < len(sizes) and 0 <= at[1] <= sizes[at[0]] + 1 for at in places)
