@@ -14,6 +14,7 @@ from . import (
     adaptation,
     applications,
     attention,
+    coverage,
     export,
     feeding,
     graphs,
@@ -61,6 +62,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
 
 ELSEWHERE: dict[str, Callable[[], object]] = {
     "statistics": statistics.main,
+    "coverage": coverage.main,
     "guard": guard.main,
     "export": export.main,
     "quantize": quantize.main,

@@ -15,7 +15,7 @@ from ..errors import FileError, SettingError
 from ..files import EXPORTED, reject_irregular
 from ..interop.export.columns import CATEGORY
 from ..interop.export.onnx import Session, read_onnx
-from ..tasks.metrics import Metric
+from ..statistics.intervals import Metric
 from ..training.placement import Placement, find_place
 from ..training.run import Run
 from .forms import raw_inputs
