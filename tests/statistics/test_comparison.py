@@ -340,6 +340,7 @@ def test_ranks_are_scipys_and_ties_share_theirs() -> None:
 
 
 def test_rank_intervals_are_resampled_data_sets_and_two_made_up_ones_stretched_for_few() -> None:
+    """Means of eight ranks are steps of 1/8."""
     table = np.random.default_rng(26).random((6, 5))
     found = ranks({f"set {i}": dict(zip("abcde", row)) for i, row in enumerate(table.tolist())}, True)
     own = stats.rankdata(-table, axis=1)
