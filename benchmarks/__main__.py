@@ -16,6 +16,7 @@ from . import (
     adaptation,
     applications,
     attention,
+    coverage,
     export,
     feeding,
     graphs,
@@ -63,6 +64,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
 
 ELSEWHERE: dict[str, Callable[[], object]] = {
     "statistics": statistics.main,
+    "coverage": coverage.main,
     "guard": guard.main,
     "export": export.main,
     "quantize": quantize.main,

@@ -21,8 +21,8 @@ import cutaway
 from cutaway.commands.words import flatten
 from cutaway.data.sets import Split
 from cutaway.generation.images import as_images
+from cutaway.statistics.intervals import proportion
 from cutaway.tasks.image_generation import frechet_distance
-from cutaway.tasks.metrics import proportion
 from cutaway.training.run import Run
 
 TOGETHER = 500  # images that the classifier sees at a time

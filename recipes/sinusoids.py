@@ -21,8 +21,8 @@ import cutaway
 from cutaway.commands.words import flatten
 from cutaway.data.sets import Split
 from cutaway.spec import Episodes
+from cutaway.statistics.intervals import Metric
 from cutaway.tasks.few_shot import FewShot
-from cutaway.tasks.metrics import Metric
 from cutaway.training.evaluation import results_of
 from cutaway.training.run import Run
 

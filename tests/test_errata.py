@@ -30,7 +30,7 @@ from cutaway.nn.masks import causal_mask
 from cutaway.nn.normalization import batch_norm
 from cutaway.nn.position import sinusoids
 from cutaway.spec import Tokens
-from cutaway.tasks.metrics import proportion
+from cutaway.statistics.intervals import proportion
 from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
 from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.textbook.pooling import k_max

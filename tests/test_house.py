@@ -27,7 +27,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # What everybody may import, and what stands on it; then who may import whom.
 FOUNDATION = {"__init__", "errors", "files", "schema", "settings", "spec", "targets", "terms"}
 BELOW = {
-    "textbook", "inspect", "interop", "generation", "training", "distributed", "tasks", "data", "models", "nn",
+    "textbook", "inspect", "interop", "generation", "training", "distributed", "tasks", "statistics", "data", "models",
+    "nn",
 }  # fmt: skip
 ALLOWED = {
     "__init__": {
@@ -51,10 +52,11 @@ ALLOWED = {
     "models": {"nn"},
     "data": set(),
     "distributed": {"models", "nn"},
-    "tasks": {"data", "nn"},
+    "statistics": set(),
+    "tasks": {"statistics", "data", "nn"},
     # interop: weights that others trained, to begin with; generation: what evaluation lets a model write; inspect: what
     # an operation computes, to reckon with
-    "training": {"distributed", "inspect", "interop", "generation", "tasks", "data", "models", "nn"},
+    "training": {"distributed", "inspect", "interop", "generation", "tasks", "statistics", "data", "models", "nn"},
     "generation": {"data", "models", "nn"},
     "inspect": {"models", "nn", "data", "tasks"},
     "interop": {"models", "nn", "textbook", "data", "tasks"},

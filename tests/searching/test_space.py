@@ -78,6 +78,16 @@ def test_what_is_drawn_can_be_typed(value: float) -> None:
     assert drawn == pytest.approx(value, rel=1e-3)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0123449, 0.0987651), (1.000049, 2.00085)])
+def test_what_is_rounded_stays_in_its_range(low: float, high: float) -> None:
+    """To four digits the ends themselves would lie outside."""
+    one = Range(low, high)
+    assert float(f"{low:.4g}") < low
+    assert float(f"{high:.4g}") > high
+    assert (one.value(low), one.value(high)) == (low, high)
+    assert low < one.value((low + high) / 2) < high
+
+
 def test_a_cell_is_drawn_edge_by_edge() -> None:
     space = read("cellnet-small", **{"model.arch": "cells"})
     operations = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3", "none")

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from cutaway.tasks.continual import accuracies, details, metrics
-from cutaway.tasks.metrics import bootstrap
 
 CHANCES = torch.tensor([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.7, 0.4, 0.95]])  # R, rows are times
 
@@ -68,6 +67,18 @@ def test_intervals_are_as_wide_as_the_bootstraps(permuted: bool) -> None:
         return float((R[:2].max(0) - R[2])[:2].mean())
 
     for key, ours in found.items():
-        theirs = bootstrap(lambda rows, key=key: resampled(key, rows), n if permuted else 3 * n)  # type: ignore[misc]
-        assert ours.value == pytest.approx(theirs.value)
-        assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.15)
+        size, rng = n if permuted else 3 * n, np.random.default_rng(0)
+        scores = [resampled(key, rng.integers(0, size, size)) for _ in range(1_000)]
+        low, high = np.percentile(scores, [2.5, 97.5])
+        assert ours.value == pytest.approx(resampled(key, np.arange(size)))
+        assert ours.high - ours.low == pytest.approx(high - low, rel=0.15)
+
+
+def test_a_task_of_one_example_has_no_interval_and_answers_that_never_change_no_difference() -> None:
+    right = torch.tensor([[True] * 9, [True] * 9])
+    task = torch.tensor([0, *[1] * 8])
+    found = metrics(right, task, torch.arange(9))
+    assert found["average_accuracy"].note == "no interval: its variance is unknown"
+    even = metrics(torch.ones(2, 40), torch.arange(40) % 2, torch.arange(40))
+    assert even["forgetting"].note == "no interval: all examples have the same"
+    assert 0.85 < even["average_accuracy"].low < even["average_accuracy"].high == 1

@@ -19,6 +19,7 @@ from torch import Tensor
 from cutaway.data.sets import IGNORED
 from cutaway.errors import SettingError
 from cutaway.spec import Boxes, ImageSpec
+from cutaway.statistics.intervals import effective
 from cutaway.tasks import precision
 from cutaway.tasks.detection import KEPT, LOSS, POSITIVES, Detection, assigned
 from cutaway.tasks.task import task_for
@@ -147,15 +148,32 @@ def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> 
     assert task().baseline(target, target) == {"name": "nothing found", "value": 0.0}
 
 
-def test_the_interval_is_that_of_plain_resampling() -> None:
+def test_intervals_are_those_of_leaving_out_each_image() -> None:
+    said, there = random_scenes(5, count=32, ties=False)
+    found = precision.intervals(precision.matched(said, there, 3), NAMES)
+    value, without = _means(said, there), []
+    for image in range(32):
+        without.append(_means(said[:image] + said[image + 1 :], there[:image] + there[image + 1 :]))
+    variance = 31 / 32 * np.square(np.array(without) - np.mean(without, 0)).sum(0)
+    for k, key in enumerate(("map", "map_50", "map_75")):
+        expected = effective(value[k], variance[k], 32, 31)
+        assert found[key].value == pytest.approx(value[k])
+        assert (found[key].low, found[key].high) == pytest.approx((expected.low, expected.high), rel=1e-9)
+
+
+def _means(said: list[np.ndarray], there: list[np.ndarray]) -> np.ndarray:
+    return precision.means(precision.table(precision.matched(said, there, 3)))
+
+
+def test_few_images_have_no_interval() -> None:
     said, there = random_scenes(5, count=8, ties=False)
+    found = precision.intervals(precision.matched(said, there, 3), NAMES)
+    assert found["map"].note == "no interval: fewer than 30 images"
+    said, there = random_scenes(6, count=40, ties=False)
     matches = precision.matched(said, there, 3)
-    drawn = task()._resampled(matches, 8)
-    rng = np.random.default_rng(0)
-    for scores in drawn[:5]:
-        rows = rng.integers(0, 8, 8)
-        again = precision.table(precision.matched([said[i] for i in rows], [there[i] for i in rows], 3))
-        np.testing.assert_allclose(scores, precision.means(again), atol=1e-12)
+    matches[2].actual[:] = np.arange(40) < 3
+    found = precision.intervals(matches, NAMES)
+    assert found["map_50"].note == f"no interval: fewer than 5 images of class {NAMES[2]!r}"
 
 
 def outputs_for(boxes: list[list[float]], stride: float = 4.0, sure: float = 8.0) -> Tensor:

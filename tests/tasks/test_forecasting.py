@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cutaway.data.series.windows import WindowSplit
 from cutaway.errors import SettingError
 from cutaway.spec import Horizon, SeriesSpec
-from cutaway.tasks.blocks import Blocks, spread
 from cutaway.tasks.forecasting import Forecasting
 from cutaway.tasks.simple_forecasts import fit_linear, seasonal_naive, simple_forecasts
 from cutaway.tasks.task import task_for
@@ -123,36 +120,6 @@ def test_a_horizon_asks_for_this_task() -> None:
     assert (task.watch, task.loss_name) == ("rmse", "mse")
 
 
-# --- intervals ----------------------------------------------------------------------------------------------------
-
-
-def test_blocks_hold_what_neighbours_have_in_common() -> None:
-    """The mean of sums of 12 neighbours' noise: intervals from single examples would have a twelfth of the variance."""
-    rng = np.random.default_rng(0)
-    inside = 0
-    for _ in range(60):
-        values = np.convolve(rng.normal(size=1011), np.ones(12), "valid")  # (1000,), true mean 0
-        found = spread(Blocks(len(values), 50).means(values, np.ones_like(values)))
-        inside += found.low <= 0 <= found.high
-    assert 50 <= inside <= 60
-
-
-@given(n=st.integers(1, 60), length=st.integers(1, 12), seed=st.integers(0, 9))
-@settings(max_examples=30, deadline=None)
-def test_blocks_are_drawn_whole(n: int, length: int, seed: int) -> None:
-    values = np.random.default_rng(seed).normal(size=(n, 2))
-    blocks = Blocks(n, length, seed)
-    sums = blocks.sums(values)
-    np.testing.assert_allclose(sums[0], values.sum(0))
-    if n < 3 * length:
-        assert len(sums) == 1
-        assert np.isnan(spread(sums[:, 0]).low)
-    else:
-        ones = blocks.sums(np.ones(n))
-        assert (ones[1:] == -(-n // length) * length).all()
-        np.testing.assert_array_equal(blocks.sums(values), sums)
-
-
 # --- simple forecasts ---------------------------------------------------------------------------------------------
 
 
@@ -249,9 +216,40 @@ def test_the_model_stands_beside_the_simple_forecasts() -> None:
     assert itself == {"value": 0.0, "low": 0.0, "high": 0.0}
 
 
-def test_what_was_never_measured_has_no_interval_and_no_warning() -> None:
+@pytest.mark.parametrize("count", [20, 300])
+def test_what_was_never_measured_has_no_interval_and_no_warning(count: int) -> None:
+    task = Forecasting(dataclasses.replace(TWO, naive=(0.5, 0.5)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = spread(np.full(101, np.nan))
-        assert np.isnan([found.value, found.low, found.high]).all()
-        assert spread(np.array([1.0, np.nan, 2.0, 2.0])).low == 2.0
+        found = task.metrics(torch.zeros(count, 6), torch.full((count, 6), torch.nan))
+    for metric in found.values():
+        assert np.isnan([metric.value, metric.low, metric.high]).all()
+
+
+def test_blocks_hold_the_windows_of_all_series_of_a_time() -> None:
+    """Of three series whose errors are the same, windows say no more than those of one: as many blocks, and the same
+    interval. Windows stand in the order of time, those of all series of a time beside each other."""
+    one = random(200, 3, seed=3)
+    three = dataclasses.replace(ONE, naive=(0.5,), mean=(0.0,), scale=(1.0,), series=("a", "b", "c"))
+    alone = dataclasses.replace(three, series=())
+    own = Forecasting(alone).metrics(one, torch.zeros_like(one))
+    all_of_them = one.repeat_interleave(3, 0)
+    found = Forecasting(three).metrics(all_of_them, torch.zeros_like(all_of_them))
+    assert {key: m.note for key, m in found.items()} == dict.fromkeys(("rmse", "mae", "mase", "loss"), "")
+    for key, metric in own.items():
+        assert found[key].value == pytest.approx(metric.value)
+        assert (found[key].low, found[key].high) == pytest.approx((metric.low, metric.high), rel=0.05)
+    few = Forecasting(three).metrics(all_of_them[:135], torch.zeros(135, 3))
+    assert few["rmse"].note == "no interval: 135 windows, and 144 are needed as neighbours overlap"
+
+
+def test_differences_of_forecasts_are_of_the_same_blocks() -> None:
+    """What both share is left out: the interval of the difference is narrower than either's."""
+    task = Forecasting(dataclasses.replace(ONE, mean=(0.0,), scale=(1.0,)))
+    hard = random(300, 1, seed=4).repeat(1, 3) * 3
+    other = hard * 1.1 + 0.1 * random(300, 3, seed=5)
+    difference = task._difference(hard, other, torch.zeros(300, 3))
+    rmse, theirs = (task.metrics(said, torch.zeros(300, 3))["rmse"] for said in (hard, other))
+    assert difference.value == pytest.approx(rmse.value - theirs.value)
+    assert difference.low < difference.value < difference.high < 0
+    assert difference.high - difference.low < 0.5 * (rmse.high - rmse.low)

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from cutaway.spec import Links
-from cutaway.tasks.link_prediction import Areas, LinkPrediction, reciprocal_ranks
+from cutaway.tasks.link_prediction import LinkPrediction, reciprocal_ranks
 
 TASK = LinkPrediction(Links())
 
@@ -25,21 +25,9 @@ def test_metrics_are_those_of_scikit_learn(answers: tuple[torch.Tensor, torch.Te
     found = TASK.metrics(outputs, target)
     assert found["auc"].value == pytest.approx(roc_auc_score(target, outputs[:, 0]))
     assert found["average_precision"].value == pytest.approx(average_precision_score(target, outputs[:, 0]))
-    assert TASK.quick(outputs, target)["auc"] == found["auc"].value
+    assert TASK.quick(outputs, target)["auc"] == pytest.approx(found["auc"].value, rel=1e-12)
     for metric in found.values():
         assert metric.low < metric.value < metric.high
-
-
-def test_resamples_are_scored_as_scikit_learn_scores_them() -> None:
-    rng = np.random.default_rng(0)
-    score, linked = rng.integers(0, 9, 40) / 9, rng.random(40) < 0.4  # some are equal
-    areas = Areas(score, linked)
-    for _ in range(20):
-        rows = rng.integers(0, 40, 40)
-        assert areas.roc(rows) == pytest.approx(roc_auc_score(linked[rows], score[rows]))
-        assert areas.precision_recall(rows) == pytest.approx(average_precision_score(linked[rows], score[rows]))
-    assert np.isnan(areas.roc(np.flatnonzero(linked)))
-    assert np.isnan(areas.precision_recall(np.flatnonzero(~linked)))
 
 
 def test_ranks_by_hand() -> None:

@@ -94,7 +94,7 @@ def test_metrics_have_intervals_that_hold_them() -> None:
     assert found["character_error"].value == pytest.approx(3 / 9)
     assert found["sequence_error"].value == 0.5
     for name, metric in found.items():
-        assert metric.low <= metric.value <= metric.high, name
+        assert metric.note.startswith("no interval: fewer than 10 ") or metric.low <= metric.value <= metric.high, name
     quick = TASK.quick(kept, target)
     assert {name: quick[name] for name in ("word_error", "character_error")} == {
         name: found[name].value for name in ("word_error", "character_error")

@@ -42,7 +42,8 @@ MODULES = {
     ),
     "Measuring and comparing": (
         "cutaway.tasks.metrics",
-        "cutaway.comparing.statistics",
+        "cutaway.statistics.comparison",
+        "cutaway.statistics.intervals",
         "cutaway.comparing.baselines",
     ),
     "Writing and thinking": (

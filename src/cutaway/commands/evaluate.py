@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
     from ..exporting.opened import run_at
     from ..terms import metric
-    from .output import emit_json
+    from .output import emit_json, note
     from .tables import print_table
     from .train import figure
 
@@ -59,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0
-    rows = [(metric(name)[0], *(figure(name, value) for value in m.to_json().values())) for name, m in metrics.items()]
+    found = {name: m.to_json() for name, m in metrics.items()}
+    rows = [(metric(name)[0], *(figure(name, m[end]) for end in ("value", "low", "high"))) for name, m in found.items()]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
+    for name, m in found.items():
+        if "note" in m:
+            note(f"note: {metric(name)[0]}: {m['note']}")
     return 0

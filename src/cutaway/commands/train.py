@@ -127,6 +127,8 @@ def lines(run: Run) -> list[str]:
     between = ""
     if found["low"] is not None and found["high"] is not None:
         between = f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}, "
+    elif found.get("note"):
+        between = f"{escape(found['note'])}, "
     said = [
         f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] "
         f"({between}{plural(result['count'], 'example')}){compared}",

@@ -12,8 +12,9 @@ import torch
 from ..data.sets import DataSet, SequenceSplit, Split
 from ..data.task_sequence import part_of
 from ..errors import CutawayError
+from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
-from ..tasks.metrics import HIGHER_IS_BETTER, Metric
+from ..tasks.metrics import HIGHER_IS_BETTER
 from ..tasks.regression import Regression
 from ..tasks.task import Task
 from ..training.run import Run

@@ -14,6 +14,7 @@ import torch
 from ..data.sets import Split
 from ..data.task_sequence import part_of
 from ..errors import CutawayError, SettingError
+from ..statistics.comparison import differences, measure
 from ..training.run import Run
 from ..training.timing import in_turns
 from .baselines import baselines_for
@@ -24,7 +25,6 @@ from .energy import counters
 from .progress import CompareProgress
 from .settings import CompareSettings
 from .simple import loaded
-from .statistics import differences, measure
 from .worker import COST, read_cost
 
 DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"
@@ -75,7 +75,7 @@ def judged(
             "name": one.name,
             "simple": one.simple,
             "explanation": one.explanation,
-            **_plain(asdict(measured[one.name])),
+            **measured[one.name].to_json(),
             "scores": [_score(row, finish) for row in one.contributions],
             "seconds": one.seconds,
             "parameters": one.parameters,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..draw.page import framed
-from .statistics import Interval, ranks
+from ..statistics.comparison import ranks
+from ..statistics.intervals import Metric
 from .storage import REPORT, read_about
 
 Row = dict[str, Any]
@@ -61,7 +62,7 @@ class Comparison:
         return [names[0], *(name for name, pair in zip(names[1:], found) if pair and not pair["told_apart"])]
 
     @functools.cached_property
-    def ranks(self) -> dict[str, Interval]:
+    def ranks(self) -> dict[str, Metric]:
         """The mean rank of each model over the data sets, 1 the best; empty where there is one data set."""
         if len(self.results) < 2:
             return {}

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..tasks.metrics import Metric
+from ..statistics.intervals import Metric
 from ..tasks.task import headline_of
 from ..training.pruning import sparsity_of
 from ..training.run import Run

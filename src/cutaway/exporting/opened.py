@@ -16,7 +16,7 @@ from ..files import EXPORTED, reject_irregular
 from ..interop.export.columns import CATEGORY
 from ..interop.export.onnx import Session, read_onnx
 from ..schema import reject_unlike
-from ..tasks.metrics import Metric
+from ..statistics.intervals import Metric
 from ..training.placement import Placement, find_place
 from ..training.run import Run
 from .forms import raw_inputs

@@ -20,7 +20,7 @@ from ..views.run.forecast import forecast_views
 from ..views.run.links import links
 from ..views.run.making import curves, data, network, repeat
 from ..views.run.masks import masks
-from ..views.run.outcome import beside_simple, figure, metrics_rows, noun, result, trust, worst
+from ..views.run.outcome import beside_simple, figure, metrics_rows, missing_intervals, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
 from ..views.run.speech import words
 from ..views.run.tasks import over_time
@@ -104,7 +104,7 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
     if evaluation:
         says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
         rows = metrics_rows(evaluation)
-        drawings += [figure(run, evaluation), *beside_simple(run, evaluation)]
+        drawings += [figure(run, evaluation), *beside_simple(run, evaluation), *missing_intervals(evaluation)]
         signatures = evaluation.get("signatures", {})
         if signatures:
             sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]

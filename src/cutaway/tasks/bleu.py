@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .metrics import Metric, bootstrap
+from ..statistics.intervals import Metric, fraction, jackknife
 
 ORDER = 4  # the longest n-grams
 COUNTS = 2 + 2 * ORDER + 1  # tokens said, tokens of the right answer, right and all n-grams of each n, right answers
@@ -50,8 +50,12 @@ def bleu(counts: NDArray[np.float64]) -> float:
 
 
 def bleu_metric(counts: NDArray[np.float64]) -> Metric:
-    """BLEU with the interval of resampled sentences (P. Koehn, 2004, https://aclanthology.org/W04-3250)."""
-    return bootstrap(lambda i: bleu(counts[i]), len(counts))
+    """BLEU with the interval of its variance over sentences, by the jackknife."""
+
+    def score(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([bleu(row[None]) / 100 for row in sums])
+
+    return jackknife(counts, score, fraction, "sentence").map(lambda x: 100 * x)
 
 
 def bleu_signature(counts: NDArray[np.float64], lower: bool = False) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from .metrics import Metric, proportion
+from ..statistics.intervals import Metric, proportion
 from .sequences import EDITS, LOG_P, SequenceToSequence
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..nn import losses
 from ..spec import Classes
+from ..statistics.intervals import Metric, mean, proportion
 from .calibration import calibration_error
 from .confusion import Confusion
-from .metrics import Metric, mean, proportion
 
 CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that takes is a multiple of them
 
@@ -81,14 +81,13 @@ class Classification:
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """Accuracy and, over classes, balanced accuracy and F1; top-5 accuracy of more than five classes; expected
-        calibration error where there are probabilities; loss. Intervals: Wilson, resampling, Wilson, resampling,
-        normal."""
+        calibration error where there are probabilities; loss. docs/statistics.md has their intervals."""
         top, likely = {}, self.probabilities(outputs[:1]) is not None
         if outputs.shape[1] > self.TOP:
             among = (outputs.topk(self.TOP, 1).indices == target[:, None]).any(1)  # (N,)
             top = {"top5_accuracy": proportion(int(among.sum()), len(target))}
         return {
-            **self._confusion(outputs, target).metrics(),
+            **self._confusion(outputs, target).metrics(self.target.names),
             **top,
             **(
                 {"calibration_error": calibration_error(self.probabilities, outputs, target)}

@@ -10,7 +10,7 @@ The first two after D. Lopez-Paz, M. Ranzato, Gradient episodic memory for conti
 <https://arxiv.org/abs/1706.08840>; forgetting after A. Chaudhry, P. K. Dokania, T. Ajanthan, P. H. S. Torr, Riemannian
 walk for incremental learning, 2018, section 3.2 <https://arxiv.org/abs/1801.10112>.
 
-Each is a sum over examples, so that its interval follows from how much they differ (the normal approximation). What one
+Each is a sum over examples, so that its interval follows from how much they differ. What one
 image gives in several tasks is added up first: permuted tasks are not asked of other images.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .metrics import Z95, Metric
+from ..statistics.intervals import Metric, effective, student, without_interval
 
 
 def accuracies(right: Tensor, task: Tensor) -> Tensor:
@@ -40,13 +40,14 @@ def metrics(right: Tensor, task: Tensor, original: Tensor) -> dict[str, Metric]:
     right, found = right.double(), accuracies(right, task)  # (times, tasks)
     times, count = found.shape
     share = 1 / task.bincount(minlength=count).double()[task]  # (n,): of each example in its task's accuracy
-    metrics = {"average_accuracy": _sum_of(right[-1] * share / count, task, original)}
+    average, variance, images = _sum_of(right[-1] * share / count, task, original)
+    metrics = {"average_accuracy": effective(average, variance, images, images - 1)}
     if times == count > 1:
         earlier, scale = task < count - 1, share / (count - 1)
         best = found[:-1].argmax(0)[task]  # (n,)
         at_best, at_first = right.gather(0, best[None])[0], right.gather(0, task[None])[0]
-        metrics["forgetting"] = _sum_of((at_best - right[-1]) * scale * earlier, task, original)
-        metrics["backward_transfer"] = _sum_of((right[-1] - at_first) * scale * earlier, task, original)
+        metrics["forgetting"] = _difference((at_best - right[-1]) * scale * earlier, task, original)
+        metrics["backward_transfer"] = _difference((right[-1] - at_first) * scale * earlier, task, original)
     return metrics
 
 
@@ -55,9 +56,18 @@ def details(right: Tensor, task: Tensor, names: tuple[str, ...]) -> dict[str, An
     return {"tasks": {"names": list(names), "accuracy": accuracies(right, task).tolist()}}
 
 
-def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
-    """The sum of what each example adds, (n,), with its interval. Images are drawn anew, each with all that is made of
-    it, and where each is of one task, within that task."""
+def _difference(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
+    """A sum of either sign of what each example adds, (n,), with Student's t interval."""
+    value, variance, images = _sum_of(parts, task, original)
+    if not 0 < variance < math.inf:
+        return without_interval(value, "all examples have the same" if not variance else "a task has one example")
+    half = student(images - 1) * math.sqrt(variance)
+    return Metric(value, value - half, value + half)
+
+
+def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> tuple[float, float, int]:
+    """The sum of what each example adds, (n,), its variance, and the number of images. What is drawn are images, each
+    with all that is made of it, and where each is of one task, within that task."""
     images, index = original.unique(return_inverse=True)  # type: ignore[no-untyped-call]
     added = torch.zeros(len(images), dtype=torch.float64).index_add_(0, index, parts)
     stratum = torch.zeros(len(images), dtype=torch.int64)
@@ -67,6 +77,4 @@ def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
     for of in range(int(stratum.max()) + 1):
         those = added[stratum == of]
         variance += len(those) * float(those.var()) if len(those) > 1 else math.inf
-    value = float(added.sum())
-    half = Z95 * math.sqrt(variance)
-    return Metric(value, value - half, value + half)
+    return float(added.sum()), variance, len(images)

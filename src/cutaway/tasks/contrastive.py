@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..spec import Classes, Unlabelled
+from ..statistics.intervals import Metric
 from .classification import Classification
-from .metrics import Metric
 
 K, TEMPERATURE = 20, 0.07
 AT_ONCE = 1 << 24  # similarities that are held

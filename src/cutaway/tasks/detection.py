@@ -25,8 +25,8 @@ from ..data.sets import IGNORED, Split
 from ..nn import boxes as bx
 from ..nn.losses import focal
 from ..spec import Boxes
+from ..statistics.intervals import Metric, ratio, without_interval
 from . import precision
-from .metrics import Metric, bootstrap
 
 # What is kept of each box, in this order; the last two are of its image, and stand in each of its rows.
 X1, Y1, X2, Y2, CLASS, SCORE, LOSS, POSITIVES = range(8)
@@ -38,7 +38,6 @@ SHOWN_SCORE = 0.5  # of what is said: predictions and pictures
 RADIUS = 1.5  # strides from the middle of a box within which a location learns it (torchvision's center sampling)
 REACH = (4.0, 8.0)  # strides to the farthest side of a box that a level is for; the first and the last have no such end
 MATCHED = 0.5  # IoU of a box that is right, in pictures and words
-RESAMPLES, WORK = 500, 4e8  # at most so many, and of so many numbers together
 
 
 class Detection:
@@ -126,16 +125,12 @@ class Detection:
         return {"map": float(every), "map_50": float(half), "loss": self._loss(kept, np.arange(len(kept)))}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """mAP@[.5:.95], mAP@.5 and mAP@.75, by pycocotools, and the loss; intervals by resampling images."""
-        matches = self._matched(kept, target)
-        values = precision.means(precision.table(matches))
-        drawn = self._resampled(matches, len(kept))  # (R, 3)
-        found = {}
-        for name, value, scores in zip(("map", "map_50", "map_75"), values, drawn.T):
-            known = scores[~np.isnan(scores)]
-            low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan, np.nan)
-            found[name] = Metric(float(value), float(low), float(high))
-        found["loss"] = bootstrap(lambda rows: self._loss(kept, rows), len(kept))
+        """mAP@[.5:.95], mAP@.5 and mAP@.75, by pycocotools, and the loss. The units of intervals are images."""
+        found = precision.intervals(self._matched(kept, target), self.target.names)
+        of_image = kept[:, 0].double().cpu().numpy()  # (N, 8)
+        found["loss"] = ratio(of_image[:, LOSS], of_image[:, POSITIVES], "image")
+        if of_image[:, POSITIVES].sum() < 1:
+            found["loss"] = without_interval(self._loss(kept, np.arange(len(kept))), "no location has an object")
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
@@ -233,16 +228,6 @@ class Detection:
         """The loss of these images as of one batch."""
         some = kept[torch.from_numpy(rows), 0].double()  # (n, 8)
         return float(some[:, LOSS].sum() / some[:, POSITIVES].sum().clamp(min=1))
-
-    def _resampled(self, matches: list[precision.Found], count: int) -> np.ndarray[Any, Any]:
-        """The three means of resamples of the images, (R, 3): fewer where there is much to add up."""
-        numbers = sum(found.right.size for found in matches) + count
-        rng = np.random.default_rng(0)
-        draws = (
-            np.bincount(rng.integers(0, count, count), minlength=count).astype(float)
-            for _ in range(int(max(100, min(RESAMPLES, WORK // numbers))))
-        )
-        return np.stack([precision.means(precision.table(matches, times)) for times in draws])
 
 
 def assigned(at: Tensor, target: Tensor) -> Tensor:

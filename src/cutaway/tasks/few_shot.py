@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..nn.few_shot import adapted_answers, nearness, prototypes
 from ..spec import Episodes
-from .metrics import Metric, mean
+from ..statistics.intervals import Metric, mean, share
 
 
 class FewShot:
@@ -88,15 +89,18 @@ class FewShot:
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Accuracy or mean squared error, and the loss."""
-        return {name: found.value for name, found in self.metrics(outputs, target).items()}
-
-    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Accuracy and loss, or the mean squared error, which is the loss: means over episodes, with the interval of
-        the normal approximation."""
-        loss = mean(self.losses(outputs, target).double().cpu().numpy())
+        loss = self.losses(outputs, target).double().mean().item()
         if not self.target.ways:
             return {"mse": loss, "loss": loss}
-        return {"accuracy": mean(self.right(outputs, target).cpu().numpy()), "loss": loss}
+        return {"accuracy": self.right(outputs, target).mean().item(), "loss": loss}
+
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
+        """Accuracy and loss, or the mean squared error, which is the loss: means over episodes."""
+        loss = mean(self.losses(outputs, target).double().cpu().numpy(), noun="episode")
+        if not self.target.ways:
+            return {"mse": loss, "loss": loss}
+        right = self.right(outputs, target).cpu().numpy()
+        return {"accuracy": share(right, np.ones_like(right), "episode"), "loss": loss}
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
         """Nothing more: classes of episodes are others in each."""

@@ -2,7 +2,7 @@
 
 Metrics are in the column's own units where one column is forecast; where there are several, whose units differ, they
 are in standard deviations of the training time; of several series, each has its own, and their windows stand in the
-order of time, so that a block of windows for an interval holds those of all series of a time. A target that is NaN was
+order of time, so that a block of windows holds those of all series of a time. A target that is NaN was
 not measured: it counts for nothing.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..data.series.windows import WindowSplit
 from ..spec import Horizon
-from .blocks import Blocks, spread
-from .metrics import Metric
+from ..statistics.blocks import of_windows
+from ..statistics.intervals import Metric, symmetric
 from .simple_forecasts import simple_forecasts
 
 SHOWN_WINDOWS = 4
@@ -74,9 +74,8 @@ class Forecasting:
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """RMSE, MAE, loss and, where the naive errors of the training time are known, MASE.
 
-        Neighbouring windows overlap, and their errors are alike: intervals come from resampling blocks of windows as
-        long as the horizon (moving blocks; H. R. Künsch, Annals of Statistics 17, 1989). They hold what the split's
-        time shows, and nothing of times unlike it.
+        Neighbouring windows overlap, and their errors are alike: the units of intervals are blocks of windows. They
+        hold what the split's time shows, and nothing of times unlike it.
         """
         return self._metrics(outputs, target)
 
@@ -146,28 +145,42 @@ class Forecasting:
 
     def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         error, there = self._by_step_and_column(outputs, target)
-        blocks = self._blocks(target)
-        square = blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))
-        absolute = blocks.means(np.abs(error).sum((1, 2)), there.sum((1, 2)))
-        metrics = {"rmse": spread(self.unit * np.sqrt(square)), "mae": spread(self.unit * absolute)}
+        columns = error.shape[2]
+        overlap = self._overlap
+        square, absolute, count = np.square(error).sum((1, 2)), np.abs(error).sum((1, 2)), there.sum((1, 2))
+        squares, absolutes = np.stack([square, count], 1), np.stack([absolute, count], 1)
+        mean_square = of_windows(squares, overlap, _quotient)
+        mean_absolute = of_windows(absolutes, overlap, _quotient)
+        metrics = {
+            "rmse": of_windows(squares, overlap, lambda sums: self.unit * np.sqrt(_quotient(sums))),
+            "mae": mean_absolute.map(lambda x: self.unit * x),
+        }
         if self.target.naive:
-            of_columns = blocks.means(np.abs(error).sum(1), there.sum(1))  # (1 + B, C)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                metrics["mase"] = spread((of_columns / np.array(self.target.naive)).mean(1))
-        return metrics | {"loss": spread(square if self.loss_name == "mse" else absolute)}
+            naive = np.array(self.target.naive)
+
+            def mase(sums: Values) -> Values:
+                found: Values = (sums[:, :columns] / sums[:, columns:] / naive).mean(1)
+                return found
+
+            metrics["mase"] = of_windows(np.concatenate([np.abs(error).sum(1), there.sum(1)], 1), overlap, mase)
+        return metrics | {"loss": mean_square if self.loss_name == "mse" else mean_absolute}
 
     def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Metric:
-        """RMSE less that of other outputs, on the same resamples: below 0 where the first are better."""
-        blocks = self._blocks(target)
-        both = []
+        """RMSE less that of other outputs, on the same blocks: below 0 where the first are better."""
+        sums = []
         for said in (outputs, other):
             error, there = self._by_step_and_column(said, target)
-            both.append(self.unit * np.sqrt(blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))))
-        return spread(both[0] - both[1])
+            sums += [np.square(error).sum((1, 2)), there.sum((1, 2))]
 
-    def _blocks(self, target: Tensor) -> Blocks:
-        """Resamples in blocks of windows that begin within one horizon, of all series where there are several."""
-        return Blocks(len(target), self.target.steps * max(1, len(self.target.series)))
+        def apart(sums: Values) -> Values:
+            return self.unit * (np.sqrt(_quotient(sums[:, :2])) - np.sqrt(_quotient(sums[:, 2:])))
+
+        return of_windows(np.stack(sums, 1), self._overlap, apart, symmetric)
+
+    @property
+    def _overlap(self) -> int:
+        """The windows that begin within one horizon, of all series where there are several."""
+        return self.target.steps * max(1, len(self.target.series))
 
     def _by_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
         """Of each series its windows, and the RMSE of the model and of the simple forecasts; the worst one first."""
@@ -231,6 +244,12 @@ class Forecasting:
             ]
             words.append(", ".join(columns) + (", …" if len(self.target.columns) > SHOWN_COLUMNS else ""))
         return words
+
+
+def _quotient(sums: Values) -> Values:
+    """Sums of errors over counts, (R,) of (R, 2)."""
+    found: Values = sums[:, 0] / sums[:, 1]
+    return found
 
 
 def _digits(scale: float) -> int:

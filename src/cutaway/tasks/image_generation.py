@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..spec import Image, Noise
-from .metrics import Metric, mean
+from ..statistics.intervals import Metric, mean
 
 LEVELS = 256  # of a pixel
 RECONSTRUCTION, DIVERGENCE = range(2)  # the terms of the bound
@@ -68,7 +68,7 @@ class Denoising:
         return {"loss": kept.double().mean().item()}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """The loss, with the interval of the normal approximation."""
+        """The loss."""
         del target
         return {"loss": mean(kept[:, 0].double().cpu().numpy())}
 
@@ -126,12 +126,12 @@ class LikelihoodBound:
         return {"loss": loss, "bits_per_dimension": loss / self._nats}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """The loss and its two terms in nats, and bits a dimension; intervals of the normal approximation."""
+        """The loss and its two terms in nats, and bits a dimension."""
         loss = mean(self.losses(outputs, target).double().cpu().numpy())
         terms = outputs.double().cpu().numpy()
         return {
             "loss": loss,
-            "bits_per_dimension": Metric(*(x / self._nats for x in (loss.value, loss.low, loss.high))),
+            "bits_per_dimension": loss.map(lambda x: x / self._nats),
             "reconstruction": mean(terms[:, RECONSTRUCTION]),
             "kl": mean(terms[:, DIVERGENCE]),
         }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..spec import Masked, NextToken
-from .metrics import Metric, bootstrap
+from ..statistics.intervals import Metric, ratio, share
 from .token_loss import TokenLoss
 
 
@@ -50,16 +50,16 @@ class Language(TokenLoss):
         return {"loss": loss, "perplexity": _exp(loss)}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Loss, perplexity, bits a token, accuracy. Intervals by resampling windows, as tokens near each other are
-        alike: of characters, bits a token are bits a character."""
+        """Loss, perplexity, bits a token, accuracy; of characters, bits a token are bits a character. The units of
+        intervals are windows, as tokens near each other are alike."""
         del target
         losses, rights, counts = _sums(kept)
-        loss = bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))
+        loss = ratio(losses, counts, "window")
         return {
             "loss": loss,
-            "perplexity": Metric(_exp(loss.value), _exp(loss.low), _exp(loss.high)),
-            "bits_per_token": Metric(*(x / math.log(2) for x in (loss.value, loss.low, loss.high))),
-            "accuracy": bootstrap(lambda i: float(rights[i].sum() / counts[i].sum()), len(rights)),
+            "perplexity": loss.map(_exp),
+            "bits_per_token": loss.map(lambda x: x / math.log(2)),
+            "accuracy": share(rights, counts, "window"),
         }
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:

@@ -9,7 +9,6 @@ is lower.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from torch import Tensor
 
 from ..data.graphs.pairs import LinkSplit, pairs_of
 from ..spec import Links
+from ..statistics import classes
+from ..statistics.intervals import Metric, mean, share
 from .classification import Classification
-from .metrics import Metric, bootstrap, mean
 
 BINS = 20
 SHOWN = 20  # absent links with the highest scores that are named
@@ -47,16 +47,14 @@ class LinkPrediction(Classification):
         return {"auc": auc(score, linked), "average_precision": average_precision(score, linked)}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """AUC, average precision, mean reciprocal rank, loss; intervals by resampling pairs, or links."""
+        """AUC, average precision, mean reciprocal rank among these absent links, loss."""
         score, linked = _plain(outputs, target)
-        ranks, areas = reciprocal_ranks(score, linked), Areas(score, linked)
+        ranks = reciprocal_ranks(score, linked)
         return {
-            "auc": replace(bootstrap(areas.roc, len(score)), value=auc(score, linked)),
-            "average_precision": replace(
-                bootstrap(areas.precision_recall, len(score)), value=average_precision(score, linked)
-            ),
-            "mrr": bootstrap(lambda i: float(ranks[i].mean()), len(ranks)),
-            "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
+            "auc": classes.auc(score, linked, "links"),
+            "average_precision": classes.average_precision(score, linked, "links"),
+            "mrr": share(ranks, np.ones_like(ranks), "link"),
+            "loss": mean(self.losses(outputs, target).double().cpu().numpy(), noun="pair"),
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
@@ -108,34 +106,6 @@ def average_precision(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> 
     from sklearn.metrics import average_precision_score  # here, because it takes a while
 
     return float(average_precision_score(linked, score)) if linked.any() and not linked.all() else math.nan
-
-
-class Areas:
-    """AUC and average precision of resamples, for which scores are put in order but once: a thousand calls of
-    scikit-learn, which checks what it is given each time, would take seconds."""
-
-    def __init__(self, score: NDArray[np.float64], linked: NDArray[np.bool_]) -> None:
-        self._order = np.argsort(-score, kind="stable")
-        self._linked = linked[self._order]
-        self._last = np.flatnonzero(np.append(np.diff(score[self._order]) != 0, True))  # of those with equal scores
-
-    def roc(self, rows: NDArray[np.int64]) -> float:
-        """The area under the ROC curve of the examples `rows`."""
-        found, taken = self._above(rows)
-        pairs = found[-1] * taken[-1]
-        return float((np.diff(taken) * (found[1:] + found[:-1])).sum() / 2 / pairs) if pairs else math.nan
-
-    def precision_recall(self, rows: NDArray[np.int64]) -> float:
-        """The average precision of the examples `rows`."""
-        found, taken = self._above(rows)
-        precision = found[1:] / np.maximum(found[1:] + taken[1:], 1)
-        return float((np.diff(found) * precision).sum() / found[-1]) if found[-1] * taken[-1] else math.nan
-
-    def _above(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many links, and how many absent ones, are at or above each score; 0 above all."""
-        times = np.bincount(rows, minlength=len(self._order))[self._order]
-        found, taken = (np.cumsum(times * kind)[self._last] for kind in (self._linked, ~self._linked))
-        return np.append(0, found), np.append(0, taken)
 
 
 def reciprocal_ranks(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> NDArray[np.float64]:

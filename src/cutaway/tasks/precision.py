@@ -8,17 +8,23 @@ and over the classes that occur.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..statistics.classes import few_of
+from ..statistics.intervals import MOST_UNITS, Metric, fraction, group_of, interval_without_each, without_interval
+
 Array = npt.NDArray[np.float64]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of IoU
 RECALLS = np.linspace(0, 1, 101)
 MOST = 100  # boxes of an image that count, the surest ones
+LEAST_IMAGES = 30  # below which intervals are too narrow
+FEWEST, WORK = 100, 4e8  # groups of images for intervals at least, and numbers that are added up for them at most
 
 
 @dataclass(frozen=True)
@@ -108,3 +114,30 @@ def means(precisions: Array) -> Array:
     """mAP@[.5:.95], mAP@.5 and mAP@.75 of (K, T), over the classes that occur; NaN where none does."""
     there = precisions[~np.isnan(precisions).any(1)]
     return np.array([there.mean(), there[:, 0].mean(), there[:, 5].mean()]) if len(there) else np.full(3, np.nan)
+
+
+def intervals(found: list[Found], names: Sequence[str]) -> dict[str, Metric]:
+    """Return mAP@[.5:.95], mAP@.5 and mAP@.75 with their intervals, of what was found of each class, called `names`.
+
+    The units are images; of many boxes, groups of them.
+    """
+    count = len(found[0].actual)
+    values = means(table(found))
+    images = np.array([int((of_class.actual > 0).sum()) for of_class in found])
+    occur = images > 0
+    reason = few_of(images[occur], [name for name, some in zip(names, occur) if some], "images")
+    if count < LEAST_IMAGES:
+        reason = f"fewer than {LEAST_IMAGES} images"
+    without = np.full((0, 3), np.nan)
+    if not reason and occur.any():
+        numbers = sum(of_class.right.size for of_class in found) + count
+        group = group_of(count, int(max(FEWEST, min(MOST_UNITS, WORK // numbers))))
+        without = np.stack([means(table(found, (group != g).astype(float))) for g in range(int(group.max()) + 1)])
+    metrics = {}
+    for k, name in enumerate(("map", "map_50", "map_75")):
+        value = float(values[k])
+        if np.isnan(value) or reason:
+            metrics[name] = without_interval(value, reason or "no image has a box")
+        else:
+            metrics[name] = interval_without_each(value, without[:, k], fraction)
+    return metrics

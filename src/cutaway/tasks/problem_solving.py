@@ -18,7 +18,7 @@ from torch import Tensor
 from ..data.problems.problem import Verdict
 from ..data.sets import IGNORED
 from ..spec import Solution
-from .metrics import Metric, bootstrap, proportion
+from ..statistics.intervals import Metric, mean, proportion, ratio, share
 from .token_loss import TokenLoss
 
 # The columns of what evaluation keeps of an example; where a solution was written, there are more: the tokens that the
@@ -77,7 +77,7 @@ class ProblemSolving(TokenLoss):
         """Where solutions were written, how many problems are solved, how many answers are right by whatever steps, and
         the tokens that it took for a problem; loss and accuracy of the given solutions' tokens.
 
-        Intervals: Wilson's for problems, resampled problems for the others.
+        The units of intervals are problems.
         """
         del target
         columns = kept[:, : WRITTEN.start].double().cpu().numpy()
@@ -85,13 +85,10 @@ class ProblemSolving(TokenLoss):
         if len(columns.T) > SPENT:
             found["solved"] = proportion(float(columns[:, SOLVED].sum()), len(columns))
             found["answer_accuracy"] = proportion(float(columns[:, ANSWERED].sum()), len(columns))
-            found["tokens_per_problem"] = bootstrap(lambda i: float(columns[i, SPENT].mean()), len(columns))
+            found["tokens_per_problem"] = mean(columns[:, SPENT], noun="problem")
         if columns[:, TOKENS].all():
-            for name, above in (("loss", NLL), ("token_accuracy", RIGHT)):
-                found[name] = bootstrap(
-                    lambda i, above=above: float(columns[i, above].sum() / columns[i, TOKENS].sum()),  # type: ignore[misc]
-                    len(columns),
-                )
+            found["loss"] = ratio(columns[:, NLL], columns[:, TOKENS], "problem")
+            found["token_accuracy"] = share(columns[:, RIGHT], columns[:, TOKENS], "problem")
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from ..nn import losses
 from ..spec import Value
-from .metrics import Metric, bootstrap, mean
+from ..statistics.intervals import Metric, jackknife, mean, quotient
 
 
 class Regression:
@@ -53,20 +54,23 @@ class Regression:
         return {"rmse": (outputs[:, 0].double() - target.double()).square().mean().sqrt().item() * self.target.scale}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², loss; intervals by resampling."""
+        """RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², loss."""
         actual = self.in_units(target).cpu().numpy()
         error = self.values(outputs).cpu().numpy() - actual
 
-        def r2(i: np.ndarray) -> float:
-            y = actual[i]
-            if np.ptp(y) <= 1e-12 * np.abs(y).max():  # a constant, up to rounding, has no variance to be explained
-                return float("nan")
-            return float(1 - np.square(error[i]).sum() / np.square(y - y.mean()).sum())
+        def unexplained(sums: np.ndarray) -> np.ndarray:
+            """1 − R² of sums (R, 4) of 1, (y − ȳ), (y − ȳ)² and error²; NaN where y is constant."""
+            total = sums[:, 2] - sums[:, 1] ** 2 / sums[:, 0]
+            return sums[:, 3] / np.where(total > 1e-12 * sums[:, 2], total, np.nan)
 
+        apart = actual - actual.mean()
+        if np.ptp(actual) <= 1e-12 * np.abs(actual).max():  # a constant, up to rounding, has no variance to explain
+            apart = np.zeros_like(apart)
+        sums = np.stack([np.ones_like(apart), apart, apart**2, error**2], 1)
         return {
-            "rmse": bootstrap(lambda i: float(np.sqrt(np.square(error[i]).mean())), len(error)),
-            "mae": bootstrap(lambda i: float(np.abs(error[i]).mean()), len(error)),
-            "r2": bootstrap(r2, len(error)),
+            "rmse": mean(error**2, math.sqrt),
+            "mae": mean(np.abs(error)),
+            "r2": jackknife(sums, unexplained, quotient).map(lambda x: 1 - x),
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 

@@ -1,21 +1,20 @@
 """How well scores tell classes apart: ROC and precision–recall curves. Whether they are to be believed says
 `calibration.py`.
 
-All metrics are scikit-learn's: `roc_curve`, `precision_recall_curve`, `roc_auc_score`, `average_precision_score`.
+Curves are scikit-learn's, `roc_curve` and `precision_recall_curve`; the areas under them have `statistics.classes`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..statistics.classes import auc, average_precision
 from .calibration import calibration
 from .classification import Classification
-from .metrics import Z95, Metric
 
 MOST_ROWS = 20_000  # examples that curves are made of; of more an even choice
 MOST_CELLS = 20_000_000  # scores that are held at a time
@@ -79,12 +78,12 @@ def _discrimination(task: Classification, raw: Numbers, was: NDArray[np.int64], 
 
 def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None, drawn: bool) -> dict[str, Any]:
     """The areas with their intervals, the curves read off at GRID, and where the model decides."""
-    from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
+    from sklearn.metrics import precision_recall_curve, roc_curve
 
     of, others = int(is_class.sum()), int((~is_class).sum())
     found: dict[str, Any] = {
-        "auc": _area(float(roc_auc_score(is_class, score)), of, others).to_json(),
-        "average_precision": _average(float(average_precision_score(is_class, score)), of).to_json(),
+        "auc": auc(score, is_class).to_json(),
+        "average_precision": average_precision(score, is_class).to_json(),
         "fraction": float(is_class.mean()),
     }
     if drawn:
@@ -104,21 +103,3 @@ def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None
             "precision": right / int(said.sum()) if said.any() else None,
         }
     return found
-
-
-def _area(value: float, of: int, others: int) -> Metric:
-    """An area under the ROC with the interval of J. A. Hanley, B. J. McNeil, 1982."""
-    above, below = value / (2 - value), 2 * value**2 / (1 + value)
-    spread = value * (1 - value) + (of - 1) * (above - value**2) + (others - 1) * (below - value**2)
-    half = Z95 * math.sqrt(max(spread, 0.0) / (of * others))
-    if not half:  # where nothing was mixed up it knows of no doubt, which is too sure
-        return Metric(value, math.nan, math.nan)
-    return Metric(value, max(0.0, value - half), min(1.0, value + half))
-
-
-def _average(value: float, of: int) -> Metric:
-    """An average precision with the interval on the logit scale of K. Boyd, K. H. Eng, C. D. Page, 2013."""
-    if not 1e-9 < value < 1 - 1e-9:
-        return Metric(value, math.nan, math.nan)
-    centre, half = math.log(value / (1 - value)), Z95 / math.sqrt(of * value * (1 - value))
-    return Metric(value, *(1 / (1 + math.exp(min(-x, 700.0))) for x in (centre - half, centre + half)))

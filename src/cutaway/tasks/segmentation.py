@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ..nn.losses import dice
 from ..spec import Mask
-from .metrics import Metric, bootstrap, mean
+from ..statistics.classes import LEAST_OF_CLASS, few_of
+from ..statistics.intervals import Metric, fraction, jackknife, mean, share, without_interval
 
 SURE, LOSS, SAID = range(3)  # what is kept of an image: mean probability, mean loss, and from there on pixels
 SHOWN = 3  # confusions of an image that its row names
@@ -95,13 +96,19 @@ class Segmentation:
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Mean intersection over union of the classes that occur, pixel accuracy, and the mean of the images' losses.
-        Intervals: resampling of images, normal for the loss."""
+        The units of intervals are images."""
         counts = self._counts(kept)
+        images = (counts.sum(2) > 0).sum(0).astype(np.float64)  # (K,), with pixels of each class
+        mean_iou = jackknife(counts.reshape(len(counts), -1), self._mean_ious, fraction, "image")
+        known = ~np.isnan(_iou(counts.sum(0)))
+        names = [name for name, there in zip(self.target.names, known) if there]
+        if reason := few_of(images[known], names, noun="images"):
+            mean_iou = without_interval(mean_iou.value, reason)
         loss = kept[:, LOSS].double().cpu().numpy()
         return {
-            "mean_iou": bootstrap(lambda i: _mean_iou(counts[i].sum(0)), len(counts)),
-            "pixel_accuracy": bootstrap(lambda i: _accuracy(counts[i].sum(0)), len(counts)),
-            "loss": mean(loss[~np.isnan(loss)]),
+            "mean_iou": mean_iou,
+            "pixel_accuracy": share(np.trace(counts, axis1=1, axis2=2), counts.sum((1, 2)), "image"),
+            "loss": mean(loss[~np.isnan(loss)], noun="image"),
         }
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
@@ -109,8 +116,11 @@ class Segmentation:
         counts = self._counts(kept)
         total, rows = counts.sum(0), []
         for k, name in enumerate(self.target.names):
-            found = bootstrap(lambda i, k=k: float(_iou(counts[i].sum(0))[k]), len(counts))  # type: ignore[misc]
-            images = int((counts[:, k].sum(1) > 0).sum())
+            right, of, said = counts[:, k, k], counts[:, k].sum(1), counts[:, :, k].sum(1)  # (N,) each
+            images = int((of > 0).sum())
+            found = share(right, of + said - right, "image")
+            if 0 < images < LEAST_OF_CLASS:
+                found = without_interval(found.value, few_of(np.array([float(images)]), [name], noun="images"))
             rows.append({"name": name, "pixels": int(total[k].sum()), "images": images, "iou": found.to_json()})
         names = list(self.target.names)
         return {"masks": {"names": names, "confusion": total.astype(np.int64).tolist(), "per_class": rows}}
@@ -159,6 +169,10 @@ class Segmentation:
                 }
             )
         return rows
+
+    def _mean_ious(self, sums: Counts) -> Counts:
+        """The mean intersection over union of each row of sums over images (R, K²)."""
+        return np.array([_mean_iou(row) for row in sums.reshape(-1, self.size, self.size)])
 
     def _counts(self, kept: Tensor) -> Counts:
         """What was taken for what in each image, (N, K, K)."""

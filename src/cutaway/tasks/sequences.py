@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..spec import Tokens
+from ..statistics.intervals import Metric, proportion, ratio
 from .bleu import COUNTS, bleu_counts, bleu_metric, bleu_signature
-from .metrics import Metric, bootstrap, proportion
 from .token_loss import TokenLoss
 
 NONE = -1  # after the end of a decoded sequence
@@ -97,19 +97,16 @@ class SequenceToSequence(TokenLoss):
         where much is said too much), and the fraction of sequences that are not right to the last token; of sentences,
         BLEU, 0 to 100, by sacrebleu.
 
-        Intervals: resampled examples, and Wilson's for the proportion.
+        The units of intervals are examples.
         """
         del target
         columns = kept[:, : BLEU.stop].double().cpu().numpy()
 
-        def ratio(above: int, below: int) -> Metric:
-            return bootstrap(lambda i: float(columns[i, above].sum() / columns[i, below].sum()), len(columns))
-
-        found = {"loss": ratio(NLL, TOKENS)}
+        found = {"loss": ratio(columns[:, NLL], columns[:, TOKENS])}
         if _has_bleu(kept):
             found["bleu"] = bleu_metric(columns[:, BLEU])
         if kept.shape[1] > TOKENS + 1:
-            found["token_error"] = ratio(EDITS, LENGTH)
+            found["token_error"] = ratio(columns[:, EDITS], columns[:, LENGTH])
             found["sequence_error"] = proportion(float((columns[:, EDITS] > 0).sum()), len(columns))
         return found
 

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..spec import Tags
+from ..statistics.intervals import Metric, fraction, jackknife, ratio
 from .confusion import Confusion
-from .metrics import Metric, bootstrap, mean
 
 OUTSIDE = "O"
+NOUN = "sentence"
 SPAN_TAG = re.compile(r"[BIES]-.+")
 DECIDED, LOSS, SURE = range(3)  # what is kept of each token
 SHOWN = 3  # kinds of mistakes in a sentence that its row names
@@ -94,15 +95,21 @@ class Tagging:
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Token accuracy, balanced accuracy and macro F1 over tags; of spans precision, recall and F1; loss.
 
-        Intervals: Wilson's and resampling of tokens, resampling of sentences for spans, normal for the loss.
+        The units of intervals are sentences, as tokens of one are alike.
         """
         real = target != IGNORED
-        found = self._confusion(kept, target).metrics()
-        found["loss"] = mean(kept[:, :, LOSS][real].double().cpu().numpy())
+        found = self._confusion(kept, target).metrics(self.target.names)
+        losses = torch.where(real, kept[:, :, LOSS].double(), 0.0).sum(1).cpu().numpy()
+        found["loss"] = ratio(losses, real.sum(1).double().cpu().numpy(), NOUN)
         if self.spans:
             counts = self._span_counts(kept, target)  # (N, 3)
             for k, name in enumerate(("span_precision", "span_recall", "span_f1")):
-                found[name] = bootstrap(lambda i, k=k: _f1(counts[i].sum(0))[k], len(counts))  # type: ignore[misc]
+                found[name] = jackknife(
+                    counts,
+                    lambda sums, k=k: np.array([_f1(row)[k] for row in sums]),  # type: ignore[misc]
+                    fraction,
+                    NOUN,
+                )
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
@@ -149,10 +156,11 @@ class Tagging:
         return rows
 
     def _confusion(self, kept: Tensor, target: Tensor) -> Confusion:
-        """The tokens as examples."""
+        """The tokens as examples, drawn with their sentences."""
         real = target != IGNORED
         decided = kept[:, :, DECIDED][real].long()
-        return Confusion(target[real].cpu().numpy(), decided.cpu().numpy(), len(self.target.names))
+        sentence = real.nonzero()[:, 0].cpu().numpy()
+        return Confusion(target[real].cpu().numpy(), decided.cpu().numpy(), len(self.target.names), sentence, NOUN)
 
     def _span_counts(self, kept: Tensor, target: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Of each example the spans that are right, said and there, (N, 3)."""

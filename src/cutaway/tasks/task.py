@@ -32,6 +32,7 @@ from ..spec import (
     Value,
     Views,
 )
+from ..statistics.intervals import Metric
 from .captioning import Captioning
 from .classification import Classification
 from .contrastive import Contrastive, MaskedPatches
@@ -42,7 +43,6 @@ from .image_generation import Denoising, LikelihoodBound
 from .language import Language
 from .link_prediction import LinkPrediction
 from .masked import MaskedLanguage
-from .metrics import Metric
 from .problem_solving import ProblemSolving
 from .regression import Regression
 from .segmentation import Segmentation

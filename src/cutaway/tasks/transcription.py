@@ -25,7 +25,7 @@ from torch import Tensor
 from ..data.sets import IGNORED
 from ..nn.ctc import ctc_loss
 from ..spec import Spelled, Transcript
-from .metrics import Metric, bootstrap, mean, proportion
+from ..statistics.intervals import Metric, mean, proportion, ratio
 
 # The columns of what evaluation keeps of an example; the ids that were read are after them, negative after their end.
 NLL, LOG_P, READ = 0, 1, slice(2, None)
@@ -78,11 +78,11 @@ class SpeechRecognition:
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Word error rate, character error rate, the fraction of transcripts with any mistake, and the loss for each
-        transcript. Intervals: resampled recordings, Wilson's for the fraction, normal for the loss."""
+        transcript. The units of intervals are recordings."""
         words, characters = self._errors(kept, target)
         return {
-            "word_error": bootstrap(lambda i: _rate(words[i]), len(words)),
-            "character_error": bootstrap(lambda i: _rate(characters[i]), len(characters)),
+            "word_error": ratio(words[:, 0], words[:, 1], "recording"),
+            "character_error": ratio(characters[:, 0], characters[:, 1], "recording"),
             "sequence_error": proportion(float((characters[:, 0] > 0).sum()), len(characters)),
             "loss": mean(kept[:, NLL].double().cpu().numpy()),
         }

@@ -24,7 +24,8 @@ from torch import Tensor
 from ..errors import DataError, Problem
 from ..files import read_bytes
 from ..spec import Context
-from .metrics import Metric, bootstrap, proportion
+from ..statistics.classes import correlation
+from ..statistics.intervals import Metric, proportion, ratio
 
 
 class WordVectors:
@@ -63,11 +64,10 @@ class WordVectors:
         return {"loss": (losses.sum() / counts.sum()).item()}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Loss in nats a word; the interval by resampling stretches, as words near each other share their contexts."""
+        """Loss in nats a word; the units of its interval are stretches, as words near each other share contexts."""
         del target
         losses, counts = (column.numpy() for column in _columns(kept))
-        with np.errstate(invalid="ignore"):  # few stretches can be drawn such that none has a context
-            return {"loss": bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))}
+        return {"loss": ratio(losses, counts, "stretch")}
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
         """Nothing more."""
@@ -123,7 +123,7 @@ class Vectors(Protocol):
 class Similarity:
     """How well cosines go with what people said of pairs of words."""
 
-    spearman: Metric  # the correlation of ranks; its interval by resampling pairs
+    spearman: Metric  # the correlation of ranks
     covered: int  # pairs of which both words are known
     total: int
 
@@ -169,7 +169,7 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
     places = np.array([pair[:2] for pair in pairs])
     cosines = (unit[places[:, 0]] * unit[places[:, 1]]).sum(1)
     figures = np.array([pair[2] for pair in pairs])
-    spearman = bootstrap(lambda i: _spearman(cosines[i], figures[i]), len(pairs))
+    spearman = correlation(_spearman(cosines, figures), len(pairs))
     return Similarity(spearman, len(pairs), total)
 
 

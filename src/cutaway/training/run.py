@@ -39,8 +39,8 @@ from ..models.registry import Preset
 from ..models.saving import load_model, reject_other_kind
 from ..settings import among, build
 from ..spec import ANY_SIZE, Boxes, Classes, Context, Episodes, ImageSizes, Links, Mask, Masked, Noise, Tags, Transcript
+from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
-from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task, learned_of, task_for
 from .answers import answers_of, masks_of, prepared_anew

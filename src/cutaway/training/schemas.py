@@ -20,7 +20,7 @@ from ..spec import TASKS_BEFORE, kind_now
 from .settings import TrainSettings
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
-METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
+METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: why there is no interval
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
 
 COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
@@ -79,7 +79,7 @@ EXAMPLE = {
 }  # fmt: skip
 SAMPLE = {"name": str, "prompt": str, "written": str, "actual": str}
 OPERATING = {"threshold": NUMBER, "recall": NUMBER, "precision": FIGURE, "false_positives": NUMBER}
-AREA = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+AREA = {"value": NUMBER, "low": FIGURE, "high": FIGURE, "note?": str}
 CURVE = {
     "name": str, "examples": int, "fraction": FIGURE, "auc": AREA, "average_precision": AREA,
     "roc?": [NUMBER], "precision?": [NUMBER], "operating?": OPERATING,
@@ -103,9 +103,9 @@ EVALUATION = {
     "masks?": {"names": [str], "confusion": [[int]], "per_class": [OF_MASKS]},
     "discrimination?": {"of": int, "examples": int, "score": str, "classes": [CURVE, ...]},
     "calibration?": {
-        "of?": str, "examples": int, "brier": NUMBER, "error": SURE,
+        "of?": str, "examples": int, "brier": NUMBER, "error": METRIC,
         "counts": [int], "edges": [NUMBER], "bins": [BIN, ...],
-        "scaled?": {"temperature": NUMBER, "brier": NUMBER, "error": SURE, "bins": [BIN, ...]},
+        "scaled?": {"temperature": NUMBER, "brier": NUMBER, "error": METRIC, "bins": [BIN, ...]},
     },
     "importance?": {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],

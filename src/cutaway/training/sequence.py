@@ -17,9 +17,9 @@ from ..data.plans import Batches
 from ..data.sets import DataSet, Split, Tasks
 from ..errors import SettingError
 from ..settings import as_text, short
+from ..statistics.intervals import Metric
 from ..tasks import continual
 from ..tasks.classification import Classification
-from ..tasks.metrics import Metric
 from ..tasks.task import Task
 from .average import lent
 from .batches import batches_of

@@ -23,7 +23,7 @@ from ..generation.pieces import Pieces, as_text
 from ..generation.text import context_of, stream
 from ..nn.modes import resting
 from ..spec import Drawn, ImageSpec, NextToken, Noise, Tokens
-from ..tasks import metrics
+from ..statistics.intervals import mean
 from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
@@ -277,5 +277,5 @@ def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
     few = torch.tensor(spread(range(len(split)), BOUNDED))
     (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
     nats = images.bound(ready.model, x, classes[0] if classes else None, TIMES)
-    found = metrics.mean(nats.cpu().numpy() / (size * np.log(2)))
+    found = mean(nats.cpu().numpy() / (size * np.log(2)))
     return {**found.to_json(), "images": len(few), "terms": TIMES}

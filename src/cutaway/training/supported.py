@@ -14,9 +14,9 @@ from ..data.folders import IMAGES, class_folders
 from ..data.sets import Preprocessing, Split
 from ..errors import DataError, SettingError
 from ..spec import Classes, Episodes, ImageSpec, Spec
+from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot
-from ..tasks.metrics import Metric
 from .evaluation import at_once, results_of
 from .placement import Placement
 

@@ -30,8 +30,8 @@ def drawn(found: dict[str, Any], split: str) -> View:
     rows: list[list[Any]] = []
     if bound := found.get("bound"):
         of = f"{plural(bound['images'], 'image')} of the {split} split, {count(bound['terms'])} terms of each"
-        summary += f" Variational bound: {number(bound['value'])} bits a dimension (95 % interval "
-        summary += f"{number(bound['low'])} to {number(bound['high'])}; {of})."
+        between = bound.get("note") or f"95 % interval {number(bound['low'])} to {number(bound['high'])}"
+        summary += f" Variational bound: {number(bound['value'])} bits a dimension ({between}; {of})."
         rows = [["variational bound, bits a dimension", bound["value"], bound["low"], bound["high"]]]
     return View(
         id="drawn",

@@ -58,7 +58,7 @@ def masks(found: dict[str, Any], split: str) -> View:
         id="masks",
         title="Class by class",
         says="Intersection over union (IoU): of the pixels that are of a class or were said to be, the fraction that "
-        "are both, over the whole split. Bars are 95\u202f% intervals from resampling images, whose pixels are alike.",
+        "are both, over the whole split. Bars are 95\u202f% intervals; their units are images, whose pixels are alike.",
         summary=summary,
         table=table(
             {"class": "text", "pixels": "count", "images": "count", "IoU": "fraction", "from": "fraction",

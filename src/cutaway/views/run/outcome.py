@@ -90,6 +90,8 @@ def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
     if value["low"] is not None and value["high"] is not None:
         said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
+    elif value.get("note"):
+        said += f"; {value['note']}"
     others = [f"{baseline['name']}: {written(baseline['value'], format)}"] if baseline else []
     best = best_simple(evaluation)
     if best:
@@ -136,10 +138,16 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
         "phrase": phrase(run, evaluation),
         "format": format,
         "split": evaluation["split"],
-        **evaluation["metrics"][key],
+        **{end: evaluation["metrics"][key][end] for end in ("value", "low", "high")},
         "end": 1 if format == "fraction" else None,
         "baseline": evaluation.get("baseline"),
     }
+
+
+def missing_intervals(evaluation: dict[str, Any]) -> list[Drawing]:
+    """Why metrics have no interval, where some have none."""
+    notes = [f"{capital(metric(k)[0])}: {m['note']}." for k, m in evaluation["metrics"].items() if m.get("note")]
+    return [{"kind": "prose", "title": "Metrics without an interval", "sentences": notes}] if notes else []
 
 
 def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:

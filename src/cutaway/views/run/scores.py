@@ -167,8 +167,8 @@ def calibration(found: dict[str, Any], total: int) -> View:
         says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
         f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
         f"make it larger than it is.{scaling}{_choice(found['examples'], total)}",
-        summary=f"Expected calibration error {percent(error['value'])} "
-        f"({percent(error['low'])} – {percent(error['high'])}); Brier score {number(round(found['brier'], 4))}. "
+        summary=f"Expected calibration error {percent(error['value'])}; "
+        f"Brier score {number(round(found['brier'], 4))}. "
         f"{_sure(bins)}{better}",
         table=table(
             {"said": "fraction", "was": "fraction", "examples": "count"},

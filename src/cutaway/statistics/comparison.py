@@ -36,25 +36,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..tasks.metrics import proportion
+from .intervals import LEVEL, TIES, WIDEST, Metric, student, studentised, wilson
 from .resampling import DRAWS, MOST, Resamples, Values
 
 Finish = Callable[[Values], Values]
 
-LEVEL = 0.95
-TIES = 1e-9  # relative difference below which two sums of the same numbers are equal
-FEW = 20  # examples of which some resamples are all alike, and have no standard error
-WIDEST = 50.0  # of an interval's end, how many times the value, as a logarithm
+FEW = 10  # examples of which some resamples are all alike, and have no standard error
 FAR = 1e5  # standard errors: no quantile that is asked for is further away
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value and the interval that holds it with 95 % confidence."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -72,34 +60,34 @@ class Difference:
     told_apart: bool  # whether the corrected p-value is small enough to call them different
 
 
-def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) -> Interval:
+def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) -> Metric:
     """A model's metric, from contributions (seeds, examples): the mean over seeds of finish(mean over examples).
 
     NaN where a contribution is none or infinite; without limits where there is one example.
     """
     rows = _distinct(contributions)
     if not np.isfinite(rows).all():
-        return Interval(math.nan, math.nan, math.nan)
+        return Metric(math.nan, math.nan, math.nan)
     return measured(rows, finish, Resamples(rows.shape[1], seed))
 
 
-def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Interval:
+def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Metric:
     """The same of distinct finite rows (S, n), with these resamples."""
     model = _model(rows, finish)
     if rows.shape[1] < 2:
-        return Interval(model.value, -math.inf, math.inf)
+        return Metric(model.value, -math.inf, math.inf)
     error = _error(model.added, [model])
     if finish is None and _marks(rows):
         low, high = _of_marks(model, error)
     elif model.added.mean() > 0 and error.scale > 0:
         if FEW <= resamples.examples <= MOST:
-            error = replace(error, of_examples=_studentised(model.added, resamples))
+            error = replace(error, of_examples=np.sort(studentised(model.added, resamples, logarithm=True)))
         relative = error.scale / float(model.added.mean())
         apart = [min(-error.quantile(p) * relative, WIDEST) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
         low, high = (float(_finished(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
     else:
         low, high = error.around(model.value, LEVEL)
-    return Interval(model.value, min(low, model.value), max(high, model.value))
+    return Metric(model.value, min(low, model.value), max(high, model.value))
 
 
 def differences(
@@ -176,7 +164,7 @@ def holm(p_values: list[float]) -> list[float]:
     return corrected
 
 
-def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, seed: int = 0) -> dict[str, Interval]:
+def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, seed: int = 0) -> dict[str, Metric]:
     """The mean rank of each model over data sets, 1 the best; equal scores share theirs. Scores are by data set and
     model.
 
@@ -192,16 +180,16 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
     table = table.reshape(-1, len(names))
     table = table[np.isfinite(table).all(1)] * (-1 if higher_is_better else 1)  # (D, M)
     if not len(table):
-        return {name: Interval(math.nan, math.nan, math.nan) for name in names}
+        return {name: Metric(math.nan, math.nan, math.nan) for name in names}
     last = len(names)
     own = rankdata(table, axis=1)  # (D, M)
     every = np.concatenate([own, np.tile([[1.0], [float(last)]], last)])  # (D + 2, M)
     drawn = np.random.default_rng(seed).integers(0, len(every), (DRAWS, len(every)))
     apart = every[drawn].mean(1) - every.mean(0)  # (B, M)
-    stretch = _student(len(every) - 1, LEVEL) / _student(math.inf, LEVEL) * math.sqrt(len(every) / (len(every) - 1))
+    stretch = student(len(every) - 1, LEVEL) / student(math.inf, LEVEL) * math.sqrt(len(every) / (len(every) - 1))
     ends = every.mean(0) + stretch * np.quantile(apart, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)  # (2, M)
     return {
-        name: Interval(value, max(1.0, min(low, value)), min(float(last), max(high, value)))
+        name: Metric(value, max(1.0, min(low, value)), min(float(last), max(high, value)))
         for name, value, low, high in zip(names, own.mean(0).tolist(), *ends.tolist())
     }
 
@@ -281,9 +269,9 @@ def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Erro
     examples = max(0.0, float(added.var(ddof=1)) / count - (min(twice, seeds) if cautious else twice))
     if not parts:
         return _Error(math.sqrt(examples), count - 1)
-    welch = seeds**2 / sum(variance**2 / (freedom + 2) for variance, freedom in parts) - 2
+    welch = seeds**2 / sum(variance**2 / freedom for variance, freedom in parts)
     weight = seeds**2 / (seeds**2 + examples**2)
-    return _Error(math.sqrt(examples + seeds), count - 1, max(welch, min(freedom for _, freedom in parts)), weight)
+    return _Error(math.sqrt(examples + seeds), count - 1, welch, weight)
 
 
 def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
@@ -291,25 +279,12 @@ def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
     this standard error, no more than there are."""
     examples = len(model.added)
     if model.seeds == 1:
-        return _wilson(model.value, examples, _student(math.inf, LEVEL))
+        found = wilson(model.value, examples)
+        return found.low, found.high
     most = examples * model.seeds
     alike = model.value * (1 - model.value) / error.scale**2 if error.scale else most
-    return _wilson(model.value, min(alike, most), error.quantile((1 + LEVEL) / 2))
-
-
-def _wilson(value: float, count: float, z: float) -> tuple[float, float]:
-    found = proportion(value * count, count, z)
+    found = wilson(model.value, min(alike, most), error.quantile((1 + LEVEL) / 2))
     return found.low, found.high
-
-
-def _studentised(added: Values, resamples: Resamples) -> Values:
-    """How far the logarithms of resampled means are off, each in its own standard error, sorted: (B,)."""
-    mean = added.mean()
-    means, squares = resamples.means(np.stack([added, added**2]) / [[mean], [mean**2]]).T
-    means = np.maximum(means, TIES)
-    errors = np.sqrt(np.maximum(squares - means**2, TIES) / (len(added) - 1)) / means
-    found: Values = np.sort(np.log(means) / errors)
-    return found
 
 
 def _by_signs(apart: list[Values], resamples: Resamples) -> list[float]:
@@ -320,13 +295,6 @@ def _by_signs(apart: list[Values], resamples: Resamples) -> list[float]:
     extreme = np.abs(resamples.signed(columns)) >= np.abs(columns.mean(0)) * (1 - TIES)
     found: list[float] = ((1 + extreme.sum(0)) / (1 + len(extreme))).tolist()
     return found
-
-
-def _student(freedom: float, level: float) -> float:
-    """What holds this much of Student's t on either side of 0."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + level) / 2))
 
 
 def _slopes(means: Values, sizes: Values, finish: Finish | None) -> Values:

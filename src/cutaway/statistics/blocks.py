@@ -1,0 +1,44 @@
+"""95 % confidence intervals of metrics of windows of a series, which are not independent of their neighbours.
+
+Neighbouring windows overlap, and errors of neighbouring times are alike. The windows are cut into few blocks, one after
+another in time, which are as good as independent (E. Carlstein, The use of subseries values for estimating the variance
+of a general statistic from a stationary sequence, 1986). A few long blocks hold the truth where errors are correlated
+over more than a horizon too, as the intervals allow for their number (N. M. Kiefer, T. J. Vogelsang, A new asymptotic
+theory for heteroskedasticity-autocorrelation robust tests, 2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .intervals import Metric, Score, jackknife, positive, without_interval
+from .resampling import Values
+
+FEWEST, MOST = 8, 12  # blocks
+SPANS = 2  # overlaps that a block is long at least
+
+
+def block_sums(values: Values, overlap: int) -> Values:
+    """Return the sums (B, …) of values (n, …) over blocks, in order, of nearly the same length.
+
+    Args:
+        values: What each window adds, in the order of time.
+        overlap: The windows that begin within one horizon: the horizon, times the number of series.
+    """
+    count = max(1, min(MOST, len(values) // (SPANS * overlap)))
+    return np.stack([block.sum(0) for block in np.array_split(values, count)])
+
+
+def of_windows(
+    values: Values, overlap: int, score: Score, interval: Callable[[float, Values], Metric] = positive
+) -> Metric:
+    """Return a score of the sums over windows, values (n, k) in the order of time, with its interval by blocks."""
+    blocks = block_sums(values, overlap)
+    if len(blocks) < FEWEST:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(score(blocks.sum(0)[None])[0])
+        reason = f"{len(values):,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"
+        return Metric(value, value, value) if np.isnan(value) else without_interval(value, reason)
+    return jackknife(blocks, score, interval, least=FEWEST)

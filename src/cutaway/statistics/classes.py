@@ -1,0 +1,178 @@
+"""95 % confidence intervals of metrics of classes: balanced accuracy, F1, areas under ROC and precision–recall curves.
+
+    recall, precision   proportions, with the interval of E. B. Wilson (1927)
+    F1 of a class       2J / (1 + J), where J is a proportion too: the right answers of all examples that are of the
+                        class or taken for it
+    balanced accuracy   the mean of independent recalls: their intervals put together (G. Y. Zou, A. Donner, 2008), and
+                        that of as many answers as have its variance; the wider end of the two
+    macro F1            as many answers as have its variance, by the delta method from slightly smoothed counts
+    AUC                 what is not refuted (R. G. Newcombe, 2006, method 5), by the variance of J. A. Hanley, B. J.
+                        McNeil (1982) times how much larger or smaller that of E. R. DeLong et al. (1988) is
+    average precision   as many answers as have its variance, by the jackknife
+
+Few examples of a class say too little of it: then there is no interval, and the note names the class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .intervals import Z95, Metric, effective, proportion, student, wilson, without_interval
+from .resampling import Values
+
+LEAST_OF_CLASS = 5  # examples of a class below which means over classes and AUC have no interval
+LEAST_FOUND = 20  # examples of a class below which its average precision has none
+SMOOTHING = 0.25  # examples of each class, half of them right, that are added to estimate the variance of macro F1
+TRUSTED = 20  # examples of the rarer class from which on DeLong's variance has more weight than Hanley and McNeil's
+GRID = np.linspace(0, 1, 4001)  # areas that are held against the one that was found
+
+
+def f1(right: int, of: int, said: int) -> Metric:
+    """Return the F1 of a class from counts; NaN where it neither occurs nor is predicted."""
+    found = proportion(right, of + said - right).map(lambda j: 2 * j / (1 + j))
+    reason = few_of(np.array([of]), None) if of + said else ""
+    return without_interval(found.value, reason) if reason else found
+
+
+def balanced_accuracy(right: NDArray[Any], of: NDArray[Any], names: Sequence[str] | None = None) -> Metric:
+    """Return the mean recall of classes that have examples, from right answers and examples of each, (K,) each."""
+    there = of > 0
+    names = [name for name, some in zip(names, there) if some] if names else None
+    right, of = right[there].astype(np.float64), of[there].astype(np.float64)
+    recalls = right / of
+    value = float(recalls.mean()) if len(of) else math.nan
+    if reason := few_of(of, names):
+        return without_interval(value, reason)
+    ends = [proportion(r, n) for r, n in zip(right, of)]
+    below = math.sqrt(sum((p.value - p.low) ** 2 for p in ends)) / len(of)
+    above = math.sqrt(sum((p.high - p.value) ** 2 for p in ends)) / len(of)
+    smoothed = (right + 0.5) / (of + 1)
+    variance = float((smoothed * (1 - smoothed) / of).sum()) / len(of) ** 2
+    centre = float(smoothed.mean())
+    count = centre * (1 - centre) / variance
+    other = wilson(value, count)
+    return Metric(value, max(0.0, min(value - below, other.low)), min(1.0, max(value + above, other.high)))
+
+
+def macro_f1(
+    actual: NDArray[np.int64], said: NDArray[np.int64], counts: NDArray[Any], names: Sequence[str] | None = None
+) -> Metric:
+    """Return the mean F1 of the classes that occur, of examples or of answers.
+
+    Args:
+        actual: The class of the examples of each cell of the confusion matrix that is not empty, (C,), from 0 on.
+        said: The class that they were taken for, (C,).
+        counts: How many there are, (C,).
+        names: What the classes are called.
+    """
+    classes = int(max(actual.max(), said.max())) + 1
+    of, taken = (np.bincount(side, weights=counts, minlength=classes) for side in (actual, said))
+    right = np.bincount(actual, weights=counts * (actual == said), minlength=classes)
+    known = of + taken > 0
+    value = float((2 * right[known] / (of + taken)[known]).mean())
+    if reason := few_of(of[known], [names[int(k)] for k in np.flatnonzero(known)] if names else None):
+        return without_interval(value, reason)
+    # The variance of the mean of what each example adds, of smoothed counts: g_ij = [i = j] 2/D_i − F_i/D_i − F_j/D_j.
+    size, total = int(known.sum()), float(counts.sum())
+    both = of + taken + 2 * SMOOTHING  # D
+    score = 2 * (right + SMOOTHING / 2) / both  # F
+    part = np.where(known, score / both, 0.0)  # F/D
+    diagonal = 2 / both - 2 * part
+    adds = np.where(actual == said, diagonal[actual], -part[actual] - part[said])
+    squares = float((counts * adds**2).sum()) + SMOOTHING / 2 * float((diagonal[known] ** 2).sum())
+    if size > 1:
+        others = (size - 4) * part**2 + 2 * part * part.sum() + np.square(part).sum()  # Σ_{j≠i} (F_i/D_i + F_j/D_j)²
+        squares += SMOOTHING / 2 / (size - 1) * float(others[known].sum())
+    centre, variance = float(score[known].mean()), squares / size**2
+    count = centre * (1 - centre) / variance
+    return wilson(value, count, student(max(total - size, 1.0)))
+
+
+def few_of(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examples") -> str:
+    """Return why there is no interval where a class has fewer than LEAST_OF_CLASS examples; empty where none has."""
+    if not len(counts) or counts.min() >= LEAST_OF_CLASS:
+        return ""
+    return f"fewer than {LEAST_OF_CLASS} {noun} of " + (
+        f"class {names[int(counts.argmin())]!r}" if names else "a class"
+    )
+
+
+def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Metric:
+    """Return the area under the ROC curve of scores (n,), of the examples that are of a class against all others.
+
+    NaN where the examples are all of one side.
+    """
+    from scipy.stats import rankdata  # comes with scikit-learn
+
+    of, others = int(is_class.sum()), int((~is_class).sum())
+    if not of or not others:
+        return Metric(math.nan, math.nan, math.nan)
+    ranks = rankdata(score)
+    above = (ranks[is_class] - rankdata(score[is_class])) / others  # of each, the others that it is above
+    below = 1 - (ranks[~is_class] - rankdata(score[~is_class])) / of
+    value = float(above.mean())
+    rarer = min(of, others)
+    if rarer < LEAST_OF_CLASS:
+        side = name if of < others else f"others than {name}"
+        return without_interval(value, f"fewer than {LEAST_OF_CLASS} examples of {side}")
+    spread = float(above.var(ddof=1)) / of + float(below.var(ddof=1)) / others  # DeLong's
+    least = 1 / (of * others)  # one pair in the wrong order: neither variance is 0
+    ratio = spread / float(_hanley_mcneil(np.clip(value, least, 1 - least), of, others))
+    weight = rarer / (rarer + TRUSTED)
+    factor = weight * ratio + (1 - weight) * max(1.0, ratio)
+    held = Z95 * np.sqrt(factor * _hanley_mcneil(GRID, of, others))
+    inside = GRID[np.abs(value - GRID) <= held]
+    return Metric(value, min(value, float(inside.min(initial=1.0))), max(value, float(inside.max(initial=0.0))))
+
+
+def _hanley_mcneil(area: Values, of: int, others: int) -> Values:
+    """The variance of an area, for half as many examples of each side as there are of both."""
+    more = (of + others) / 2 - 1
+    spread = 1 + more * ((1 - area) / (2 - area) + area / (1 + area))
+    found: Values = area * (1 - area) * spread / (of * others)
+    return found
+
+
+def average_precision(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Metric:
+    """Return the area under the precision–recall curve, by steps, of scores (n,) of a class against all others.
+
+    NaN where the examples are all of one side.
+    """
+    of, count = int(is_class.sum()), len(score)
+    if not of or of == count:
+        return Metric(math.nan, math.nan, math.nan)
+    _, place = np.unique(-score, return_inverse=True)
+    right = np.bincount(place, weights=is_class)  # at each score, the highest first
+    wrong = np.bincount(place, weights=~is_class)
+    found, taken = right.cumsum(), wrong.cumsum()
+    parts = right * found / (found + taken)
+    value = float(parts.sum() / of)
+    if of < LEAST_FOUND:
+        return without_interval(value, f"fewer than {LEAST_FOUND} examples of {name}")
+    before = parts.cumsum() - parts
+    all_but_one = np.maximum(found + taken - 1, 1)
+    lost = right * (found - 1) / all_but_one  # where one that is right is left out at this score or above it
+    own = (right - 1) * (found - 1) / all_but_one
+    without_right = (before + own + lost.sum() - lost.cumsum()) / (of - 1)
+    gained = right * found / all_but_one
+    without_wrong = (before + gained.sum() - gained.cumsum() + gained) / of
+    values, times = np.concatenate([without_right, without_wrong]), np.concatenate([right, wrong])
+    centre = float((times * values).sum()) / count
+    variance = (count - 1) / count * float((times * (values - centre) ** 2).sum())
+    return effective(value, variance, of)
+
+
+def correlation(value: float, count: int) -> Metric:
+    """Return the interval of a rank correlation (C. Spearman, 1904) of `count` pairs, on R. A. Fisher's scale with the
+    variance of D. G. Bonett, T. A. Wright, Sample size requirements for estimating correlations, 2000."""
+    if math.isnan(value) or count < 2 * LEAST_OF_CLASS:
+        reason = "one side is constant" if math.isnan(value) else f"fewer than {2 * LEAST_OF_CLASS} pairs"
+        return without_interval(value, reason)
+    half = Z95 * math.sqrt((1 + value**2 / 2) / (count - 3))
+    centre = math.atanh(min(max(value, -1 + 1e-12), 1 - 1e-12))
+    return Metric(value, min(value, math.tanh(centre - half)), max(value, math.tanh(centre + half)))
