@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -79,6 +80,10 @@ def test_a_plan_ends_where_training_would_and_names_the_fastest_that_fits(text: 
     tight = cutaway.plan("gpt2", "help.txt", gpu_memory=between, memory_fraction=1, **small)
     assert tight.best is not None
     assert (tight.best.name, tight["ddp"].fits) == ("fsdp", False)
+    starved = tuple(dataclasses.replace(s, room=0.0) if s is whole.best else s for s in whole.strategies)
+    other = dataclasses.replace(whole, strategies=starved).best
+    assert other is not None
+    assert other.name != whole.best.name
 
 
 def test_accumulated_batches_are_one_step(text: None) -> None:
