@@ -38,7 +38,7 @@ def test_a_kind_is_tried_until_its_end_whatever_an_input_does(tmp_path: Path) ->
 
     inputs = [("fine", lambda: None), ("rejected", rejected), ("fault", lambda: [][1]), ("spins", spins)]
     inputs += [("dies", lambda: os._exit(7)), ("large", lambda: bytearray(1 << 34)), ("last", lambda: None)]
-    kind = Kind("t", lambda home: None, lambda home, own, random: iter([Case(*one) for one in inputs]), seconds=0.2)
+    kind = Kind("t", lambda home: None, lambda home, own, random: iter([Case(*one) for one in inputs]), seconds=1)
     result = run_kind(kind, tmp_path, 10, 0)
     assert result.inputs == len(inputs)
     assert (result.counts["read"], result.counts["rejected"], result.counts["fault"]) == (2, 1, 2)

@@ -94,7 +94,7 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
 
 PLANS = {
     "fingerprint": str, "places": {...: [[int]]}, "tokenizer": TOKENIZERS, "dtype": DTYPES, "bytes": Between(0, 2**62),
-    "settings": dict, "notes": [str],
+    "settings": OF_TEXT["settings"], "notes": [str],
 }  # fmt: skip
 
 
