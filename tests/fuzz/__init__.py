@@ -1,4 +1,4 @@
-"""The fuzzer: hostile documents, files, settings and requests, each of which must be read or rejected in words.
+"""The fuzzer: hostile documents, files, objects, settings and requests, each read or rejected in words.
 
     python -m tests.fuzz                                     # every kind, 100 inputs each
     python -m tests.fuzz --kinds files:csv,settings --count 500 --seed 3
@@ -12,9 +12,9 @@ A kind of input is one entry of `kinds.KINDS`: register another with `kinds.regi
 
 from __future__ import annotations
 
-from . import data_files, documents, requests, settings
+from . import data_files, documents, objects, requests, settings
 from .kinds import register
 
-ALL = (documents, data_files, settings, requests)
+ALL = (documents, data_files, objects, settings, requests)
 for module in ALL:
     register(module.KINDS)

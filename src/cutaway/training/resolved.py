@@ -21,7 +21,7 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
-from ..errors import ModelError, SettingError
+from ..errors import DataError, ModelError, SettingError
 from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.own import Own
@@ -67,6 +67,8 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
 
     Threads are set here: what is fitted on the data depends on them too. Raises what a person can fix.
     """
+    if source is None:
+        raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
     training, data = _groups(found, given)
     if training.threads:
         torch.set_num_threads(training.threads)

@@ -193,3 +193,9 @@ def test_tensors_of_every_type_of_number_are_read() -> None:
         source, _ = as_source((x, Y))
         assert source.train.values.tolist() == x.detach().float().tolist()
         X.requires_grad_(False)
+
+
+def test_no_data_at_all_is_said() -> None:
+    for use in (cutaway.check, cutaway.plan):
+        with pytest.raises(cutaway.CutawayError, match="Data is missing"):
+            use("mlp", None)
