@@ -276,6 +276,16 @@ def test_corrected_p_values_are_those_of_the_pairs() -> None:
     assert {(d.a, d.b) for d in found if d.told_apart} >= {("a", "c"), ("b", "c")}
 
 
+def test_it_is_the_corrected_p_value_that_tells_models_apart() -> None:
+    """One that is wrong on six examples is different from one that is always right, p = 1/32, but not of two pairs."""
+    right, worse = np.ones((1, 60)), np.ones((1, 60))
+    worse[0, :6] = 0
+    assert only(differences({"a": right, "c": worse}, True)).told_apart
+    found = differences({"a": right, "b": right.copy(), "c": worse}, True)
+    assert [d.p_value < 0.05 for d in found] == [False, True, True]
+    assert [d.told_apart for d in found] == [False, False, False]
+
+
 def test_the_better_one_is_the_likelier_one_in_either_direction() -> None:
     models = {"small": errors(14), "large": errors(15, scale=1.4)}
     lower = only(differences(models, higher_is_better=False))

@@ -84,3 +84,11 @@ def test_few_examples_of_training_say_nothing_of_drift() -> None:
     assert not [finding for finding in told if "not like training" in finding]
     told = findings(NUMBERS[:60], far[100:200])
     assert [finding for finding in told if "not like training: x3" in finding]
+
+
+def test_small_distances_and_categories_that_training_lacks_are_no_drift() -> None:
+    train = torch.arange(3000)[:, None] / 3000
+    assert ks_2samp(train[:, 0], train[:, 0] + 0.08, method="asymp").pvalue < 1e-6
+    assert _inputs(train, train + 0.08, ("x",)) == ""
+    assert _inputs(train, train + 0.5, ("colour=(unknown)",)) == ""
+    assert _inputs(train, train + 0.5, ("colour=red",)).startswith("colour=red (distance 0.5")
