@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -82,3 +83,10 @@ def test_a_grid_goes_on_with_what_was_not_tried() -> None:
 def test_pruners_are_optunas() -> None:
     names = ("median", "hyperband", "none")
     assert [type(pruner_for(name, 10)).__name__ for name in names] == ["MedianPruner", "HyperbandPruner", "NopPruner"]
+
+
+def test_the_ends_of_whole_numbers_are_as_likely_as_those_between() -> None:
+    source = random.Random(0)
+    counts = Counter(drawn(IntDistribution(1, 4), source) for _ in range(4_000))
+    assert sorted(counts) == [1, 2, 3, 4]
+    assert all(900 < count < 1_100 for count in counts.values())

@@ -180,6 +180,15 @@ def test_quantiles_are_those_of_the_mixture() -> None:
     assert _Error(1.0, freedom=math.inf).quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
 
 
+def test_the_mixture_is_weighted_by_the_squares_of_the_variances() -> None:
+    added = np.random.default_rng(32).standard_normal(50)
+    examples = added.var(ddof=1) / 50
+    found = _error(added, [_Model(0.0, added, 3, of_seeds=2 * examples), _Model(0.0, added, 4, of_seeds=examples)])
+    assert found.weight == pytest.approx(9 / (9 + 1))
+    assert found.of_seeds == pytest.approx(9 / (4 / 2 + 1 / 3))
+    assert found.scale == pytest.approx(2 * math.sqrt(examples))
+
+
 def test_seeds_that_agree_by_chance_do_not_make_a_test_keener() -> None:
     """The variance that is shared is taken away in the interval; the p-value keeps what examples alone say."""
     rng = np.random.default_rng(4)
@@ -274,6 +283,16 @@ def test_corrected_p_values_are_those_of_the_pairs() -> None:
     assert [d.p_corrected for d in found] == holm([d.p_value for d in found])
     assert [d.told_apart for d in found] == [d.p_corrected <= 0.05 for d in found]
     assert {(d.a, d.b) for d in found if d.told_apart} >= {("a", "c"), ("b", "c")}
+
+
+def test_it_is_the_corrected_p_value_that_tells_models_apart() -> None:
+    """One that is wrong on six examples is different from one that is always right, p = 1/32, but not of two pairs."""
+    right, worse = np.ones((1, 60)), np.ones((1, 60))
+    worse[0, :6] = 0
+    assert only(differences({"a": right, "c": worse}, True)).told_apart
+    found = differences({"a": right, "b": right.copy(), "c": worse}, True)
+    assert [d.p_value < 0.05 for d in found] == [False, True, True]
+    assert [d.told_apart for d in found] == [False, False, False]
 
 
 def test_the_better_one_is_the_likelier_one_in_either_direction() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cutaway.data.sets import IGNORED
 from cutaway.spec import Tags
+from cutaway.statistics.intervals import proportion
 from cutaway.tasks.tagging import Tagging, spans, spans_in
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -77,6 +78,17 @@ def test_metrics_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) 
     for metric in metrics.values():
         assert metric.low <= metric.value <= metric.high
     assert TASK.details(kept, target)["classes"]["confusion"] == sk.confusion_matrix(was, said).tolist()
+
+
+def test_tokens_of_a_sentence_are_drawn_together() -> None:
+    """Sentences that are right or wrong as a whole say no more of the accuracy than as many single answers."""
+    wrong = torch.arange(40)[:, None] < 10
+    target = torch.zeros(40, 8, dtype=torch.long)
+    kept = torch.stack([wrong.long().expand(40, 8).float(), torch.ones(40, 8), torch.ones(40, 8)], 2)
+    found = TASK.metrics(kept, target)["accuracy"]
+    alone = proportion(30, 40)
+    assert found.value == 0.75
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=0.01)
 
 
 @pytest.mark.parametrize(

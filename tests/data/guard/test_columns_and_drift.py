@@ -75,3 +75,20 @@ def test_a_distance_that_one_of_ten_columns_has_by_chance_is_no_drift() -> None:
     assert _inputs(torch.cat([train, same], 1), torch.cat([own, same], 1), names) == ""
     far = torch.cat([train + 0.3, same], 1)
     assert _inputs(torch.cat([train, same], 1), far, names).startswith("x0 (distance 0.3")
+
+
+def test_few_examples_of_training_say_nothing_of_drift() -> None:
+    """Fewer than 30 of either side: the test split is held to nothing, however far it lies from them."""
+    far = NUMBERS.with_columns(x3=pl.col("x3") + 5.0)
+    told = findings(NUMBERS[:29], far[100:200])
+    assert not [finding for finding in told if "not like training" in finding]
+    told = findings(NUMBERS[:60], far[100:200])
+    assert [finding for finding in told if "not like training: x3" in finding]
+
+
+def test_small_distances_and_categories_that_training_lacks_are_no_drift() -> None:
+    train = torch.arange(3000)[:, None] / 3000
+    assert ks_2samp(train[:, 0], train[:, 0] + 0.08, method="asymp").pvalue < 1e-6
+    assert _inputs(train, train + 0.08, ("x",)) == ""
+    assert _inputs(train, train + 0.5, ("colour=(unknown)",)) == ""
+    assert _inputs(train, train + 0.5, ("colour=red",)).startswith("colour=red (distance 0.5")
