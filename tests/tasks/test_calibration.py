@@ -92,7 +92,7 @@ def test_the_error_is_the_same_in_pieces_and_by_hand(classes: int, monkeypatch: 
 
 
 def test_the_highest_probabilities_have_a_bin_of_their_own() -> None:
-    """0.85 that was so and 0.95 that was not: 0.15 and 0.95 off, which one bin of both would hold against each other."""
+    """0.85 that was so and 0.95 that was not: 0.15 and 0.95 off, which in one bin would cancel."""
     p = torch.tensor([0.85, 0.95], dtype=torch.float64)
     both = torch.stack([(1 - p).log(), p.log()], 1)
     found = parts.calibration_error(lambda outputs: outputs.softmax(1), both, torch.tensor([1, 0]))
