@@ -132,10 +132,10 @@ def test_json_too_deep_to_read_is_rejected(tmp_path: Path) -> None:
     [
         (b"[" * 101 + b"]" * 101, "nests its values more than 100 deep"),
         (b'{"a": ' * 500 + b"1" + b"}" * 500, "nests its values more than 100 deep"),
-        (b"", "is not a whole JSON document"),
-        (b'{"a": 1', "is not a whole JSON document"),
-        (b'{"a": "\xff"}', "is not a whole JSON document"),
-        (b'{"a": ' + b"1" * 5000 + b"}", "is not a whole JSON document"),
+        (b"", "is not a complete JSON document"),
+        (b'{"a": 1', "is not a complete JSON document"),
+        (b'{"a": "\xff"}', "is not a complete JSON document"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "is not a complete JSON document"),
     ],
 )
 def test_json_that_cannot_be_read_is_rejected_by_its_file(content: bytes, said: str, tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def test_the_door_rejects_before_it_reads(tmp_path: Path) -> None:
         ("t.csv.gz", "Unpack it first"),
         ("t.zip", "Unpack it first"),
         ("t.data", "rename it to .csv"),
-        ("t.xlsx", "Save the sheet as CSV"),
-        ("t.jsonl", "pandas.read_json"),
-        ("t.feather", "Save it as Parquet"),
+        ("t.xlsx", "Save it as CSV"),
+        ("t.jsonl", "polars.read_ndjson"),
+        ("t.feather", "Convert it to Parquet"),
         ("t.xyz", "Tables end in .csv"),
     ],
 )

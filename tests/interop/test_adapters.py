@@ -165,8 +165,8 @@ def test_a_setting_of_an_adapter_that_is_not_read_is_refused_by_name(field: str,
     plain = read_folder(tmp_path / "base").model
     settings = read_json(tmp_path / "adapter" / CONFIG)
     (tmp_path / "adapter" / CONFIG).write_text(json.dumps(settings | {field: value}), encoding="utf-8")
-    with pytest.raises(ModelError, match=field):
+    with pytest.raises((FileError, ModelError), match=field):
         merge_adapter(plain, "gpt2", tmp_path / "adapter")
     (tmp_path / "adapter" / CONFIG).write_text("[]", encoding="utf-8")
-    with pytest.raises(FileError, match="holds no settings by name"):
+    with pytest.raises(FileError, match="the document is a list, and must be an object"):
         merge_adapter(plain, "gpt2", tmp_path / "adapter")

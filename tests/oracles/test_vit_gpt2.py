@@ -49,8 +49,8 @@ def test_a_config_comes_back_from_transformers(config: Config) -> None:
 @pytest.mark.parametrize(
     ("half", "field", "value", "said"),
     [
-        ("encoder", "model_type", "beit", 'encoder="beit"'),
-        ("decoder", "model_type", "bert", 'decoder="bert"'),
+        ("encoder", "model_type", "beit", 'encoder.model_type="beit"'),
+        ("decoder", "model_type", "bert", 'decoder.model_type="bert"'),
         ("encoder", "hidden_size", 32, "an encoder with hidden_size=32 and a decoder with 16"),
         ("encoder", "qkv_bias", False, "qkv_bias=false"),
         ("decoder", "resid_pdrop", 0.2, "resid_pdrop, embd_pdrop and attn_pdrop that differ"),
@@ -62,5 +62,5 @@ def test_another_network_is_rejected_by_the_field(half: str, field: str, value: 
     theirs = settings(SMALL)
     with pytest.raises(ModelError, match=said):
         config_of({**theirs, half: {**theirs[half], field: value}})
-    with pytest.raises(ModelError, match=f"{half}=null"):
+    with pytest.raises(ModelError, match=f"{half}.model_type=null"):
         config_of({**theirs, half: None})

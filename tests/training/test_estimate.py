@@ -68,7 +68,8 @@ def taken() -> dict[int | None, float]:
         "    if not os.fork(): f(chunk); os._exit(0)\n"
         "    os.wait()"
     )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    root = Path(__file__).parents[2]  # from which the tests can be imported
+    said = subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True).stdout
     return dict(zip((None, 0), map(float, said.split()), strict=True))
 
 

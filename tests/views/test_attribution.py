@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,8 @@ def test_a_folder_without_a_head_is_known_to_have_an_untrained_one(tmp_path: Pat
     assert open_subject(tmp_path / "whole").untrained == ""
     tensors = load_file(tmp_path / "whole" / "model.safetensors")
     (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "config.json").write_bytes((tmp_path / "whole" / "config.json").read_bytes())
-    body = {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
+    config = json.loads((tmp_path / "whole" / "config.json").read_text())
+    (tmp_path / "bare" / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
+    body = {name.removeprefix("bert."): tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
     save_file(body, tmp_path / "bare" / "model.safetensors")
     assert open_subject(tmp_path / "bare").untrained == "head"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import exists
+from ..files import exists, open_regular
 from .folders import (
     AUDIO,
     CAPTIONS,
@@ -222,7 +222,7 @@ def reject_flat(path: Path) -> None:
 
 def describe_labels(table: Path) -> Description | None:
     """Return what to do with a table that says the label of each file beside it; None where it names no files."""
-    return _labels_in(table, table.parent)
+    return _labels_in(table, table.parent) if table.suffix.lower() in (".csv", ".tsv") else None
 
 
 # --- layouts --------------------------------------------------------------------------------------------------------
@@ -279,7 +279,10 @@ def _labels(path: Path) -> Description | None:
 def _labels_in(table: Path, folder: Path) -> Description | None:
     head = _head(table).decode("utf-8-sig", errors="replace").rpartition("\n")[0]
     delimiter = "\t" if table.suffix.lower() == ".tsv" else ";" if head.count(";") > head.count(",") else ","
-    columns, *rows = list(csv.reader(io.StringIO(head), delimiter=delimiter))[: ROWS + 1] or [[]]
+    try:
+        columns, *rows = list(csv.reader(io.StringIO(head), delimiter=delimiter))[: ROWS + 1] or [[]]
+    except csv.Error:
+        return None
     rows = [row for row in rows if len(row) == len(columns)]
     if len(columns) < 2 or not rows:
         return None
@@ -373,7 +376,7 @@ def _head(path: Path) -> bytes:
     try:
         if not exists(path) or not path.is_file():
             return b""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(HEAD)
     except OSError:
         return b""

@@ -20,7 +20,7 @@ from ..distributed.checkpoint import INDEX, Checkpoint, OneFile, complete, remov
 from ..distributed.parts import gathered, in_parts, like, load
 from ..errors import FileError
 from ..models.saving import misfits, read_tensors, write_tensors
-from ..schema import COUNT, NUMBER, from_document, reject_unlike, schema_of
+from ..schema import COUNT, NUMBER, finite, from_document, reject_unlike, schema_of
 from .average import Average
 
 LAST = "last"
@@ -55,7 +55,8 @@ class State:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, which later rows do not change."""
-        return {**vars(self), "history": [*self.history]}
+        best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN is compared as None is
+        return {**vars(self), **finite(best), "history": [*self.history]}
 
 
 STATE = {"state": schema_of(State, history=[dict], best_score=NUMBER | None, best_loss=NUMBER | None)}

@@ -207,7 +207,6 @@ OF_ONE_LENGTH = (
     ("values", "actual", "predicted"),
     ("classes", "names", "per_class", "confusion"),
     ("masks", "names", "per_class", "confusion"),
-    ("tasks", "names", "accuracy"),
 )
 
 

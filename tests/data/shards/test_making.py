@@ -119,7 +119,7 @@ def test_a_manifest_of_others_or_of_the_future_is_rejected(tmp_path: Path) -> No
     whole(out, jobs_in(tmp_path))
     document = json.loads((out / "manifest.json").read_text())
     for change, said in (
-        ({"format": "webdataset"}, "no manifest of shards"),
+        ({"format": "webdataset"}, "is not a manifest of shards"),
         ({"version": 2}, "version 2.*newer version"),
         ({"splits": {"train": [{**document["splits"]["train"][0], "name": "../a.bin"}]}}, "no file of its folder"),
         ({"splits": {"train": [{"name": "a.bin"}]}}, r"splits.train\[0\].bytes is missing"),
@@ -128,7 +128,7 @@ def test_a_manifest_of_others_or_of_the_future_is_rejected(tmp_path: Path) -> No
         with pytest.raises(FileError, match=said):
             read_manifest(out)
     (out / "manifest.json").write_text("{")
-    with pytest.raises(FileError, match="not a whole JSON"):
+    with pytest.raises(FileError, match="not a complete JSON"):
         read_manifest(out)
 
 

@@ -140,8 +140,8 @@ def test_both_sides_of_pairs_must_share_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is not a whole JSON document"),
-        ('{"model": {"type"', "is not a whole JSON document"),
+        ("", "is not a complete JSON document"),
+        ('{"model": {"type"', "is not a complete JSON document"),
         ("[1, 2]", "holds a list"),
         ('{"version": "1.0", "model": {"type": "Guess"}}', "is no tokenizer that can be read"),
         ('{"kind": "table", "columns": []}', "is about table data, and holds no tokenizer"),
@@ -159,7 +159,7 @@ def test_a_file_that_is_none_is_rejected(tmp_path: Path, content: str, said: str
 def test_a_broken_file_beside_it_is_named(tmp_path: Path) -> None:
     folder = bert_like(tmp_path / "bert")
     (folder / "tokenizer_config.json").write_text("{", "utf-8")
-    with pytest.raises(FileError, match=r"tokenizer_config\.json is not a whole JSON document"):
+    with pytest.raises(FileError, match=r"tokenizer_config\.json is not a complete JSON document"):
         open_tokenizer(folder)
 
 

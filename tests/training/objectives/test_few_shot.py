@@ -113,8 +113,13 @@ def test_metrics_are_means_over_episodes() -> None:
     found = task.metrics(outputs, target)
     right = [(o.argmax(1) == t).double().mean().item() for o, t in zip(outputs, target)]
     assert found["accuracy"].value == pytest.approx(np.mean(right))
-    half = 1.959964 * np.std(right, ddof=1) / np.sqrt(50)
-    assert found["accuracy"].high - found["accuracy"].value == pytest.approx(half, rel=1e-5)
+    # Wilson's interval of as many answers as have this variance, with Student's t of 49 degrees of freedom.
+    p, t = np.mean(right), 2.0095752371
+    count = p * (1 - p) / (np.var(right, ddof=1) / 50)
+    middle = (p + t**2 / (2 * count)) / (1 + t**2 / count)
+    half = t * np.sqrt(p * (1 - p) / count + t**2 / (4 * count**2)) / (1 + t**2 / count)
+    assert found["accuracy"].low == pytest.approx(middle - half, rel=1e-9)
+    assert found["accuracy"].high == pytest.approx(middle + half, rel=1e-9)
     each = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="none")
     assert found["loss"].value == pytest.approx(each.mean().item())
     whole = torch.cat([torch.zeros(50, 3, dtype=torch.int64), target], 1)

@@ -77,7 +77,9 @@ def find_column(table: Table, setting: str, column: str) -> str:
         words = (
             f"There is {alike[0]!r}, which differs by {how}: write {setting}={alike[0]!r} or fix the header. {words}"
         )
-    raise UnknownName("column", column, [] if alike else nearest(column, table.columns), words)
+    raise UnknownName(
+        "column", column, [] if alike else nearest(column, table.columns), f"{words} Name one of them with {setting}=."
+    )
 
 
 def find_columns(table: Table, setting: str, words: Sequence[str]) -> tuple[str, ...]:
