@@ -45,6 +45,7 @@ def test_the_pages_have_all_that_they_promise() -> None:
     assert len(PAGES["pytorch"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "section", [pytest.param(s, id=f"{page}-{s.title}") for page, those in PAGES.items() for s in those]
 )

@@ -13,6 +13,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="ut
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_every_line_gives_what_stands_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

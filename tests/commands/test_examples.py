@@ -68,6 +68,7 @@ def test_a_folder_that_cannot_be_written_is_named(cli: Cli) -> None:
     assert "file/wine.csv could not be written" in answer.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(TRY) - {"damaged/"}))
 def test_what_to_try_fits_the_data(cli: Cli, every: Path, name: str) -> None:
     for path in every.iterdir():

@@ -94,6 +94,7 @@ def test_what_cannot_be_is_one_paragraph(cli: Cli, shards: str, words: tuple[str
     assert Path("poem.txt").read_text() == TEXT
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_a_kill_and_after_ctrl_c(cli: Cli, tmp_path: Path) -> None:
     Path("poem.txt").write_text(TEXT * 600)  # more than is done before a signal comes, on a busy machine too
     words = ["prepare", "poem.txt", "shards", "shard_size=1", "tokenizer=bpe", "vocab_size=300", "workers=2"]

@@ -36,6 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return cutaway.compare("mlp,softmax,resnet20", "wine", out=folder, **SHORT)
 
 
+@pytest.mark.slow
 def test_every_model_has_its_score_and_every_pair_its_difference(found: Comparison) -> None:
     (result,) = found.results
     rows = {row["name"]: row for row in result["models"]}
@@ -110,6 +111,7 @@ def test_joules_are_told_or_why_they_are_not(found: Comparison) -> None:
     assert {"training", "memory", "joules"} <= set(options)
 
 
+@pytest.mark.slow
 def test_what_is_trained_is_kept_and_more_seeds_are_added(found: Comparison) -> None:
     runs = {path: path.stat().st_mtime_ns for path in found.folder.glob("wine/*/*/run.json")}
     again = cutaway.compare(resume=found.folder, seeds=3)
@@ -118,6 +120,7 @@ def test_what_is_trained_is_kept_and_more_seeds_are_added(found: Comparison) -> 
     assert all(len(row["scores"]) == 3 for row in again.results[0]["models"] if not row["simple"])
 
 
+@pytest.mark.slow
 def test_two_at_a_time_killed_and_resumed_one_at_a_time_is_the_same(found: Comparison, tmp_path: Path) -> None:
     """Scores depend neither on how many are trained at a time nor on a kill; what had ended is not trained again."""
     folder = tmp_path / "killed"
@@ -170,6 +173,7 @@ def test_each_model_is_tried_before_on_the_validation_split(tmp_path: Path) -> N
     assert again.results[0]["chosen"]["softmax"] == chosen
 
 
+@pytest.mark.slow
 def test_several_data_sets_are_ranked(tmp_path: Path) -> None:
     both = cutaway.compare(["softmax"], ["wine", "iris"], out=tmp_path / "both", **{**SHORT, "seeds": 1})
     assert [result["data"] for result in both.results] == ["wine", "iris"]
@@ -177,6 +181,7 @@ def test_several_data_sets_are_ranked(tmp_path: Path) -> None:
     assert sum(rank.value for rank in both.ranks.values()) == pytest.approx(len(both.ranks) * (len(both.ranks) + 1) / 2)
 
 
+@pytest.mark.slow
 def test_numbers_are_compared_by_their_error(tmp_path: Path) -> None:
     compared = cutaway.compare("linear", "diabetes", out=tmp_path / "numbers", **{**SHORT, "epochs": 20, "jobs": 1})
     (result,) = compared.results

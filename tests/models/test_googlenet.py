@@ -272,6 +272,7 @@ def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
         Config(**{field: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "training"), [("googlenet", False), ("googlenet-2014", True)])
 def test_it_compiles_without_a_break(name: str, training: bool) -> None:
     model = GoogLeNet(dataclasses.replace(FORMS[name], stem="small")).train(training)

@@ -195,6 +195,7 @@ def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
         Config(**{field: value})
 
 
+@pytest.mark.slow
 def test_it_compiles_without_a_break() -> None:
     model = InceptionV3(SMALL).train()  # with the auxiliary head, and all that evaluation has
     x = torch.randn(2, 3, 20, 20)

@@ -280,6 +280,7 @@ for name in ("gcn", "graphconv", "gat", "gin"):
 """
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_edges() -> None:
     """200 000 nodes and 2 000 000 edges, forwards and backwards: V² numbers would be 160 GB."""
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=False)

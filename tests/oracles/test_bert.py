@@ -58,6 +58,7 @@ def test_with_another_first_position() -> None:
     assert compared("roberta-base", small_config("roberta-base", first_position=1, token_types=2)).equal
 
 
+@pytest.mark.slow
 def test_distilbert_of_the_published_width_and_depth() -> None:
     """The presets but for ALBERT are compared small. This one keeps all that is published but dropout and words."""
     config = dataclasses.replace(

@@ -25,6 +25,7 @@ def test_all_shortcuts_of_the_cifar_family(shortcut: str) -> None:
     assert compare(ResNet(config), oracle_for("resnet20", config), torch.Generator().manual_seed(1)).equal
 
 
+@pytest.mark.slow
 def test_the_stride_of_a_bottleneck_makes_another_network_of_the_same_weights() -> None:
     published = dataclasses.replace(BOTTLENECKS, stride_on="1x1")
     for ours, theirs in ((BOTTLENECKS, BOTTLENECKS), (published, published)):

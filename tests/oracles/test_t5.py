@@ -43,6 +43,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 def test_t5_small_whole() -> None:
     torch.manual_seed(0)
     config = dataclasses.replace(PRESETS["t5-small"], dropout=0.0)

@@ -94,6 +94,7 @@ def test_drawings_never_write_markup() -> None:
             assert word not in text.replace('"http://www.w3.org/2000/svg"', ""), (module.name, word)
 
 
+@pytest.mark.slow
 def test_the_drawing_modules_pass_their_own_tests() -> None:
     node = shutil.which("node")
     if node is None:

@@ -43,6 +43,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return search("mlp", "iris", settings, space=SPACE, out=folder, progress=SearchProgress(shown=False)).folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2", "evolution"])
 def test_the_same_seed_gives_the_same_trials(small: Small, four: Path, sampler: str) -> None:
     if sampler == "tpe":  # the one that is usual

@@ -95,6 +95,7 @@ def bomb(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows + packer.flush()) + chunk(b"IEND", b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [9_000, 60_000, 2**31 - 1])
 def test_an_image_that_would_unpack_to_gigabytes(side: int, served: Client) -> None:
     answer = served("images").post("/predict", content=bomb(side), headers={"content-type": "image/png"})

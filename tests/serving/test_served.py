@@ -200,6 +200,7 @@ def test_what_is_no_run_and_a_port_that_is_taken(
     assert "--port 0 for any that is free" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_what_other_tools_call_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "runs/a"]) == 2
     assert "`cutaway serve`" in capsys.readouterr().err

@@ -30,6 +30,7 @@ def first(split: Split) -> Batch:
     return next(iter(split.batches([FEW])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["scenes", "boxes", "captions"])
 def test_a_set_adopted_by_its_own_preprocessing_is_itself(sets: dict[str, DataSet], what: str) -> None:
     data = sets[what]

@@ -100,6 +100,7 @@ def test_a_table_in_three_parts(tmp_path: Path) -> None:
 cells_outside = st.sampled_from(["-1e30", "0", "NA", "", "junk", "17", "1,2", "Atlantis", "2099-01-01", "yes", "inf"])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), scale=st.sampled_from(["standard", "quantile", "none"]))
 def test_nothing_fitted_depends_on_rows_outside_training(

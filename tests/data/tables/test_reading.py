@@ -97,6 +97,7 @@ def test_header_names_keep_their_spaces(tmp_path: Path) -> None:
     assert read_table(written(tmp_path, "a, b\n1, 2\n")).columns == ["a", " b"]
 
 
+@pytest.mark.slow
 def test_a_header_wider_than_a_csv_field_may_be(tmp_path: Path) -> None:
     names = [f"gene{i}" for i in range(30_000)]
     table = read_table(written(tmp_path, ",".join(names) + "\n" + ",".join("1" for _ in names)))

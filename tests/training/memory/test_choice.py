@@ -37,6 +37,7 @@ def ready(**given: Any) -> Prepared:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"recompute": "full"}, {"ema": 0.9, "optimizer": "momentum"}], ids=str)
 def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     planned = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].memory.total

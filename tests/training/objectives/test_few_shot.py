@@ -72,6 +72,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_that_were_never_seen_are_told_better_than_by_a_guess(runs: dict[str, Run], kind: str) -> None:
     run = runs[kind]
@@ -201,6 +202,7 @@ SINUSOIDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_sinusoids_are_learned_from_ten_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COUNTS, "test", 200)
     given = {**SINUSOIDS, "max_steps": 400, "inner_lr": 0.01}

@@ -56,6 +56,7 @@ def gradients(model: torch.nn.Module, loss: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(model.parameters())))
 
 
+@pytest.mark.slow
 def test_tries_are_the_networks_own_and_are_judged(run: Run) -> None:
     objective, _, _ = objective_of(run, ExpertIteration, group_size=6)
     tries = objective.tries(torch.arange(16), Generator().manual_seed(3))
