@@ -70,18 +70,17 @@ def _card(name: str, recipe: dict[str, Any], row: dict[str, Any]) -> str:
         f":::{{grid-item-card}} {recipe['title']}\n:class-item: recipe {kinds} family-{found.card.card.family}\n"
         f":img-top: ../{picture(found.module)}\n:img-alt: The blocks of {recipe['model']}\n\n"
         f"**{value}** ({interval})\n\n`{row['command']}`\n\n"
-        f"{_time(row['seconds'])}, {row['machine']}. {' · '.join(links)}\n:::\n"
+        f"{_time(row['seconds'])}{row['machine']}. {' · '.join(links)}\n:::\n"
     )
 
 
-def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
+def _time(seconds: float | None) -> str:
+    """Return how long a recipe took, before the machine; nothing for one that was not timed."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s, "
+    return f"{seconds / 60:.0f} min, " if seconds < 5400 else f"{seconds / 3600:.1f} h, "
 
 
 def _notebook(name: str, recipe: dict[str, Any]) -> str:
