@@ -98,13 +98,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the part that is asked for. Tests that wait come first, so that the other workers compute meanwhile."""
+    """Keep the part that is asked for. Tests that wait or are slow come first, so that no worker is left with them."""
     part = config.getoption("part")
     if part != "all":
         quick = _quick(items)
         config.hook.pytest_deselected(items=[item for item in items if (item in quick) != (part == "quick")])
         items[:] = [item for item in items if (item in quick) == (part == "quick")]
-    items.sort(key=lambda item: "waits" not in item.keywords)
+    items.sort(key=lambda item: ("waits" not in item.keywords, "slow" not in item.keywords))
 
 
 def _quick(items: list[pytest.Item]) -> set[pytest.Item]:
