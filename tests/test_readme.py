@@ -85,7 +85,8 @@ class Clone:
         subprocess.run(without, cwd=self.folder, env={"PATH": str(tools)}, check=True)
         script = self.folder / ".venv" / "bin" / "cutaway"  # as pip writes it
         script.write_text(
-            f"#!{script.parent}/python\nimport sys\nfrom cutaway.commands import main\nsys.exit(main())\n"
+            f"#!{script.parent}/python\nimport sys\nfrom cutaway.commands import main\n"
+            "if __name__ == '__main__':\n    sys.exit(main())\n"
         )
         script.chmod(0o755)
         for stamp in (".made", ".installed"):
@@ -122,9 +123,11 @@ class Clone:
                 ["bash", "-e", "-c", script],
                 cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-            status = process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # a server that the page leaves running
+            try:
+                status = process.wait(timeout=600)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)  # a server that the page leaves running
         printed = out.read_text(encoding="utf-8")
         assert status == 0, (script, printed)
         return printed
