@@ -279,7 +279,10 @@ def _labels(path: Path) -> Description | None:
 def _labels_in(table: Path, folder: Path) -> Description | None:
     head = _head(table).decode("utf-8-sig", errors="replace").rpartition("\n")[0]
     delimiter = "\t" if table.suffix.lower() == ".tsv" else ";" if head.count(";") > head.count(",") else ","
-    columns, *rows = list(csv.reader(io.StringIO(head), delimiter=delimiter))[: ROWS + 1] or [[]]
+    try:
+        columns, *rows = list(csv.reader(io.StringIO(head), delimiter=delimiter))[: ROWS + 1] or [[]]
+    except csv.Error:  # no text, such as Parquet
+        return None
     rows = [row for row in rows if len(row) == len(columns)]
     if len(columns) < 2 or not rows:
         return None
