@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import exists
+from ..files import open_regular
 from .folders import (
     AUDIO,
     CAPTIONS,
@@ -374,9 +374,7 @@ def _format(path: Path) -> Description | None:
 def _head(path: Path) -> bytes:
     """Return the first bytes of a plain file; none where it cannot be read."""
     try:
-        if not exists(path) or not path.is_file():
-            return b""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(HEAD)
     except OSError:
         return b""

@@ -146,6 +146,9 @@ def test_what_was_saved_comes_back_equal(file: Path) -> None:
     broken = {k: v for k, v in ours.to_json().items() if k != "step"}
     with pytest.raises(DataError, match=r"^preprocessing\.json: step is missing"):
         preprocessing_from_json(broken)
+    broken = {**ours.to_json(), "step": {"unit": "moon", "size": 1}}
+    with pytest.raises(DataError, match=r"cannot be used: a step of 1 moon\. Take it"):
+        preprocessing_from_json(broken)
 
 
 def test_a_forecast_of_a_new_file_begins_behind_its_last_row(file: Path, tmp_path: Path) -> None:
