@@ -117,7 +117,9 @@ def test_scaling_is_that_of_the_training_time_alone(file: Path, tmp_path: Path) 
 def test_notes_say_what_was_done(file: Path, tmp_path: Path) -> None:
     said = " ".join(opened(file).notes)
     assert "Forecast: load. Seen up to the forecast as well: wind. Known in advance: holiday." in said
-    assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every 1 hour." in said
+    assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every hour." in said
+    counted = " ".join(opened(file, ignore=("time",)).notes)
+    assert f"Time: no column of times: the rows are counted, row 1 to row {LENGTH}." in counted
     assert "Split by time" in said
     assert "max_samples=50 keeps the last windows" in " ".join(opened(file, max_samples=50).notes)
     gappy = values()

@@ -146,8 +146,8 @@ class Clock:
 
     @property
     def words(self) -> str:
-        """The step in words."""
-        return self.step.words + ("" if self.times is None else ", gaps skipped")
+        """The step in words that follow "every": day; 15 minutes."""
+        return self.step.words.removeprefix("1 ") + ("" if self.times is None else ", gaps skipped")
 
     @property
     def season(self) -> int:

@@ -131,8 +131,8 @@ def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
         if len(words):
             said = ", ".join(words.unique().sort().head(SHOWN))
             notes.append(
-                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}); missing_values= without "
-                "it makes it a value."
+                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}). To read it as a value, give "
+                "missing_values= the words that do count."
             )
     return notes
 
@@ -153,6 +153,6 @@ def _example(present: pl.Series, type: ColumnType) -> str:
         values = decode(present, type)
         values = values[~np.isnan(values)]
         return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""
-    different = present.unique(maintain_order=True)
+    different = present.unique(maintain_order=True).str.replace_all(r"\s+", " ")  # a cell may have several lines
     more = f", … ({len(different):,})" if len(different) > SHOWN else ""
     return ", ".join(different.head(SHOWN)) + more
