@@ -80,7 +80,7 @@ def run(cli: Cli, shelf: Path) -> Callable[[str], str]:
         ("visits", "book.txt", ["book.txt is no table", ".csv"]),
         ("visits", "short.csv", ["short.csv has 5 steps", "the last 16"]),
         ("sounds", "new.wav", ["no audio file 'new.wav'"]),
-        ("sounds", "book.txt", ["book.txt is not a audio file", ".wav"]),
+        ("sounds", "book.txt", ["book.txt is not an audio file", ".wav"]),
         ("sounds", "videos", ["videos is a folder without audio files"]),
         ("videos", "sounds/tone/01.wav", ["neither a video file", "nor a folder of frames"]),
         ("videos", "new.mp4", ["no video 'new.mp4'"]),

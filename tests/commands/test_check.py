@@ -28,3 +28,10 @@ def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) ->
     assert "2  Column [red]tag[/] alone gives the target away: leave it out." in lines
     assert lines[-1] == "--json has all 7 examples by name."
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.0011, "1.1 ms"), (0.3704, "370 ms"), (0.9996, "1 s"), (4.16, "4.2 s")]
+)
+def test_the_time_of_a_step_has_no_exponent(seconds: float, said: str) -> None:
+    assert check._step_time(seconds) == said

@@ -229,6 +229,18 @@ def test_a_sentence_goes_on_below_its_beginning_and_breaks_no_word(
     assert capsys.readouterr().err.splitlines() == ["note:", "  /a/path/that/is/wider/than/it", "  here"]
 
 
+def test_a_command_in_a_message_is_not_broken_so_that_it_can_be_copied(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    (tmp_path / "t.json").write_text("[]")
+    assert main(["check", "mlp", str(tmp_path / "t.json"), "target=y"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    (command,) = (line for line in lines if "python -c" in line)
+    assert command.endswith("write_csv('data.csv')\"")
+    assert len(lines) > 2
+
+
 # --- files of settings ------------------------------------------------------------------------------------------
 
 

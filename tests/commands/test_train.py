@@ -172,6 +172,16 @@ def test_evaluating_other_data_uses_the_runs_own_preprocessing(cli: Cli) -> None
     assert "'c'" in answer.said
 
 
+def test_why_metrics_have_no_interval_is_said_once(cli: Cli) -> None:
+    rows = "".join(f"{2 + i % 5},{i % 7}\n" for i in range(140))
+    Path("t.csv").write_text("load,other\n" + rows)
+    typed = ("forecast=load", "ignore=other", "horizon=4", "lookback=6", "epochs=1")
+    said = cli("train", "gru", "t.csv", *typed, "--out", "r").out
+    assert "(17 examples, no interval: 17 windows, and 64 are needed as neighbours overlap); " in said
+    notes = [line for line in cli("evaluate", "r").err.splitlines() if line.startswith("note:")]
+    assert notes == ["note: RMSE, MAE, MASE, loss: no interval: 17 windows, and 64 are needed as neighbours overlap"]
+
+
 @pytest.mark.parametrize(("model", "name"), [("mlp", "iris"), ("linear", "diabetes"), ("lenet5-modern", "digits")])
 def test_a_named_set_goes_through_the_runs_own_preprocessing(cli: Cli, model: str, name: str) -> None:
     assert cli("train", model, name, "epochs=2", "tensorboard=false", "--out", "r").status == 0

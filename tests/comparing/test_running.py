@@ -17,6 +17,7 @@ import torch
 
 import cutaway
 from cutaway.comparing.contestants import contestants
+from cutaway.comparing.contributions import compared_by
 from cutaway.comparing.page import describe
 from cutaway.comparing.result import Comparison
 from cutaway.comparing.storage import PRINTED, read_about
@@ -26,6 +27,9 @@ from cutaway.errors import FileError, ModelError, SettingError, UnknownName
 from cutaway.files import read_json, write_json
 from cutaway.models.registry import preset
 from cutaway.schema import reject_unlike
+from cutaway.spec import Horizon
+from cutaway.statistics.blocks import too_few
+from cutaway.tasks.forecasting import Forecasting
 
 SHORT: dict[str, Any] = {"epochs": 3, "seeds": 2, "threads": 1, "jobs": 1}
 
@@ -259,3 +263,22 @@ def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.Capt
     assert document["results"][0]["models"][0]["name"] == found.best["name"]
     assert main(["compare", "--resume", str(found.folder)]) == 0
     assert "95 % interval" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("series", "few"), [((), 15), (("a", "b", "c"), 47)])
+def test_forecasts_are_compared_by_the_blocks_of_their_evaluation(series: tuple[str, ...], few: int) -> None:
+    """Windows that overlap, of all series, are of one block; what too few of them say has no interval in either."""
+    task = Forecasting(Horizon(1, ("load",), (50.0,), (4.0,), series=series))
+    compared = compared_by(task)
+    outputs = torch.randn(200, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64).cumsum(0)
+    target = torch.zeros_like(outputs)
+    target[3] = torch.nan
+    blocks = compared.of(outputs, target)
+    assert len(blocks) == 12
+    assert np.sqrt(blocks.mean()) == pytest.approx(task.metrics(outputs, target)["rmse"].value)
+    found = task.metrics(outputs[:few], target[:few])["rmse"]
+    assert compared.of(outputs[:few], target[:few]).shape == (1,)
+    assert found.note == f"no interval: {too_few(few, compared.overlap)}"
+    more = outputs[: few + 1]
+    assert len(compared.of(more, target[: few + 1])) == 8
+    assert not task.metrics(more, target[: few + 1])["rmse"].note

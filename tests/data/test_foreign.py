@@ -13,6 +13,7 @@ from PIL import Image
 
 from cutaway.data import folders
 from cutaway.data.folders import holds, tallies
+from cutaway.data.foreign import describe_labels
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, DataError
@@ -252,6 +253,12 @@ def test_labels_in_a_table_say_which_folders_to_make(
     assert data.spec.target.names == ("cat", "dog")
     assert sum(len(split) for split in data.splits.values()) == 9
     assert len(list(csv.reader(table.open()))) == 10
+
+
+def test_a_table_that_is_no_text_names_no_files(tmp_path: Path) -> None:
+    table = tmp_path / "t.parquet"
+    table.write_bytes(b"PAR1\x15\x04\ra,b\rc\n\x00\xff\rd\n1,2\n")
+    assert describe_labels(table) is None
 
 
 def test_class_folders_that_are_nested_deeper_are_named(tmp_path: Path) -> None:

@@ -120,6 +120,20 @@ def test_an_error_names_a_few_models_of_the_kind_and_the_command_that_lists_all(
         preset("seq2seq-gru").reject_kind("video")
 
 
+def test_a_way_out_is_looked_for_only_where_the_kind_is_rejected() -> None:
+    asked: list[str] = []
+
+    def find_way_out() -> str:
+        asked.append("once")
+        return "Give a column."
+
+    preset("gru").reject_kind("series", find_way_out)
+    assert not asked
+    with pytest.raises(ModelError, match=r"this is image data. Give a column. These models take it as it is: "):
+        preset("gru").reject_kind("image", find_way_out)
+    assert asked == ["once"]
+
+
 def test_a_model_of_classes_says_which_texts_have_classes() -> None:
     with pytest.raises(ModelError, match=r"next token: these .*give a table \(text=COLUMN target=COLUMN"):
         preset("textcnn").configure(TextSpec(29, 20, NextToken(29)))

@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import platform
+import re
 import shutil
 import sys
 import textwrap
@@ -49,6 +50,9 @@ MEANT = {  # what other tools call it
 PACKAGES = {  # by what is imported, where the package is called otherwise
     "PIL": "pillow", "sklearn": "scikit-learn", "torch_pruning": "torch-pruning", "umap": "umap-learn",
 }  # fmt: skip
+
+COMMAND = re.compile(r'`[^`\n]*`|python -c "[^"]*"')  # in a message
+UNBROKEN = "\0"  # a space within a command: `visible` leaves no such character
 
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
@@ -261,9 +265,11 @@ def usage() -> str:
 
 
 def _paragraph(text: str) -> str:
+    """Break a message into lines between words, but not within a command, which is copied as it stands."""
+    whole = COMMAND.sub(lambda found: found[0].replace(" ", UNBROKEN), visible(text))
     return textwrap.fill(
-        visible(text),
+        whole,
         width=min(shutil.get_terminal_size().columns, 100),
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace(UNBROKEN, " ")

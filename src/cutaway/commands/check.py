@@ -99,7 +99,7 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
     asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
     out.print(
-        f"\nan epoch: {plural(cost['steps'], 'step')} of {1000 * cost['seconds_per_step']:.3g} ms, about "
+        f"\nan epoch: {plural(cost['steps'], 'step')} of {_step_time(cost['seconds_per_step'])}, about "
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
         f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
     )
@@ -137,6 +137,10 @@ def _print_findings(findings: list[str], examples: int) -> None:
         out.print(row)
     if examples > NAMED:
         out.print(f"\n--json has all {examples:,} examples by name.")
+
+
+def _step_time(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else _duration(seconds)
 
 
 def _duration(seconds: float) -> str:

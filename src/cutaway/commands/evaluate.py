@@ -62,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
     found = {name: m.to_json() for name, m in metrics.items()}
     rows = [(metric(name)[0], *(figure(name, m[end]) for end in ("value", "low", "high"))) for name, m in found.items()]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
+    notes: dict[str, list[str]] = {}
     for name, m in found.items():
         if "note" in m:
-            note(f"note: {metric(name)[0]}: {m['note']}")
+            notes.setdefault(m["note"], []).append(metric(name)[0])
+    for reason, named in notes.items():
+        note(f"note: {', '.join(named)}: {reason}")
     return 0

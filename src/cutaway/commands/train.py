@@ -124,14 +124,13 @@ def lines(run: Run) -> list[str]:
     compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
     if (simple := result["simple"]) and simple["metric"] == watch:
         compared += f"; {simple['models'][0]['name']}: {figure(watch, simple['models'][0]['value'])}"
-    between = ""
+    how_sure = [plural(result["count"], "example")]
     if found["low"] is not None and found["high"] is not None:
-        between = f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}, "
+        how_sure.insert(0, f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}")
     elif found.get("note"):
-        between = f"{escape(found['note'])}, "
+        how_sure.append(escape(found["note"]))
     said = [
-        f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] "
-        f"({between}{plural(result['count'], 'example')}){compared}",
+        f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),

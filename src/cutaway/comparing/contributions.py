@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import SettingError
+from ..statistics.blocks import FEWEST, MOST, block_sums
 from ..tasks.classification import Classification
 from ..tasks.forecasting import Forecasting
 from ..tasks.language import Language
@@ -29,6 +30,7 @@ class Compared:
     finish: Finish | None
     of: Callable[[Tensor, Tensor], Values]  # outputs and targets to contributions, (n,)
     note: str = ""  # what is to be known of the examples
+    overlap: int = 1  # windows that begin within one horizon
 
 
 def compared_by(task: Task) -> Compared:
@@ -45,12 +47,15 @@ def compared_by(task: Task) -> Compared:
 
         def of_blocks(outputs: Tensor, target: Tensor) -> Values:
             error = _numbers(outputs.double() - target.double()) * task.unit
-            by_window = np.nanmean(error**2, axis=1)
-            blocks = np.array_split(by_window, max(1, len(by_window) // task.target.steps))
-            return np.array([np.nanmean(block) for block in blocks])
+            error = error.reshape(len(error), -1)
+            squares, count = np.nansum(error**2, axis=1), (~np.isnan(error)).sum(1)
+            sums = block_sums(np.stack([squares, count], 1), task.overlap)
+            if len(sums) < FEWEST:
+                sums = sums.sum(0, keepdims=True)
+            return np.asarray(sums[:, 0] * len(sums) / sums[:, 1].sum())
 
-        note = f"Windows overlap: blocks of {task.target.steps}, the horizon, count as one example."
-        return Compared("rmse", False, np.sqrt, of_blocks, note)
+        note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbours count as examples, as in `cutaway evaluate`."
+        return Compared("rmse", False, np.sqrt, of_blocks, note, task.overlap)
     if type(task) is Language:
         return Compared("perplexity", False, np.exp, lambda kept, target: np.nanmean(_numbers(kept[..., 0]), axis=1))
     raise SettingError(

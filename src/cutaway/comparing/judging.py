@@ -14,6 +14,7 @@ import torch
 from ..data.sets import Split
 from ..data.task_sequence import part_of
 from ..errors import CutawayError, SettingError
+from ..statistics.blocks import too_few
 from ..statistics.comparison import differences, measure
 from ..training.run import Run
 from ..training.timing import in_turns
@@ -87,11 +88,13 @@ def judged(
         }
         for one in all_judged
     ]
-    notes = [compared.note] if compared.note else []
+    several = all_judged[0].contributions.shape[1] > 1
+    notes = [compared.note] if compared.note and several else []
     if name == "val":
         notes.append("There is no test split: the validation split, which chose the weights, judges, and flatters.")
-    if all_judged[0].contributions.shape[1] == 1:
-        notes.append("One test example says nothing of others: no interval can be told, and no two models apart.")
+    if not several:
+        few = f"There are {too_few(len(split), compared.overlap)}" if len(split) > 1 else "There is one test example"
+        notes.append(f"{few}: no model has an interval, and no two are told apart.")
     if max(len(one.contributions) for one in all_judged) == 1:
         notes.append("One training of each says nothing of other trainings: seeds=5 does.")
     own = {one.model: one.own for one in models if one.own}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import exists, open_regular
+from ..files import open_regular
 from .folders import (
     AUDIO,
     CAPTIONS,
@@ -281,7 +281,7 @@ def _labels_in(table: Path, folder: Path) -> Description | None:
     delimiter = "\t" if table.suffix.lower() == ".tsv" else ";" if head.count(";") > head.count(",") else ","
     try:
         columns, *rows = list(csv.reader(io.StringIO(head), delimiter=delimiter))[: ROWS + 1] or [[]]
-    except csv.Error:
+    except csv.Error:  # no text, such as Parquet
         return None
     rows = [row for row in rows if len(row) == len(columns)]
     if len(columns) < 2 or not rows:
@@ -374,8 +374,6 @@ def _format(path: Path) -> Description | None:
 def _head(path: Path) -> bytes:
     """Return the first bytes of a plain file; none where it cannot be read."""
     try:
-        if not exists(path) or not path.is_file():
-            return b""
         with open_regular(path) as file:
             return file.read(HEAD)
     except OSError:

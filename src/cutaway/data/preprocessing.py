@@ -40,5 +40,5 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
     try:
         preprocessing: Preprocessing = found.from_json(data)
     except ValueError as error:  # what a schema cannot say: sizes that do not agree, a tokenizer's own document
-        raise DataError(f"{path} cannot be used: {error}.", fix=FIX) from error
+        raise DataError(f"{path} cannot be used: {str(error).rstrip('.')}.", fix=FIX) from error
     return preprocessing

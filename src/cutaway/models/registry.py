@@ -11,7 +11,7 @@ import importlib
 import math
 import pkgutil
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -132,12 +132,13 @@ class Preset:
                 )
         return {key: parse(key, value, hints[key]) for key, value in given.items()}
 
-    def reject_kind(self, kind: str, way_out: str = "") -> None:
+    def reject_kind(self, kind: str, find_way_out: Callable[[], str] = str) -> None:
         """Raise ModelError, naming the models that can, where the model cannot take this kind of data.
 
-        `way_out` is a sentence on what else can be done, where something can.
+        `find_way_out` returns a sentence on what else can be done, or nothing; it is called only for such an error.
         """
         if kind not in self.takes:
+            way_out = find_way_out()
             raise ModelError(
                 f"{self.name} takes {listed([_called(k) for k in self.takes], 'or')} data, and this is {_called(kind)} "
                 f"data. {f'{way_out} ' if way_out else ''}"

@@ -39,6 +39,12 @@ def of_windows(
     if len(blocks) < FEWEST:
         with np.errstate(divide="ignore", invalid="ignore"):
             value = float(score(blocks.sum(0)[None])[0])
-        reason = f"{len(values):,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"
-        return Metric(value, value, value) if np.isnan(value) else without_interval(value, reason)
+        return (
+            Metric(value, value, value) if np.isnan(value) else without_interval(value, too_few(len(values), overlap))
+        )
     return jackknife(blocks, score, interval, least=FEWEST)
+
+
+def too_few(count: int, overlap: int) -> str:
+    """Return why so many windows have no interval."""
+    return f"{count:,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"

@@ -146,7 +146,7 @@ class Forecasting:
     def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         error, there = self._by_step_and_column(outputs, target)
         columns = error.shape[2]
-        overlap = self._overlap
+        overlap = self.overlap
         square, absolute, count = np.square(error).sum((1, 2)), np.abs(error).sum((1, 2)), there.sum((1, 2))
         squares, absolutes = np.stack([square, count], 1), np.stack([absolute, count], 1)
         mean_square = of_windows(squares, overlap, _quotient)
@@ -175,10 +175,10 @@ class Forecasting:
         def apart(sums: Values) -> Values:
             return self.unit * (np.sqrt(_quotient(sums[:, :2])) - np.sqrt(_quotient(sums[:, 2:])))
 
-        return of_windows(np.stack(sums, 1), self._overlap, apart, symmetric)
+        return of_windows(np.stack(sums, 1), self.overlap, apart, symmetric)
 
     @property
-    def _overlap(self) -> int:
+    def overlap(self) -> int:
         """The windows that begin within one horizon, of all series where there are several."""
         return self.target.steps * max(1, len(self.target.series))
 

@@ -86,7 +86,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     begun = find_weights(weights, found) if weights and not resumed else None
     like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _wishes(found, kind, data)
-    found.reject_kind(kind, read_otherwise(source, kind, found.takes, found.targets))
+    found.reject_kind(kind, lambda: read_otherwise(source, kind, found.takes, found.targets))
     typed = found.parse(parted(given)[0])
     model = {**(begun.settings(found) if begun else {}), **typed}
     if kind == "image" and data.image_size and "image_size" in found.setting_names:

@@ -145,7 +145,7 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
     assert sound_files(first) == [first]
     with pytest.raises(DataError, match="There is no audio file"):
         sound_files(tmp_path / "c.wav")
-    with pytest.raises(DataError, match=r"notes.txt is not a audio file: those end in .wav"):
+    with pytest.raises(DataError, match=r"notes.txt is not an audio file: those end in .wav"):
         sound_files(tmp_path / "notes.txt")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="a folder without audio files"):

@@ -139,8 +139,14 @@ def test_new_files_are_named_where_they_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(DataError, match=r"notes\.txt is not an image file"):
         preprocessing.examples([tmp_path / "notes.txt"])
-    with pytest.raises(DataError, match="folder without image files"):
+    with pytest.raises(DataError, match="folder without image files") as rejected:
         preprocessing.examples([tmp_path])
+    assert "Those in its folders" not in str(rejected.value)
+    (tmp_path / "all" / "b").mkdir(parents=True)
+    (tmp_path / "all" / "a").mkdir()
+    (tmp_path / "all" / "b" / "1.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"folder without image files .*where the folder is given: \S+all/b$"):
+        preprocessing.examples([tmp_path / "all"])
     (tmp_path / "empty.png").write_bytes(b"")
     (tmp_path / "text.jpg").write_text("hello")
     with pytest.raises(DataError, match="2 of 2 image files cannot be used") as caught:

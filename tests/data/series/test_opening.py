@@ -117,7 +117,9 @@ def test_scaling_is_that_of_the_training_time_alone(file: Path, tmp_path: Path) 
 def test_notes_say_what_was_done(file: Path, tmp_path: Path) -> None:
     said = " ".join(opened(file).notes)
     assert "Forecast: load. Seen up to the forecast as well: wind. Known in advance: holiday." in said
-    assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every 1 hour." in said
+    assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every hour." in said
+    counted = " ".join(opened(file, ignore=("time",)).notes)
+    assert f"Time: no column of times: the rows are counted, row 1 to row {LENGTH}." in counted
     assert "Split by time" in said
     assert "max_samples=50 keeps the last windows" in " ".join(opened(file, max_samples=50).notes)
     gappy = values()
@@ -145,6 +147,9 @@ def test_what_was_saved_comes_back_equal(file: Path) -> None:
     assert preprocessing_from_json({**ours.to_json(), "gaps": "refuse"}).to_json()["gaps"] == "error"  # before 0.7
     broken = {k: v for k, v in ours.to_json().items() if k != "step"}
     with pytest.raises(DataError, match=r"^preprocessing\.json: step is missing"):
+        preprocessing_from_json(broken)
+    broken = {**ours.to_json(), "step": {"unit": "moon", "size": 1}}
+    with pytest.raises(DataError, match=r"cannot be used: a step of 1 moon\. Take it"):
         preprocessing_from_json(broken)
 
 

@@ -65,6 +65,13 @@ def in_sales(split: WindowSplit) -> tuple[torch.Tensor, torch.Tensor]:
     return split.in_units(batch.inputs[0][:, :, 0]), split.in_units(batch.target)
 
 
+def test_the_steps_of_series_are_a_number_or_a_range(tmp_path: Path, file: Path) -> None:
+    alike = write(tmp_path / "alike.csv", *(rows_of(name, 60, "2024-01-01", 10.0) for name in ("b", "a")))
+    assert any("2 series, named by column shop, of 60 steps, one every day" in note for note in opened(alike).notes)
+    days = sorted(DAYS.values())
+    assert any(f"of {days[0]} to {days[-1]} steps, one every day" in note for note in opened(file).notes)
+
+
 def test_no_window_reaches_from_one_series_into_another(file: Path) -> None:
     data = opened(file)
     levels = torch.tensor([1000.0, 100_000.0, 10.0])

@@ -386,10 +386,25 @@ def test_a_target_of_codes_is_of_classes(tmp_path: Path) -> None:
 COUNTRIES = np.resize(["NA", "ZA", "BW", "NA", "AO", ""], 60).tolist()
 
 
+def test_keys_that_begin_with_zeros_are_told_once(tmp_path: Path) -> None:
+    data = opened(tmp_path, houses(key=[f"{k:04}" for k in range(60)]))
+    (note,) = (note for note in data.notes if "Column key" in note)
+    assert note.startswith("Column key is left out: every cell differs, like a key")
+
+
+def test_cells_of_several_lines_are_shown_in_one(tmp_path: Path) -> None:
+    data = opened(
+        tmp_path, houses(remark=np.resize(['"two\nlines"', "one line", '"two\r\nlines,  more"'], 60).tolist())
+    )
+    (shown,) = (column["example"] for column in data.columns if column["name"] == "remark")
+    assert shown == "two lines, one line, two lines, more"
+
+
 def test_a_word_for_missing_cells_is_told_and_can_be_a_value(tmp_path: Path) -> None:
     data = opened(tmp_path, houses(country=COUNTRIES))
     assert [note for note in data.notes if "country:" in note] == [
-        "Column country: NA counts as missing (20 cells); missing_values= without it makes it a value."
+        "Column country: NA counts as missing (20 cells). To read it as a value, give missing_values= the words that "
+        "do count."
     ]
     assert not any("=NA" in name for name in spec_of(data).columns)
     kept = opened(tmp_path, houses(country=COUNTRIES), missing_values=("none", "-"))

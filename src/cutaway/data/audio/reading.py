@@ -18,7 +18,7 @@ import soundfile
 
 from ...errors import DataError, Problem
 from ...files import exists
-from ..folders import AUDIO, entries
+from ..folders import AUDIO, entries, subfolders
 from ..shards.members import Stored, content, stream
 from ..unusable import REPAIR
 
@@ -172,12 +172,16 @@ def sound_files(path: Path) -> list[Path]:
     if path.is_dir():
         found = [p for p in entries(path) if AUDIO.fits(p)]
         if not found:
-            raise DataError(f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).")
+            inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in entries(p))), None)
+            raise DataError(
+                f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).",
+                fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
+            )
         return found
     if not exists(path):
         raise DataError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
     if not AUDIO.fits(path):
-        raise DataError(f"{path} is not a audio file: those end in {', '.join(AUDIO.suffixes)}.")
+        raise DataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
     return [path]
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from ...errors import DataError, Problem
 from ...files import exists
-from ..folders import IMAGES, entries
+from ..folders import IMAGES, entries, subfolders
 from ..shards.members import Packed, Stored, content
 from ..unusable import REPAIR
 from .reading import Facts, Size, facts, read_image
@@ -82,7 +82,11 @@ def image_files(path: Path) -> list[Path]:
     if path.is_dir():
         found = [p for p in entries(path) if IMAGES.fits(p)]
         if not found:
-            raise DataError(f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).")
+            inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in entries(p))), None)
+            raise DataError(
+                f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).",
+                fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
+            )
         return found
     if not exists(path):
         raise DataError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")

@@ -104,7 +104,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
     notes = [
         *table.notes,
-        f"{len(found):,} series, named by column {columns.id}, of {min(map(len, found)):,} to {max(map(len, found)):,} "
+        f"{len(found):,} series, named by column {columns.id}, of {_range_of(list(map(len, found)))} "
         f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
         + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
@@ -122,6 +122,11 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
 
 
+def _range_of(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def _about_columns(table: Table, series: Series) -> list[str]:
     """What each column is taken for, and the step between rows."""
     columns, clock = series.columns, series.clock
@@ -132,7 +137,8 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     if columns.ahead:
         said.append(f"Known in advance: {', '.join(columns.ahead)}.")
     said.append(
-        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.words}."
+        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}"
+        + (f", one row every {clock.words}." if columns.time else ".")
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
     )
     ahead = len(series.values) - series.length

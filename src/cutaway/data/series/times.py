@@ -38,6 +38,7 @@ DATE_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|year|ds|day|month|p
 FORMATS = {**DATES, **{written: example for written, (example, *_) in PERIODS.items()}, **COMPACT}
 WITH_OFFSET = "%+"  # times that say how far they are from UTC, to which they are brought
 NUMBER, ROW = "number", "row"  # how times are written that are no dates
+STEP_UNITS = ("span", "month", "month end", "weekday", NUMBER, ROW)
 TIME_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|step|index|year|ds)")
 
 SECOND = 1_000_000  # microseconds
@@ -66,7 +67,7 @@ class Step:
     def from_json(cls, data: Mapping[str, Any]) -> Step:
         """The step that `asdict` wrote. Raises ValueError where it cannot be."""
         found = from_document(cls, data)
-        if not found.size > 0:
+        if not found.size > 0 or found.unit not in STEP_UNITS:
             raise ValueError(f"a step of {found.size:g} {short(found.unit)}")
         return found
 
@@ -145,8 +146,8 @@ class Clock:
 
     @property
     def words(self) -> str:
-        """The step in words."""
-        return self.step.words + ("" if self.times is None else ", gaps skipped")
+        """The step in words that follow "every": day; 15 minutes."""
+        return self.step.words.removeprefix("1 ") + ("" if self.times is None else ", gaps skipped")
 
     @property
     def season(self) -> int:

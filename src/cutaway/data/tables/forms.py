@@ -71,13 +71,15 @@ class Form:
         """The form that `to_json` wrote, to be kept to where a new file leaves it open; none of older documents. Raises
         SettingError where it cannot be."""
         found = from_document(cls, data or {})
-        build(DataSettings, {"separator": found.separator, "decimal": found.decimal})
+        build(DataSettings, {key: getattr(found, key) for key in ("separator", "decimal", "quoting")})
+        if not all(isinstance(unit, str) for unit in (found.units or {}).values()):
+            raise SettingError("a unit is no text")
         if found.encoding != AUTO:
             reject_unknown_encoding(found.encoding)
         return found.kept()
 
 
-SCHEMA = schema_of(Form, header=bool | None)
+SCHEMA = schema_of(Form, header=bool | None, units=dict | None)
 KEPT = Form(asked=False)  # what a preprocessing says of new tables that was fitted on none
 
 

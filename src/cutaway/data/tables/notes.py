@@ -71,10 +71,11 @@ def column_notes(
                 f"Column {column}: the {MOST_CATEGORIES} most frequent values have an input each, "
                 f"{encoder.rare:,} rarer ones count as unknown."
             )
-    doubts = [f"Column {column}: {type.doubt}." for column, type in types.items() if type.doubt]
+    doubtful = {column: type.doubt for column, type in types.items() if type.doubt and type.kind != "id"}
+    doubts = [f"Column {column}: {doubt}." for column, doubt in doubtful.items()]
     notes += doubts[:MOST_DOUBTS]
     if len(doubts) > MOST_DOUBTS:
-        others = [column for column, type in types.items() if type.doubt][MOST_DOUBTS:]
+        others = list(doubtful)[MOST_DOUBTS:]
         more = ", …" if len(others) > MOST_DOUBTS else ""
         notes.append(f"The same of {len(others):,} more columns: {', '.join(others[:MOST_DOUBTS])}{more}.")
     notes += _missing_words(table, types)
@@ -131,8 +132,8 @@ def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
         if len(words):
             said = ", ".join(words.unique().sort().head(SHOWN))
             notes.append(
-                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}); missing_values= without "
-                "it makes it a value."
+                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}). To read it as a value, "
+                "give missing_values= the words that do count."
             )
     return notes
 
@@ -153,6 +154,6 @@ def _example(present: pl.Series, type: ColumnType) -> str:
         values = decode(present, type)
         values = values[~np.isnan(values)]
         return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""
-    different = present.unique(maintain_order=True)
+    different = present.unique(maintain_order=True).str.replace_all(r"\s+", " ")  # a cell may have several lines
     more = f", … ({len(different):,})" if len(different) > SHOWN else ""
     return ", ".join(different.head(SHOWN)) + more

@@ -57,7 +57,9 @@ def without_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]
         if (there := _units_of(parts, cells)) is None:
             continue
         if len(there) > 1:
-            said = [f"{unit or 'none'} ({count:,} cells)" for unit, count in there.items()]
+            said = [
+                f"{unit or 'none'} ({count:,} {'cell' if count == 1 else 'cells'})" for unit, count in there.items()
+            ]
             units.problems[column] = f"its cells have different units: {', '.join(said[:4])}"
             continue
         (unit,) = there
