@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, listed
+from ..files import exists
 from .findings import Finding, lookalike
 from .splits import Rows, kept_of
 from .tables.columns import natural_order
@@ -332,7 +333,7 @@ class FileLookup:
         for written in dict.fromkeys((name, name.replace("\\", "/"), *[PureWindowsPath(name).name] * moved)):
             for home in self._homes:
                 path = home / written
-                if path.is_file():
+                if exists(path) and path.is_file():
                     return path
                 if not name.isascii() and (found := self._names.get(same_name(str(path)))):
                     return found
