@@ -28,7 +28,7 @@ def read_data(data: Any) -> RawGraphs:
 
     Raises DataError where its tensors do not fit together.
     """
-    edges = edges_of(data, "the graph")
+    edges = read_edges(data, "the graph")
     x = getattr(data, "x", None)
     count = len(x) if x is not None else int(getattr(data, "num_nodes", 0) or 0)
     if not count:
@@ -39,7 +39,7 @@ def read_data(data: Any) -> RawGraphs:
             f"has {count:,} nodes, numbered from 0."
         )
     batch = getattr(data, "batch", None)
-    graph = None if batch is None else array_of(batch).astype(np.int64)
+    graph = None if batch is None else to_array(batch).astype(np.int64)
     examples = count if graph is None else int(graph.max()) + 1
     y = getattr(data, "y", None)
     if y is not None and len(y) != examples:
@@ -48,13 +48,13 @@ def read_data(data: Any) -> RawGraphs:
         )
     notes = [f"{name} of the graph is not read." for name in NOT_READ if getattr(data, name, None) is not None]
     splits, masked = _splits(data, examples)
-    matrix = None if x is None else array_of(x).astype(np.float32).reshape(count, -1)
+    matrix = None if x is None else to_array(x).astype(np.float32).reshape(count, -1)
     of_edges = getattr(data, "edge_attr", None)
-    attributes = None if of_edges is None else array_of(of_edges).reshape(len(of_edges), -1)
+    attributes = None if of_edges is None else to_array(of_edges).reshape(len(of_edges), -1)
     if attributes is not None and len(attributes) != edges.shape[1]:
         raise DataError(f"edge_attr describes {len(attributes):,} edges, and edge_index has {edges.shape[1]:,}.")
     digest = hashlib.sha256(edges.astype("<i8").tobytes())
-    for array in (matrix, None if y is None else array_of(y)):
+    for array in (matrix, None if y is None else to_array(y)):
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     return RawGraphs(
         title="the graph in memory",
@@ -64,9 +64,9 @@ def read_data(data: Any) -> RawGraphs:
         edge_table=None if attributes is None else _columns(attributes),
         graph=graph,
         graph_names=[] if graph is None else [f"graph {i}" for i in range(examples)],
-        targets=None if y is None else _targets(array_of(y)),
+        targets=None if y is None else _targets(to_array(y)),
         target=TARGET,
-        target_kind=None if y is None else "number" if array_of(y).dtype.kind == "f" else "category",
+        target_kind=None if y is None else "number" if to_array(y).dtype.kind == "f" else "category",
         splits=splits,
         notes=(*notes, *masked),
         digest=digest.hexdigest(),
@@ -98,7 +98,7 @@ def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]
         mask = getattr(data, name, None)
         if mask is None:
             continue
-        mask = array_of(mask).astype(bool)
+        mask = to_array(mask).astype(bool)
         if mask.ndim == 2:
             notes.append(f"{name} holds {mask.shape[1]} splits, and the first is taken.")
             mask = mask[:, 0]
@@ -108,15 +108,16 @@ def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]
     return (found if "train" in found else None), notes
 
 
-def edges_of(data: Any, name: str) -> np.ndarray[Any, Any]:
+def read_edges(data: Any, name: str) -> np.ndarray[Any, Any]:
     """Return the edges of a graph as an array (2, E) of node numbers. Raises DataError where it has none."""
     if data.edge_index is None:
         raise DataError(
             f"edge_index of {name} is None: it has the shape (2, E).",
             fix="A graph without edges has torch.empty(2, 0, dtype=torch.int64).",
         )
-    return array_of(data.edge_index)
+    return to_array(data.edge_index)
 
 
-def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+def to_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return a tensor, or anything that NumPy takes, as an array."""
     return to_numpy(tensor) if isinstance(tensor, torch.Tensor) else np.asarray(tensor)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..graphs.geometric import NOT_READ, array_of, edges_of, read_data
+from ..graphs.geometric import NOT_READ, read_data, read_edges, to_array
 from .held import Graphs
 
 BESIDE = ("x", "edge_attr", "y")  # what can be known of nodes, edges and the graph
@@ -36,7 +36,7 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
     for i, size in enumerate(sizes):
         if not size:
             raise DataError(f"Graph {i + 1} has no nodes: leave it out.")
-    edges = [edges_of(graph, f"graph {i + 1}").reshape(2, -1) for i, graph in enumerate(graphs)]
+    edges = [read_edges(graph, f"graph {i + 1}").reshape(2, -1) for i, graph in enumerate(graphs)]
     for i, (own, size) in enumerate(zip(edges, sizes)):
         if own.size and (own.min() < 0 or own.max() >= size):
             raise DataError(f"edge_index of graph {i + 1} names node {own.max()}, and it has {size:,} nodes, from 0.")
@@ -52,7 +52,7 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
             continue
         if absent:
             raise DataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
-        setattr(batch, name, _joined(name, [array_of(one) for one in found]))
+        setattr(batch, name, _joined(name, [to_array(one) for one in found]))
     for name in NOT_READ:  # which is told of
         setattr(batch, name, next((1 for graph in graphs if getattr(graph, name, None) is not None), None))
     return batch
