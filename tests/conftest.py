@@ -7,6 +7,8 @@ import itertools
 import os
 import random
 import shutil
+import signal
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,9 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(int(THREADS))
+# A shell ignores Ctrl-C in what it starts in the background, and so would the commands that tests interrupt.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 SEED = int(os.environ.get("CUTAWAY_TEST_SEED", "0"))
 QUICK = 2  # cases of each test function in `make test`
 CHROMIUM = [

@@ -65,12 +65,7 @@ def test_what_never_ends_or_ends_too_soon_is_one_answer_of_several(tmp_path: Pat
 def test_a_check_that_is_killed_leaves_no_process(tmp_path: Path, number: int) -> None:
     text = "import os, sys\nprint(os.getpid(), file=sys.stderr, flush=True)\nwhile True: pass\n"
     words = [sys.executable, "-m", "cutaway", "course", "check", "1", str(written(tmp_path, text))]
-    check = subprocess.Popen(
-        words,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in what a shell starts with &
-    )
+    check = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert check.stderr is not None
     child = int(check.stderr.readline())
     check.send_signal(number)
