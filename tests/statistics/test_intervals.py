@@ -28,6 +28,7 @@ from cutaway.statistics.intervals import (
     proportion,
     quotient,
     ratio,
+    root_mean_square,
     share,
     signed,
     student,
@@ -112,10 +113,18 @@ def test_a_mean_has_the_studentised_bootstraps_interval_widened_for_few(count: i
     assert (found.low, found.high) == pytest.approx(studentised(values, True), abs=0.15 * width)
     moved = mean(values - 0.5)  # some are below 0
     assert (moved.low, moved.high) == pytest.approx(studentised(values - 0.5, False), abs=0.15 * width)
-    rooted = mean(values, math.sqrt)
-    assert (rooted.value, rooted.low, rooted.high) == pytest.approx(
-        (math.sqrt(found.value), math.sqrt(found.low), math.sqrt(found.high))
-    )
+
+
+@pytest.mark.parametrize("count", [13, 45])
+def test_the_interval_of_rmse_is_that_of_the_mean_square_widened_for_heavy_tails(count: int) -> None:
+    errors = np.random.default_rng(3).standard_t(5, count)
+    squares, found = mean(errors**2), root_mean_square(errors)
+    assert found.value == pytest.approx(math.sqrt(squares.value))
+    for end, of_squares in ((found.low, squares.low), (found.high, squares.high)):
+        assert 2 * math.log(end / found.value) == pytest.approx((1 + 1 / count) * math.log(of_squares / squares.value))
+    assert root_mean_square(np.full(30, -2.0)).note == "no interval: all examples have the same"
+    assert root_mean_square(np.zeros(0)).note == "no interval: empty"
+    assert root_mean_square(errors[:3]).value == pytest.approx(math.sqrt((errors[:3] ** 2).mean()))
 
 
 def test_an_interval_repeats_and_does_not_depend_on_the_order_of_sides() -> None:

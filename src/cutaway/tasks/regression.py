@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from ..nn import losses
 from ..spec import Value
-from ..statistics.intervals import Metric, jackknife, mean, quotient
+from ..statistics.intervals import Metric, jackknife, mean, quotient, root_mean_square
 
 
 class Regression:
@@ -68,7 +67,7 @@ class Regression:
             apart = np.zeros_like(apart)
         sums = np.stack([np.ones_like(apart), apart, apart**2, error**2], 1)
         return {
-            "rmse": mean(error**2, math.sqrt),
+            "rmse": root_mean_square(error),
             "mae": mean(np.abs(error)),
             "r2": jackknife(sums, unexplained, quotient).map(lambda x: 1 - x),
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
