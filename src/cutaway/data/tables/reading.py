@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -226,15 +226,12 @@ def columns_table(columns: Mapping[str, Sequence[Any]], form: Form = KEPT) -> Ta
 
 
 def column_name(name: Any) -> str:
-    """Return the name of a column as text. Raises DataError where it is not text that can be written."""
-    try:
-        text = str(name)
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"The column name '{visible(str(name))}' cannot be read: {not_unicode(error)}.") from None
-    except Exception as error:  # the object's own __str__
-        raise DataError(f"A column name is an object of type {type(name).__name__}: names are text.") from error
-    return text
+    """Return the name of a column as text. Raises DataError if it has no text, or its text is not Unicode."""
+    return _to_text(
+        name,
+        lambda text: f"The column name '{visible(text)}'",
+        f"A column name is an object of type {type(name).__name__}: names are text.",
+    )
 
 
 def cell_text(value: Any, row: int, column: str) -> str | None:
@@ -246,17 +243,24 @@ def cell_text(value: Any, row: int, column: str) -> str | None:
     if value is None:
         return None
     kind: Any = type(value)
+    place = f"Row {row + 1} of {brief(column)}"
+    no_text = f"{place} holds an object of type {kind.__name__}: {CELLS}."
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        raise DataError(f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}.")
+        raise DataError(no_text)
+    return _to_text(value, lambda text: place, no_text)
+
+
+def _to_text(value: Any, subject: Callable[[str], str], no_text: str) -> str:
+    """Return an object as text. Raises DataError with `no_text` if its own `__str__` fails, and about the `subject` of
+    its text if UTF-8 cannot hold that."""
     try:
         text = str(value)
+    except Exception as error:
+        raise DataError(no_text) from error
+    try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"Row {row + 1} of {brief(column)} cannot be read: {not_unicode(error)}.") from None
-    except Exception as error:  # the object's own __str__
-        raise DataError(
-            f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}."
-        ) from error
+        raise DataError(f"{subject(text)} cannot be read: {not_unicode(error)}.") from None
     return text
 
 
