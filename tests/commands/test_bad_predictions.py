@@ -189,3 +189,29 @@ def test_odd_text_that_runs_on(cli: Cli, tokenizer: str) -> None:
     assert answer.status == 0, answer.err
     assert all(row["loss"] > 0 for row in json.loads(answer.out))
     assert cli("generate", "r", "--prompt", "word 😀", "--count", "20").status == 0
+
+
+@pytest.mark.parametrize("missing", ["drop", "error"])
+def test_one_unreadable_series_of_several(cli: Cli, missing: str) -> None:
+    shops = {
+        name: [f"{name},2024-{1 + day // 28:02}-{1 + day % 28:02},{level + day % 7}" for day in range(56)]
+        for name, level in (("north", 3), ("south", 500), ("west", 40))
+    }
+    for path, names in (("good.csv", ("north", "south", "west")), ("two.csv", ("north", "west"))):
+        Path(path).write_text("\n".join(["shop,day,sales", *(row for name in names for row in shops[name])]) + "\n")
+    Path("bad.csv").write_text(Path("good.csv").read_text().replace("south,2024-01-20,505", "south,2024-01-20,many"))
+    settings = ("forecast=sales", "id=shop", "horizon=3", "lookback=7", "gaps=skip", f"missing={missing}")
+    assert cli("train", "gru", "good.csv", *settings, *SMALL, "--out", "trained").status == 0
+    answer = cli("predict", "trained", "bad.csv", "--out", "bad-predictions.csv")
+    if missing == "error":
+        expect_rejection(answer, "line 77, column sales", "'many'", "In training missing=drop leaves this series out")
+        assert not Path("bad-predictions.csv").exists()
+        return
+    assert answer.status == 0
+    assert (
+        "note: missing=drop left out 1 of 3 series of bad.csv: shop south: bad.csv (shop south), line 77" in answer.err
+    )
+    assert "2 predictions in bad-predictions.csv" in answer.said
+    assert cli("predict", "trained", "two.csv", "--out", "two-predictions.csv").status == 0
+    bad, two = (Path(f"{name}-predictions.csv").read_text() for name in ("bad", "two"))
+    assert bad == two.replace("two.csv", "bad.csv")

@@ -17,7 +17,9 @@ from cutaway.data.foreign import describe_labels
 from cutaway.data.opening import kind_of, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, DataError
+from cutaway.models.registry import preset
 from cutaway.spec import ImageSpec
+from cutaway.training.resolved import resolve
 from tests.scripts import DOCS
 
 RNG = np.random.default_rng(0)
@@ -253,6 +255,27 @@ def test_labels_in_a_table_say_which_folders_to_make(
     assert data.spec.target.names == ("cat", "dog")
     assert sum(len(split) for split in data.splits.values()) == 9
     assert len(list(csv.reader(table.open()))) == 10
+
+
+def test_a_table_of_labels_beside_images_lists_no_models_of_tables(tmp_path: Path) -> None:
+    for i in range(9):
+        write_image(tmp_path / "pics" / f"p{i}.png")
+    rows = [f"p{i}.png,{'cat' if i % 3 else 'dog'}\n" for i in range(9)]
+    beside = write_text(tmp_path / "pics" / "labels.csv", "file,label\n" + "".join(rows))
+    apart = write_text(tmp_path / "labels.csv", "file,label\n" + "".join(row.replace("p", "q", 1) for row in rows))
+
+    def rejected(table: Path) -> str:
+        with pytest.raises(CutawayError) as caught:
+            resolve(preset("simplecnn"), str(table), {"target": "label"}, False)
+        return str(caught.value)
+
+    said = rejected(beside)
+    assert said.startswith(f"{beside} is table data, and the model takes image data: {beside.parent} is a folder of ")
+    assert "images whose labels are in labels.csv (columns file, label)" in said
+    assert "and give by_class" in said
+    assert "These models take it" not in said
+    assert "mlp" not in said
+    assert "These models take it: linear, " in rejected(apart)
 
 
 def test_a_table_that_is_no_text_names_no_files(tmp_path: Path) -> None:

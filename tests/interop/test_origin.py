@@ -14,8 +14,8 @@ from cutaway.errors import FileError, ModelError
 from cutaway.generation.text import NONE, generate
 from cutaway.interop.convert import convert, open_model
 from cutaway.interop.huggingface import families
+from cutaway.interop.huggingface.auxiliary_configs import DECODING
 from cutaway.interop.huggingface.folders import read_folder
-from cutaway.interop.huggingface.unused import DECODING
 from cutaway.interop.oracles.compare import difference
 from cutaway.models.origin import origin_of
 from cutaway.models.registry import preset

@@ -4,6 +4,7 @@ refused by name."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cutaway.errors import FileError
+from cutaway.interop.huggingface import families
 from cutaway.interop.huggingface.folders import read_folder
+from cutaway.interop.huggingface.reading import Folder, shapes_of
 from cutaway.models.registry import create_model, preset
 from cutaway.models.transformer_asr import sinusoids
 from cutaway.training.weights import take_weights
@@ -30,8 +33,6 @@ OPTIONAL = {
     "WhisperForConditionalGeneration": ("model.encoder.embed_positions.weight",),
     "VisionEncoderDecoderModel": ("encoder.pooler.dense.weight", "encoder.pooler.dense.bias"),
 }
-# A head that a folder lacks is new, and said to be untrained.
-NEW = {"GPT2ForSequenceClassification": "score.weight"}
 # The embedding of each, and the further names that it may have.
 TABLES: dict[str, tuple[str, ...]] = {
     "BertForMaskedLM": ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
@@ -98,14 +99,34 @@ def test_without_any_one_tensor_a_folder_is_refused_by_its_name(architecture: st
         write(tmp_path, document, {k: v for k, v in tensors.items() if k != name})
         if name in equal:
             assert difference(kind, tmp_path) <= 1e-9, name
-        elif name == NEW.get(architecture):
-            assert any("New, since the folder has none: head.weight" in note for note in read_folder(tmp_path).notes)
-        elif name.endswith("decoder.bias") and not tied:
-            assert any(f"{name} is absent" in note for note in read_folder(tmp_path).notes)
         elif architecture != "BartForConditionalGeneration" or name not in TABLES[architecture][2:]:
             with pytest.raises(FileError, match="missing") as error:
                 read_folder(tmp_path)
             assert name in str(error.value), name
+
+
+@pytest.mark.parametrize("architecture", ["BertForMaskedLM", "RobertaForMaskedLM", "AlbertForMaskedLM"])
+def test_an_output_bias_that_transformers_does_not_add_does_not_stand_in_for_the_one_that_it_adds(
+    architecture: str, tmp_path: Path
+) -> None:
+    kind = KINDS[architecture]
+    document, tensors = saved(kind, tmp_path, tie_word_embeddings=False)
+    family = families()[document["model_type"]]
+    assert family.output_bias is not None
+    added, unused = family.output_bias
+    write(tmp_path, document, {k: v for k, v in tensors.items() if k != added})
+    model, absent = kind.load(tmp_path)
+    assert added in absent
+    assert not model.get_parameter(added).any()  # made anew, and not the other
+    with pytest.raises(FileError, match=re.escape(f"the first {added}; {unused} is there, which")):
+        read_folder(tmp_path)
+    shapes = shapes_of(preset(family.presets[0]), Folder(tmp_path).config)
+    assert "head.words.bias" in shapes
+    assert "head.words.bias" not in Folder(tmp_path).offered(shapes, "masked")[0]
+    write(tmp_path, document, tensors)
+    torch.testing.assert_close(
+        Folder(tmp_path).offered(shapes, "masked")[0]["head.words.bias"].double(), tensors[added]
+    )
 
 
 @pytest.mark.parametrize("architecture", TABLES)

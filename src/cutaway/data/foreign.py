@@ -1,4 +1,4 @@
-"""Layouts and file formats that are not read: recognised, so that the error says what they are and what to do.
+"""Unsupported layouts and file formats: recognised, so that the error names them and the conversion.
 
 A folder is recognised by the names in it and by the first bytes of one file; nothing is read whole.
 """
@@ -135,7 +135,7 @@ Description = tuple[str, str]  # what it is, and what to do
 
 
 def describe_file(path: Path) -> Description | None:
-    """Return what a file of a format that is not read is, and how its content gets in; None where nothing is known."""
+    """Return the kind of a file in an unsupported format, and how to convert it; None for an unknown format."""
     if IDX.fullmatch(path.name):
         return "is an idx file, the form of MNIST, which is not read", OF_IDX
     for kind in (IMAGES, AUDIO, VIDEOS):
@@ -151,7 +151,7 @@ def describe_file(path: Path) -> Description | None:
 
 
 def describe_folder(path: Path) -> Description | None:
-    """Return what a folder in a layout of other programs is, and what to do with it; None where none is recognised."""
+    """Return the layout of a folder of another program, and how to convert it; None for an unknown layout."""
     names = {p.name for p in entries(path)}
     if found := _annotated(path):
         return found
@@ -221,7 +221,7 @@ def reject_flat(path: Path) -> None:
 
 
 def describe_labels(table: Path) -> Description | None:
-    """Return what to do with a table that says the label of each file beside it; None where it names no files."""
+    """Return how to use a table with the labels of the images in its folder; None if it names no images."""
     return _labels_in(table, table.parent) if table.suffix.lower() in (".csv", ".tsv") else None
 
 
@@ -229,7 +229,7 @@ def describe_labels(table: Path) -> Description | None:
 
 
 def _annotated(path: Path) -> Description | None:
-    """What stands beside the files of a folder without class folders."""
+    """Return the annotations in a folder of files without class folders; None if there are none."""
     return _voc(path) or _labelme(path) or _yolo(path) or _labels(path)
 
 
@@ -271,7 +271,7 @@ def _yolo(path: Path) -> Description | None:
 
 
 def _labels(path: Path) -> Description | None:
-    """A table in the folder that names the files beside it."""
+    """Return how to use a table in the folder that names the images in it; None if there is no such table."""
     tables = [p for p in entries(path) if p.suffix.lower() in (".csv", ".tsv") and p.name != CAPTIONS]
     return next((found for table in tables[:3] if (found := _labels_in(table, path))), None)
 

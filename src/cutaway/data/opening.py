@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, UnknownName, nearest
+from ..errors import DataError, UnknownName, listed, nearest
 from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
@@ -148,8 +148,13 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
 
 
 def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
-    """A sentence on the settings by which a source that stands for `kind` is read as something that a model takes and
-    learns from; nothing where there is none."""
+    """Return a sentence on the settings with which a source of `kind` is read as data that a model takes and learns
+    from; an empty text if there are none.
+
+    Raises:
+        DataError: If the source is a table of labels beside images, and the model takes images: neither a setting nor
+            another model reads both.
+    """
     if isinstance(source, Given) and isinstance(source.train, Texts) and source.train.ids:
         return "Examples of whole numbers, of several lengths, are token ids: rows and series are of one length."
     if isinstance(source, Given) and could_be_ids(source.train) and "text" in takes:
@@ -160,7 +165,10 @@ def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Target
     if kind == "table" and "image" in takes and isinstance(source, str | Path):
         path = Path(source).expanduser()
         if path.is_file() and (described := describe_labels(path)):
-            return f"{path.parent} {described[0]}. {described[1]}"
+            raise DataError(
+                f"{path} is table data, and the model takes {listed(takes, 'or')} data: {path.parent} {described[0]}.",
+                fix=described[1],
+            )
     ways = [
         way
         for other, way in OTHERWISE.get(kind, {}).items()

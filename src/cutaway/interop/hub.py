@@ -15,8 +15,8 @@ from typing import Any
 
 from ..errors import FileError
 from ..models.saving import CONFIG, INDEX, WEIGHTS
+from .huggingface.auxiliary_configs import GENERATION, PREPARATION
 from .huggingface.reading import Folder
-from .huggingface.unused import GENERATION, PREPARATION
 from .huggingface.vocabulary import BESIDE, TOKENIZER
 from .names import torchvision_names
 

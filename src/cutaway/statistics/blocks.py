@@ -46,5 +46,5 @@ def of_windows(
 
 
 def too_few(count: int, overlap: int) -> str:
-    """Return why so many windows have no interval."""
+    """Return why `count` windows are too few for an interval."""
     return f"{count:,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"

@@ -4,11 +4,11 @@
     F1 of a class       2J / (1 + J), where J is a proportion too: the right answers of all examples that are of the
                         class or taken for it
     balanced accuracy   the mean of independent recalls: their intervals put together (G. Y. Zou, A. Donner, 2008), and
-                        that of as many answers as have its variance; the wider end of the two
-    macro F1            as many answers as have its variance, by the delta method from slightly smoothed counts
-    AUC                 what is not refuted (R. G. Newcombe, 2006, method 5), by the variance of J. A. Hanley, B. J.
+                        that of the effective number of answers, the one with its variance; the wider end of the two
+    macro F1            the effective number of answers, by the delta method from slightly smoothed counts
+    AUC                 all values not rejected (R. G. Newcombe, 2006, method 5), by the variance of J. A. Hanley, B. J.
                         McNeil (1982) times how much larger or smaller that of E. R. DeLong et al. (1988) is
-    average precision   as many answers as have its variance, by the jackknife
+    average precision   the effective number of answers, by the jackknife
 
 Few examples of a class say too little of it: then there is no interval, and the note names the class.
 """
@@ -66,9 +66,9 @@ def macro_f1(
 
     Args:
         actual: The class of the examples of each cell of the confusion matrix that is not empty, (C,), from 0 on.
-        said: The class that they were taken for, (C,).
-        counts: How many there are, (C,).
-        names: What the classes are called.
+        said: The predicted class of the same cells, (C,).
+        counts: Number of examples of each cell, (C,).
+        names: Names of the classes.
     """
     classes = int(max(actual.max(), said.max())) + 1
     of, taken = (np.bincount(side, weights=counts, minlength=classes) for side in (actual, said))

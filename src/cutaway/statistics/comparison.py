@@ -1,30 +1,30 @@
-"""What test examples and seeds say of a metric and of the difference between two models.
+"""Confidence intervals and tests of a metric, and of the difference between two models, over examples and seeds.
 
-A metric is f(ȳ), the mean over examples of what each contributes, finished by f: the identity (accuracy), √ (RMSE) or
-exp (perplexity). A model that was trained with S seeds has S such values, and is told by their mean. It could have come
-out otherwise for two reasons, whose variances add up (a two-way analysis of variance, examples × seeds):
+A metric is f(ȳ), the mean over examples of their contributions, finished by f: the identity (accuracy), √ (RMSE) or
+exp (perplexity). A model that was trained with S seeds has S such values, and is reported by their mean. That has two
+sources of variance, which add up (a two-way analysis of variance, examples × seeds):
 
     examples   other test examples, the same ones for all models and seeds. Of the paired bootstrap (B. Efron, 1979) the
                standard error of a mean is known without resampling: s/√n of Σ_s f'(ȳ_s) y_s / S, of which differences
-               are taken example by example. What of it is one seed's alone is counted below, and taken away here
-    seeds      other trained models, with what of the examples is theirs alone: Var_s f(ȳ_s) / S; of a difference the
+               are taken example by example. The part of a single seed is counted below, and subtracted here
+    seeds      other trained models, with their own part of the examples: Var_s f(ȳ_s) / S; of a difference the
                sum of both models'. Three or five seeds are too few to be resampled
 
 Each part alone would have an error of Student's t, with n − 1 degrees of freedom and with S − 1, of a difference those
 of B. L. Welch (1947). Together the error has a mixture of the two, weighted by the squares of their variances, which
 are the weights of F. E. Satterthwaite (1946) too: his single t is too narrow where most of the variance is known from
-three seeds, W. G. Cochran's (1964) too wide. With one seed nothing is said of others: it is about the trained model.
+three seeds, W. G. Cochran's (1964) too wide. With one seed the result is about that trained model, not about others.
 
-One metric alone leans to one side, and its interval with it. Of right and wrong answers it is that of E. B. Wilson
-(1927), for as many answers as would have this standard error if they were independent; of all else the studentised
+The distribution of a single metric is skewed, and so is its interval. For right and wrong answers it is that of E. B.
+Wilson (1927), for the number of independent answers with this standard error; for all other metrics the studentised
 bootstrap (P. Hall, 1988) of the mean's logarithm.
 
-The p-value of two trained models is that of random signs (R. A. Fisher, 1935): were they alike, every example's
-difference could as well have the other sign. With several seeds it is that of the mixture. Of many pairs p is corrected
-by S. Holm, 1979: where all models are alike, any is called different in at most 5 of 100 comparisons, whatever their
-number.
+The p-value of two trained models is that of random signs (R. A. Fisher, 1935): under the null hypothesis every
+example's difference has either sign with equal probability. With several seeds it is that of the mixture. The p-values
+of many pairs are corrected by S. Holm, 1979: if all models are equal, at most 5 of 100 comparisons of any number of
+models call some pair different.
 
-docs/statistics.md has how often intervals held the truth in simulations, and what else was tried.
+docs/statistics.md has the coverage of the intervals in simulations, and the alternatives that were tried.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Metri
     if rows.shape[1] < 2:
         return Metric(model.value, -math.inf, math.inf)
     error = _error(model.added, [model])
-    if finish is None and _marks(rows):
-        low, high = _of_marks(model, error)
+    if finish is None and _is_binary(rows):
+        low, high = _fraction_interval(model, error)
     elif model.added.mean() > 0 and error.scale > 0:
         if FEW <= resamples.examples <= MOST:
             error = replace(error, of_examples=np.sort(studentised(model.added, resamples, logarithm=True)))
@@ -97,11 +97,12 @@ def differences(
     seed: int = 0,
     level: float = LEVEL,
 ) -> list[Difference]:
-    """Every pair of models, in the order in which they are given, from contributions (seeds, examples) of the same
-    examples. A model that learns without chance, or whose seeds all answer alike, has one row, which is held against
-    every seed of the other. Raises ValueError where models have contributions of different numbers of examples.
+    """Compare every pair of models, in the given order, by contributions (seeds, examples) of the same examples.
 
-    NaN, p = 1 and not told apart where a contribution of either is none or infinite.
+    A deterministic model, or one whose seeds all answer alike, has one row, which is compared with every seed of the
+    other. Raises ValueError if models have contributions of different numbers of examples.
+
+    The difference is NaN, with p = 1 and not significant, if a contribution of either is NaN or infinite.
     """
     models = {name: _distinct(rows) for name, rows in contributions_by_name.items()}
     counts = {name: rows.shape[1] for name, rows in models.items()}
@@ -131,10 +132,10 @@ def compared(
 ) -> list[Difference]:
     """Every pair of models of distinct finite rows (S, n), before correction for their number."""
     models = {name: _model(rows, finish) for name, rows in rows_by_name.items()}
-    marks = finish is None and all(map(_marks, rows_by_name.values()))
+    marks = finish is None and all(map(_is_binary, rows_by_name.values()))
     pairs = list(itertools.combinations(models, 2))
     trained_once = [pair for pair in pairs if all(models[name].seeds == 1 for name in pair)]
-    by_signs = _by_signs([rows_by_name[a][0] - rows_by_name[b][0] for a, b in trained_once], resamples)
+    by_signs = _sign_test([rows_by_name[a][0] - rows_by_name[b][0] for a, b in trained_once], resamples)
     p_values = dict(zip(trained_once, by_signs))
     found = []
     for a, b in pairs:
@@ -199,7 +200,7 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
 
 @dataclass(frozen=True)
 class _Model:
-    """A model's metric, and what it is made of."""
+    """A model's metric, and its parts."""
 
     value: float
     added: Values  # (n,) what each example adds to it, to first order: Σ_s f'(ȳ_s) y_s / S
@@ -223,7 +224,7 @@ def _model(rows: Values, finish: Finish | None) -> _Model:
 
 @dataclass(frozen=True)
 class _Error:
-    """How far a value may be off: `scale`, a standard error, times what has a mixture of two distributions."""
+    """Error of a value: `scale`, a standard error, times a variable with a mixture of two distributions."""
 
     scale: float
     freedom: float  # of Student's t for the examples
@@ -240,7 +241,7 @@ class _Error:
         return self._cumulative(error / self.scale, stdtr)
 
     def quantile(self, p: float) -> float:
-        """What so much of the distribution is below, in standard errors."""
+        """Return the p-quantile of the distribution, in standard errors."""
         from scipy.optimize import bisect
         from scipy.special import stdtr
 
@@ -274,9 +275,9 @@ def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Erro
     return _Error(math.sqrt(examples + seeds), count - 1, welch, weight)
 
 
-def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
-    """The interval of a fraction of right answers; of several seeds that of as many independent answers as would have
-    this standard error, no more than there are."""
+def _fraction_interval(model: _Model, error: _Error) -> tuple[float, float]:
+    """Return the interval of a fraction of right answers; for several seeds that of the number of independent answers
+    with this standard error, at most the number of examples."""
     examples = len(model.added)
     if model.seeds == 1:
         found = wilson(model.value, examples)
@@ -287,7 +288,7 @@ def _of_marks(model: _Model, error: _Error) -> tuple[float, float]:
     return found.low, found.high
 
 
-def _by_signs(apart: list[Values], resamples: Resamples) -> list[float]:
+def _sign_test(apart: list[Values], resamples: Resamples) -> list[float]:
     """The p-values of means of differences, each (n,), by random signs."""
     if not apart:
         return []
@@ -298,7 +299,7 @@ def _by_signs(apart: list[Values], resamples: Resamples) -> list[float]:
 
 
 def _slopes(means: Values, sizes: Values, finish: Finish | None) -> Values:
-    """f' at each of the means, by a difference that is small beside the `sizes` of what they are means of."""
+    """Return f' at each of the means, by a finite difference that is small relative to the `sizes` of the values."""
     if finish is None:
         return np.ones_like(means)
     step = 1e-6 * np.where(sizes > 0, sizes, 1.0)
@@ -312,8 +313,8 @@ def _distinct(contributions: Values) -> Values:
     return rows[:1] if (rows == rows[:1]).all() else rows
 
 
-def _marks(rows: Values) -> bool:
-    """Whether every contribution is 0 or 1: right or wrong."""
+def _is_binary(rows: Values) -> bool:
+    """Return whether every contribution is 0 or 1: right or wrong."""
     return bool(((rows == 0) | (rows == 1)).all())
 
 

@@ -1,18 +1,18 @@
-"""95 % confidence intervals of metrics, from what each independent unit contributes.
+"""95 % confidence intervals of metrics, from the contributions of independent units.
 
-A unit is what is drawn at random: an example, a sentence with all its tokens, an image with all its pixels, a block of
-windows of a series. A metric is told by its value and by what each unit adds to it to first order: the influence values
-of the jackknife (B. Efron, C. Stein, The jackknife estimate of variance, 1981). Three intervals follow:
+A unit is the thing that is sampled: an example, a sentence with all its tokens, an image with all its pixels, a block
+of windows of a series. A metric has a value and a first-order contribution of each unit: the influence values of the
+jackknife (B. Efron, C. Stein, The jackknife estimate of variance, 1981). Three intervals follow:
 
-    fraction   0 to 1: the interval of E. B. Wilson (1927) for as many independent answers as have the same variance
-    positive   losses and errors, which lean to one side: the studentised bootstrap (P. Hall, 1988) of the logarithm
+    fraction   0 to 1: the interval of E. B. Wilson (1927) for the number of independent answers with the same variance
+    positive   losses and errors, which are skewed: the studentised bootstrap (P. Hall, 1988) of the logarithm
     signed     anything else: the studentised bootstrap; Student's t of differences, and of the logarithm of quotients
 
 The studentised bootstrap is too narrow for few units. Its quantiles are widened as far as Student's t is wider than the
 normal distribution (T. Hesterberg, What teachers should know about the bootstrap, 2015,
 <https://arxiv.org/abs/1411.5279>).
 
-Where no interval holds the truth in 92 to 98 of 100 samples there is none, and the metric's note says why.
+If no method has a coverage of 92 to 98 %, the metric has no interval, and its note says why.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Metric:
 
     Attributes:
         value: The score; NaN where it is not defined.
-        low: The lower end of the interval; NaN where there is none.
-        high: The upper end of the interval; NaN where there is none.
-        note: Why there is no interval; empty where there is one.
+        low: The lower end of the interval; NaN without an interval.
+        high: The upper end of the interval; NaN without an interval.
+        note: Why there is no interval; empty if there is one.
     """
 
     value: float
@@ -65,7 +65,7 @@ class Metric:
         return f"Metric({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values: null for what is not a finite number, `note` only where there is one."""
+        """Return plain JSON values: null for numbers that are not finite, `note` only if there is one."""
         ends = {"value": self.value, "low": self.low, "high": self.high}
         found: dict[str, Any] = {k: (v if math.isfinite(v) else None) for k, v in ends.items()}
         return {**found, "note": self.note} if self.note else found
@@ -147,10 +147,10 @@ def jackknife(
     """Return a score of the sums of `units` (n, k) over independent units.
 
     Args:
-        units: What each unit adds to the sums.
+        units: Contribution of each unit to the sums.
         score: Sums (R, k) to scores (R,).
         interval: `fraction`, `positive`, `quotient`, `signed` or `symmetric`.
-        noun: What a unit is called.
+        noun: Name of a unit.
         least: The number of units below which there is no interval.
 
     Returns:
@@ -261,7 +261,7 @@ def quotient(value: float, added: Values) -> Metric:
 
 
 def _widening(count: int) -> float:
-    """How much an interval of few units is to be widened."""
+    """Return the factor by which an interval of few units is widened."""
     return student(count - 1) / Z95 * math.sqrt(count / (count - 1))
 
 
@@ -280,7 +280,7 @@ def _studentised(value: float, added: Values, logarithm: bool) -> Metric:
 def studentised(added: Values, resamples: Resamples, logarithm: bool) -> Values:
     """Return how far resampled means are off, each in its own standard error, widened for few units: (B,).
 
-    With `logarithm` it is the logarithms of means that are held beside each other.
+    With `logarithm` the logarithms of the means are compared.
     """
     mean = added.mean()
     centred = (added - mean) / abs(mean) if logarithm else added - mean
@@ -296,7 +296,7 @@ def studentised(added: Values, resamples: Resamples, logarithm: bool) -> Values:
 
 @functools.lru_cache(maxsize=8)
 def resamples_of(count: int) -> Resamples:
-    """Return the resamples of so many units, the same each time."""
+    """Return the resamples of `count` units, the same each time."""
     return Resamples(count, draws=DRAWS)
 
 

@@ -15,7 +15,7 @@ CELLS = 1 << 22  # resampled examples that are held as floats at a time
 
 
 class Resamples:
-    """So many `draws` of `examples`."""
+    """Bootstrap resamples and random signs: `draws` of each, over `examples` examples."""
 
     def __init__(self, examples: int, seed: int = 0, draws: int = DRAWS) -> None:
         self.examples, self.draws = examples, draws
@@ -40,7 +40,7 @@ class Resamples:
 
     @functools.cached_property
     def _counts(self) -> NDArray[np.uint8]:
-        """How often each resample has each example, (B, n)."""
+        """Return the count of each example in each resample, (B, n)."""
         counts = np.empty((self.draws, self.examples), np.uint8)  # 256 times one would be a chance of 10⁻⁵⁰⁰
         for some in self._pieces:
             rows = np.arange(some.stop - some.start)[:, None]

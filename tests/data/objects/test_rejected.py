@@ -36,6 +36,13 @@ class NoText:
     __repr__ = __str__
 
 
+class Ascii:
+    def __str__(self) -> str:
+        return "é".encode("ascii").decode()
+
+    __repr__ = __str__
+
+
 class Long(Dataset[Any]):
     def __init__(self, count: int) -> None:
         self.count = count
@@ -91,6 +98,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "rows without text": (lambda: [{"a": 1}, {"a": NoText()}], "Row 2 of 'a' holds .* NoText"),
     "rows with a surrogate": (lambda: [{"a": "b"}, {"a": "\udcff"}], r"Row 2 of 'a' cannot be read: U\+DCFF"),
     "a name with a surrogate": (lambda: [{"a\ud800": "b"}], r"column name 'a\\ud800' cannot be read"),
+    "rows whose text is encoded": (lambda: [{"a": 1}, {"a": Ascii()}], "Row 2 of 'a' holds an object of type Ascii"),
+    "a name whose text is encoded": (
+        lambda: pd.DataFrame([[1, 2]], columns=pd.Index(["a", Ascii()], dtype=object)),
+        "A column name is an object of type Ascii: names are text",
+    ),
+    "a name without text": (
+        lambda: pd.DataFrame([[1, 2]], columns=pd.Index(["a", NoText()], dtype=object)),
+        "A column name is an object of type NoText: names are text",
+    ),
     "text with a surrogate": (lambda: (["a b", "c \ud800"], [0, 1]), r"'c '… goes on with U\+D800"),
     "class with a surrogate": (lambda: (X[:2], ["a", "\ud800"]), r"U\+D800 is half of a surrogate pair"),
     "list that holds itself": (nested, "hold lists of several lengths"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,9 @@ def test_the_report_has_the_error_of_each_series(file: Path) -> None:
 
 
 def test_what_was_saved_comes_back_equal(file: Path) -> None:
-    prep = prepared(opened(file))
-    assert preprocessing_from_json(json.loads(json.dumps(prep.to_json()))) == prep
+    for missing in ("error", "drop"):
+        prep = prepared(opened(file, missing=missing))
+        assert preprocessing_from_json(json.loads(json.dumps(prep.to_json()))) == prep
 
 
 def test_a_file_with_several_series_is_forecast_one_by_one(file: Path, tmp_path: Path) -> None:
@@ -206,6 +208,76 @@ def test_series_that_are_too_short_are_named_or_left_out(file: Path, tmp_path: P
     assert any("Left out: b and c, 2 of 3 series: fewer than 16 steps." in note for note in data.notes)
     with pytest.raises(DataError, match="3 of the 3 series"):
         opened(path, lookback=60, missing="drop")
+
+
+def broken(rows: list[str], day: int) -> list[str]:
+    """The rows of a series whose sales on that day are no number."""
+    shop, time, _, *rest = rows[day].split(",")
+    return [*rows[:day], ",".join([shop, time, "n/a?", *rest]), *rows[day + 1 :]]
+
+
+def test_a_run_that_dropped_series_leaves_them_out_of_predictions_too(file: Path, tmp_path: Path) -> None:
+    strict, drops = (prepared(opened(file, missing=missing)) for missing in ("error", "drop"))
+    north, south, new = rows_of("north", 65, level=1000.0), rows_of("south", 47), rows_of("new", 52, level=10.0)
+    # What is known in advance: the last three rows of each have no sales.
+    ahead = [[*rows[:-3], *(",".join([*r.split(",")[:2], "", "", r.split(",")[4]]) for r in rows[-3:])]
+             for rows in (north, south, new)]  # fmt: skip
+    good = write(tmp_path / "good.csv", ahead[0], ahead[2])
+    bad = write(tmp_path / "bad.csv", ahead[0], broken(ahead[1], 30), ahead[2])
+    with pytest.raises(DataError, match=r"line 97, column sales.*n/a\?.* In training missing=drop leaves this series"):
+        strict.examples([bad])
+    expected, found = drops.examples([good]), drops.examples([bad])
+    (note,) = found.notes
+    assert note.startswith("missing=drop left out 1 of 3 series of bad.csv: shop south: ")
+    assert "line 97, column sales" in note
+    assert [found.name(i) for i in range(len(found))] == [
+        "bad.csv (shop north), from 2024-03-03",
+        "bad.csv (shop new), from 2024-02-19",
+    ]
+    (a,), (b,) = (split.batches([torch.arange(2)]) for split in (expected, found))
+    torch.testing.assert_close(b.inputs[0], a.inputs[0], rtol=0, atol=0)
+    outputs = torch.arange(6.0).view(2, 3)
+    torch.testing.assert_close(found.in_units(outputs), expected.in_units(outputs), rtol=0, atol=0)
+    alone = write(tmp_path / "alone.csv", broken(ahead[1], 30))
+    with pytest.raises(DataError, match=r"missing=drop would leave nothing: 1 of 1 series of alone\.csv"):
+        drops.examples([good, alone])
+
+
+@pytest.mark.parametrize(
+    ("south", "said"),
+    [
+        (rows_of("south", 5), r"more.csv \(shop south\) has 5 steps, and a forecast is made from the last 7"),
+        (broken(rows_of("south", 30), 29), "line 96, column sales"),
+        ([*rows_of("south", 30)[:-1], "south,2024-01-30,,1,1"], "line 96, column sales: the value is missing"),
+        (rows_of("south", 30)[::2], "rows of .* are 2 days apart, and the model was trained .* 1 day"),
+    ],
+    ids=["short", "text", "unfinished", "step"],
+)
+def test_series_that_cannot_be_forecast_are_left_out_of_predictions(
+    file: Path, tmp_path: Path, south: list[str], said: str
+) -> None:
+    more = write(tmp_path / "more.csv", rows_of("north", 65, level=1000.0), south, rows_of("new", 9, level=10.0))
+    without = {"known_future": (), "ignore": ("weekday",), "gaps": "fill"}
+    with pytest.raises(DataError, match=f"{said}.* In training missing=drop leaves this series out"):
+        prepared(opened(file, **without)).examples([more])
+    split = prepared(opened(file, missing="drop", **without)).examples([more])
+    (note,) = split.notes
+    assert re.search(f"left out 1 of 3 series of more.csv: shop south: .*{said}", note)
+    assert [split.name(i).partition(",")[0] for i in range(len(split))] == [
+        "more.csv (shop north)",
+        "more.csv (shop new)",
+    ]
+
+
+def test_a_preprocessing_saved_before_it_had_missing_rejects_every_series(file: Path, tmp_path: Path) -> None:
+    document = prepared(opened(file, missing="drop", known_future=(), ignore=("weekday",))).to_json()
+    assert document.pop("missing") == "drop"
+    before = preprocessing_from_json(document)
+    bad = write(tmp_path / "bad.csv", rows_of("north", 65), broken(rows_of("south", 30), 9))
+    with pytest.raises(DataError, match=r"line 76, column sales"):
+        before.examples([bad])
+    with pytest.raises(DataError, match="missing=fail"):
+        preprocessing_from_json({**document, "missing": "fail"})
 
 
 def test_bad_rows_are_named_with_their_series(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ..unusable import reject_fill
 from .columns import Columns, choose_columns
 from .preprocessing import ForecastPreprocessing
 from .reading import Series, read_series
-from .several import Cut, long_enough, read_usable
+from .several import Cut, long_enough, read_several
 from .times import NUMBER, WITH_OFFSET
 from .windows import covered, split_by_time
 
@@ -79,7 +79,7 @@ def series_dataset(
 def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
     """Several series, each split by time and scaled by itself. Raises as `open_series`."""
     reject_fill(settings)
-    found, unreadable = read_usable(table, columns, settings.gaps, settings.missing)
+    found, unreadable = read_several(table, columns, settings.gaps, settings.missing)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
     needed = history + horizon * (1 + sum(fraction > 0 for fraction in fractions_left(settings)))
@@ -96,7 +96,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     preprocessing = ForecastPreprocessing.fitted_to_each(
         found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
     )
-    preprocessing = replace(preprocessing, written=table.form.kept())
+    preprocessing = replace(preprocessing, written=table.form.kept(), missing=settings.missing)
     cuts = {split: Cut.of(found, [own[split] for own in each]) for split in each[0]}
     cuts["train"] = cuts["train"].last(settings.max_samples)
     clock, season = found[0].clock, preprocessing.horizon.season_length

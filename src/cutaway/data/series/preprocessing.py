@@ -5,7 +5,7 @@ z = (y − mean) / std,  y one variable over time; mean and standard deviation o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +43,7 @@ class ForecastPreprocessing:
     std: tuple[float, ...]
     step: Step
     gaps: str = "error"  # what is done about missing steps and values: error or fill
+    missing: str = "error"  # what is done about one of several series that cannot be used: error or drop
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
     scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
     windows: ClassVar[type[WindowSplit]] = WindowSplit
@@ -53,6 +54,7 @@ class ForecastPreprocessing:
         "std": [NUMBER],
         "step": schema_of(Step),
         "gaps": str,
+        "missing?": str,
         "read?": forms.SCHEMA,
         "scales?": {...: {"mean": [NUMBER], "std": [NUMBER]}},
     }
@@ -147,7 +149,8 @@ class ForecastPreprocessing:
         forecast.
 
         Where columns are known in advance, rows at the end of the file that hold nothing in the columns to forecast
-        are those steps. Raises DataError where a file has too few rows, other columns, or another step.
+        are those steps. Raises DataError where a file has too few rows, other columns, or another step; of several
+        series those that cannot be used are left out and noted, if training left out such series (missing=drop).
         """
         values: list[Tensor] = []
         starts: list[int] = []
@@ -156,12 +159,11 @@ class ForecastPreprocessing:
         kept: list[Series] = []
         offset = 0
         for source in sources:
-            found = self._read(source)
-            notes += self._about_new(found)
+            found, left_out = self._read(source, self.missing, self._reject_short)
+            notes += [*left_out, *self._about_new(found)]
             for series in found:
                 if self.columns.ahead and not self.columns.known:
                     series = with_steps_ahead(series, self.horizon.steps)
-                self._reject_short(series)
                 # Only what a forecast sees is kept, so that long files cost no memory.
                 begin = series.length - self.spec.steps
                 seen = series.values[begin : series.length + (self.horizon.steps if self.columns.ahead else 0)]
@@ -188,7 +190,7 @@ class ForecastPreprocessing:
 
     def labelled(self, source: str | Path) -> WindowSplit:
         """Every window of another file, with targets. Raises DataError as `examples` does."""
-        found = self._read(source)
+        found, _ = self._read(source)
         starts = [window_starts(series, self.spec.steps, self.horizon.steps) for series in found]
         if not any(len(own) for own in starts):
             longest = max(found, key=len)
@@ -214,6 +216,7 @@ class ForecastPreprocessing:
             "std": list(self.std),
             "step": asdict(self.step),
             "gaps": self.gaps,
+            "missing": self.missing,
             "read": self.written.to_json(),
             "scales": {name: {"mean": list(mean), "std": list(std)} for name, (mean, std) in self.scales.items()},
         }
@@ -224,14 +227,16 @@ class ForecastPreprocessing:
         spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
         columns, step = Columns.from_json(data["columns"]), Step.from_json(data["step"])
         written, count, gaps = Form.from_json(data.get("read")), len(columns.names), as_now(data)["gaps"]
-        build(DataSettings, {"gaps": gaps})
+        missing = data.get("missing") or "error"
+        build(DataSettings, {"gaps": gaps, "missing": missing})
         assert isinstance(spec.target, Horizon)
         if count != spec.features or columns.forecast != spec.target.columns:
             raise ValueError(f"its columns {listed(columns.names, 'and')} are not those of its spec")
         scales = {
             name: specs.scales(one["mean"], one["std"], count) for name, one in (data.get("scales") or {}).items()
         }
-        return cls(spec, columns, *specs.scales(data["mean"], data["std"], count), step, gaps, written, scales)
+        mean, std = specs.scales(data["mean"], data["std"], count)
+        return cls(spec, columns, mean, std, step, gaps, missing, written, scales)
 
     def _scale(self, series: Series) -> Scale:
         """The mean and the standard deviation of each variable of a series: those of its training time. One of several
@@ -265,11 +270,13 @@ class ForecastPreprocessing:
         names, columns = tuple(series.own for series in found), len(self.columns.forecast)
         return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std, columns)
 
-    def _read(self, source: Any) -> list[Series]:
+    def _read(
+        self, source: Any, missing: str = "error", check: Callable[[Series], None] = lambda series: None
+    ) -> tuple[list[Series], list[str]]:
         frame = None if isinstance(source, Table) else as_frame(source)
         table = source if frame is None else frame_table(frame, form=self.written)
         if isinstance(table, Table):
-            return read_several(table, self.columns, self.gaps, self.step)
+            return read_several(table, self.columns, self.gaps, missing, self.step, check)
         if not isinstance(source, str | Path):
             raise DataError(
                 f"A forecast is made from the series so far, a file or a data frame, not from {type(source).__name__}.",
@@ -281,7 +288,7 @@ class ForecastPreprocessing:
                 f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
                 fix="Give the series so far, with the columns that the model was trained with.",
             )
-        return read_several(read_table(path, self.written), self.columns, self.gaps, self.step)
+        return read_several(read_table(path, self.written), self.columns, self.gaps, missing, self.step, check)
 
     def _reject_short(self, series: Series) -> None:
         """Raise DataError where the file has too few steps to be seen, or too few of the future."""

@@ -7,7 +7,7 @@ means the same to all, and has one scale. No window reaches from one series into
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,22 +87,35 @@ class Cut:
         return self if count is None else Cut(self.all_of_them, self.which[-count:], self.starts[-count:])
 
 
-def read_several(table: Table, columns: Columns, gaps: str, step: Step | None = None) -> list[Series]:
-    """Each series of a table, in the order in which they first stand there.
-
-    Raises DataError as `read_series` does, with the name of the series; and for rows without a name, and series that
-    are not of one step.
-    """
-    return read_usable(table, columns, gaps, "error", step)[0]
-
-
-def read_usable(
-    table: Table, columns: Columns, gaps: str, missing: str, step: Step | None = None
+def read_several(
+    table: Table,
+    columns: Columns,
+    gaps: str,
+    missing: str,
+    step: Step | None = None,
+    check: Callable[[Series], None] = lambda series: None,
 ) -> tuple[list[Series], list[str]]:
-    """What `read_several` gives, and a note on the series that cannot be read, where `missing` is drop: they are left
-    out."""
+    """Read each series of a table, in the order of their first rows.
+
+    Args:
+        table: The table; without `columns.id` it holds one series.
+        columns: The role of each column.
+        gaps: What is done about missing steps and values, as in `read_series`.
+        missing: With drop, series that cannot be read, or that `check` rejects, are left out.
+        step: The step that every series must have; None for the step of the first.
+        check: Raises DataError for a series that cannot be used.
+
+    Returns:
+        The series, and a note on those that are left out.
+
+    Raises:
+        DataError: As `read_series`, with the name of the series, unless it is left out; if no series is left; if rows
+            have no name; if the series differ in their steps.
+    """
     if columns.id is None:
-        return [read_series(table, columns, gaps, step)], []
+        series = read_series(table, columns, gaps, step)
+        check(series)
+        return [series], []
     if columns.id not in table.columns:
         raise DataError(
             f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
@@ -136,6 +149,7 @@ def read_usable(
                     f"{found[0].clock.step.words} apart, those of {name} {series.clock.step.words}.",
                     fix="Bring all to one step, or train on those of one step at a time.",
                 )
+            check(series)
             found.append(series if found else replace(series, notes=(*notes, *series.notes)))
         except DataError as error:
             errors.append((name, error))

@@ -1,1 +1,1 @@
-"""Tables: how they are read, what their columns are, and what the network gets of them."""
+"""Tables: reading, column types, and preprocessing to network inputs."""

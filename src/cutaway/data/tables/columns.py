@@ -1,7 +1,7 @@
-"""What the cells of a column mean: which are missing, the column's type, and the numbers that its cells stand for.
+"""Column types: missing cells, the type of a column, and the conversion of its cells to numbers.
 
 Types are inferred from the cells of the training rows. `number`, `yes/no`, `date` and `category` become inputs;
-`empty`, `constant`, `id` and `text` columns hold nothing that could be learned from as they are, and are left out.
+`empty`, `constant`, `id` and `text` columns hold no usable input and are left out.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class ColumnType:
 
     @property
     def learned(self) -> bool:
-        """Whether it becomes an input."""
+        """True if the column becomes an input."""
         return self.kind not in LEFT_OUT
 
     @property
     def ordered(self) -> bool:
-        """Whether its cells have an order and a range."""
+        """True if the cells have an order and a range."""
         return self.kind in ("number", "date")
 
 
@@ -137,7 +137,7 @@ def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
 
 
 def find_codes(name: str, present: pl.Series) -> tuple[bool, str]:
-    """Return whether cells of digits are codes, not numbers, and what a person should know of it.
+    """Return whether cells of digits are codes, not numbers, and a note on it.
 
     Digits are codes where a number does not give them back: 02139, or 18 digits where a float keeps 15.
     """
@@ -186,7 +186,7 @@ def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
 
 
 def decode(cells: pl.Series, type: ColumnType) -> Numbers:
-    """The numbers (n,) that the cells stand for, NaN where a cell is missing or cannot be read as that type.
+    """Return the cells as numbers (n,), NaN where a cell is missing or cannot be read as that type.
 
     Dates count in days since 1970, yes is 1 and no is 0.
     """
@@ -260,7 +260,7 @@ def _digits_apart(name: str) -> list[tuple[str, int]]:
 
 
 def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> bool:
-    """Whether all are different whole numbers that count the rows of the file, or are named like keys."""
+    """Return whether all are different whole numbers that count the rows of the file, or are named like keys."""
     if not (numbers == np.floor(numbers)).all() or len(np.unique(numbers)) < cells:
         return False
     counts_rows = rows > FEW and numbers.min() >= 0 and numbers.max() <= rows
@@ -306,7 +306,7 @@ def _compact_date(name: str, present: pl.Series) -> ColumnType | None:
 
 
 def _serial_dates(name: str, numbers: Numbers) -> str:
-    """What a person should know of numbers that may be the days that spreadsheets count."""
+    """Return a note on numbers that may be the serial dates of a spreadsheet."""
     low, high = SERIAL_DATES
     if not SERIAL_NAME.search(name) or ((numbers >= low) & (numbers <= high)).mean() < MOSTLY:
         return ""
@@ -319,5 +319,5 @@ def _serial_dates(name: str, numbers: Numbers) -> str:
 
 
 def _fits(cells: pl.Series, written: str) -> int:
-    """How many cells are dates written so."""
+    """Return the number of cells that are dates in this format."""
     return cells.str.to_datetime(written, time_unit="us", strict=False).count()

@@ -46,7 +46,7 @@ class Rows:
 
     @property
     def whole(self) -> bool:
-        """Whether every row has a cell for each column."""
+        """True if every row has a cell for each column."""
         return not self.error and not self.ragged and bool(self.lines)
 
 
@@ -185,7 +185,8 @@ def _read(text: str, path: Path, separator: str, header: bool | None, quoting: s
 
 
 def _is_header(line: list[str], row: list[str]) -> bool:
-    """Whether a line with # names the columns of the row below it: #a,b does, and # a,b where that row has numbers."""
+    """Return whether a line with # names the columns of the row below it: #a,b does, and # a,b if that row has
+    numbers."""
     if len(line) != len(row) or len(row) < 2:
         return False
     return not line[0].startswith("# ") or any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", cell) for cell in row)
@@ -240,7 +241,7 @@ def _about_lines(path: Path, lines: Sequence[int], what: str, why: str) -> list[
 
 
 def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
-    """What csv's complaint about the row that begins on that line means."""
+    """Return the error for a row that the csv module cannot parse, from its first line and the reason."""
     if "unexpected end" in reason:
         return DataError(
             f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",

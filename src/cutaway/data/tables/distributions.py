@@ -1,4 +1,4 @@
-"""How the cells of each column are spread over the training rows: counts between edges, or for each value."""
+"""Distribution of each column over the training rows: counts between bin edges, or of each value."""
 
 from __future__ import annotations
 

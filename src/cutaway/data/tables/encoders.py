@@ -124,7 +124,7 @@ class Category:
         return hot
 
     def unknown(self, cells: pl.Series) -> int:
-        """How many cells fall to the input for unknown values."""
+        """Return the number of cells that are encoded as unknown."""
         return int((self._slots(cells) == len(self.features) - 1).sum())
 
     def to_json(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ Encoder = Numeric | Category
 
 
 def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> Encoder | None:
-    """The encoder of one column, fitted on the meaning of its training cells; None where none of them can be read.
+    """Return the encoder of one column, fitted on its training cells; None if no cell can be read.
 
     `scale` is standard, quantile or none.
     """
@@ -171,7 +171,7 @@ def mean_and_std(values: Numbers) -> tuple[float, float]:
 
 
 def scale_of(mean: float, std: float) -> tuple[float, float]:
-    """What a column is standardised by, from its mean and standard deviation."""
+    """Return the shift and scale that standardise a column, from its mean and standard deviation."""
     return mean, std if std > 1e-12 * abs(mean) else 1.0
 
 

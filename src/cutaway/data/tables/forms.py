@@ -1,6 +1,6 @@
-"""How a table is written: its separator, encoding and header, and the decimal sign of its numbers.
+"""Format of a table: separator, encoding, header, and the decimal sign of its numbers.
 
-What is not asked for is told from the file itself; where a file leaves it open, what training took decides.
+Settings that are not given are inferred from the file; if the file is ambiguous, the format of training is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ YEARS = (1800, 2100)  # names of columns that are numbers, and names all the sam
 
 @dataclass(frozen=True)
 class Form:
-    """How a table is written, as it was asked for, or as it was taken; auto where that is open."""
+    """Format of a table, as requested or as inferred; auto where it is undecided."""
 
     separator: str = AUTO
     decimal: str = AUTO  # the sign before decimals: . or ,
@@ -48,14 +48,14 @@ class Form:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The words that stand for a missing cell, in lower case; the empty cell is always one."""
+        """Markers of a missing cell, in lower case; the empty cell is always one."""
         if self.missing_values == (AUTO,):
             return MISSING
         return ("", *(word.strip().lower() for word in self.missing_values))
 
     @property
     def is_of_text(self) -> bool:
-        """Whether a person says what only a file of text leaves open."""
+        """True if settings are given that apply to text files only."""
         return self.asked and any(getattr(self, key) != getattr(Form, key) for key in OF_TEXT)
 
     def kept(self) -> Form:
@@ -96,8 +96,8 @@ def reject_unknown_encoding(name: str) -> None:
 
 
 def lacks_header(names: list[str], frame: pl.DataFrame, missing: tuple[str, ...] = MISSING) -> bool:
-    """Whether the first line is a row like the others: it has a number of the size of the others in every column of
-    numbers, and nowhere else. Where there are no numbers, nothing tells."""
+    """Return whether the first line is a row like the others: it has a number of the size of the others in every column
+    of numbers, and nowhere else. False for a table without numbers."""
     numbers = {name: _number(name) for name in names}
     given = [value for value in numbers.values() if value is not None]
     ints = [value for value in given if value == int(value)] if all(map(np.isfinite, given)) else []

@@ -40,19 +40,19 @@ def leaks(labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, Co
         there = own.is_not_null().to_numpy()
         if there.sum() < max(ROWS, COVERED * len(rows)):
             continue
-        told = _by_value(own.filter(pl.Series(there)), codes[there], len(rows))
+        told = _value_leak(own.filter(pl.Series(there)), codes[there], len(rows))
         numbers = decode(own, type) if type.ordered else None
         if told is None and numbers is not None:
-            told = _by_number(numbers, codes) if values is None else _by_scale(numbers, values, type)
+            told = _number_leak(numbers, codes) if values is None else _scale_leak(numbers, values, type)
         if told is not None:
             right, of, about = told
-            found.append(Finding(_said(column, labels.column, right, of, about)))
+            found.append(Finding(_leak_message(column, labels.column, right, of, about)))
     return found
 
 
-def _by_value(cells: pl.Series, codes: Codes, rows: int) -> tuple[int, int, bool] | None:
-    """Whether rows of equal cells have equal targets, seen where a cell occurs more than once: in how many rows it is
-    so, of how many, and whether the cells are too many to be kinds."""
+def _value_leak(cells: pl.Series, codes: Codes, rows: int) -> tuple[int, int, bool] | None:
+    """Return how many rows the most frequent target of their cell predicts, of how many rows with a repeated cell, and
+    whether the column has too many values for a category; None if that is no leak."""
     own = cells.rank("dense").cast(pl.Int64).to_numpy() - 1
     pairs, counts = np.unique(own * (codes.max() + 1) + codes, return_counts=True)
     of_value = np.bincount(own)
@@ -67,8 +67,8 @@ def _by_value(cells: pl.Series, codes: Codes, rows: int) -> tuple[int, int, bool
     return covered - wrong, covered, len(of_value) > FEW
 
 
-def _by_number(numbers: npt.NDArray[np.float64], codes: Codes) -> tuple[int, int, bool] | None:
-    """Whether each class has a stretch of the numbers to itself."""
+def _number_leak(numbers: npt.NDArray[np.float64], codes: Codes) -> tuple[int, int, bool] | None:
+    """Return, as `_value_leak`, the rows of a column in which each class has its own range of numbers."""
     there = ~np.isnan(numbers)
     if there.sum() < max(ROWS_OF_NUMBERS, COVERED * len(numbers)):
         return None
@@ -82,10 +82,10 @@ def _by_number(numbers: npt.NDArray[np.float64], codes: Codes) -> tuple[int, int
     return len(sorted_codes), len(sorted_codes), False
 
 
-def _by_scale(
+def _scale_leak(
     numbers: npt.NDArray[np.float64], values: npt.NDArray[np.float64], type: ColumnType
 ) -> tuple[int, int, bool] | None:
-    """Whether the numbers are the target in other units, or rise or fall with it throughout."""
+    """Return, as `_value_leak`, the rows of numbers that are the target in other units, or monotonic in it."""
     there = ~(np.isnan(numbers) | np.isnan(values))
     x, y = numbers[there], values[there]
     if len(x) < max(ROWS, COVERED * len(numbers)) or len(np.unique(x)) <= FEW:
@@ -100,7 +100,7 @@ def _by_scale(
     return None
 
 
-def _said(column: str, target: str, right: int, of: int, about: bool) -> str:
+def _leak_message(column: str, target: str, right: int, of: int, about: bool) -> str:
     group = f"; if it says who or what a row is about, group={column} keeps its rows in one split" if about else ""
     return (
         f"Column {column} alone gives the target {target} in {right:,} of {of:,} rows. If it is made from the target, "

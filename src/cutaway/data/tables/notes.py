@@ -1,4 +1,4 @@
-"""What a person is told of a table: each column's type and use, and what was left out, filled in or not known."""
+"""Notes on a table: the type and use of each column, and cells that were left out, filled or unknown."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def describe_columns(
 def column_notes(
     table: Table, roles: Roles, types: Mapping[str, ColumnType], preprocessing: TablePreprocessing
 ) -> list[str]:
-    """What was decided about single columns that a person may want otherwise."""
+    """Return notes on the choices made for single columns, with the settings that change them."""
     encoders = {encoder.name: encoder for encoder in preprocessing.encoders}
     notes = []
     for column, type in types.items():
@@ -91,7 +91,7 @@ def column_notes(
 def split_notes(
     labels: Labels, preprocessing: TablePreprocessing, splits: Mapping[str, Rows], cells: Mapping[str, Cells]
 ) -> list[str]:
-    """What the splits hold that a person should know; `cells` are those of each split."""
+    """Return notes on the content of the splits, from the `cells` of each."""
     notes = []
     for encoder in preprocessing.encoders:
         gaps = {split: columns[encoder.name].null_count() for split, columns in cells.items()}
@@ -143,7 +143,7 @@ def _reason(type: ColumnType) -> str:
 
 
 def _way_back(column: str, type: ColumnType) -> str:
-    """How a column that was left out is made an input all the same."""
+    """Return the setting that makes an input of a column that was left out."""
     ways = {"id": "category (or number)", "text": "category"}
     return f"; types={column}:{ways[type.kind]} keeps it" if type.kind in ways else ""
 

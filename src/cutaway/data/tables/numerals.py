@@ -1,8 +1,8 @@
 """Numbers as people in different countries write them: 3,5 and 1.234,5; 3.5 and 1,234.5; 1 234,5 and 1'234.5.
 
-A column is told from its own cells where these can be one thing only (3,5 has a decimal comma); where they could be
-either (1,234), from the other columns of the file, then from what training took, then from the separator: where
-semicolons part the cells, commas stand in the numbers.
+The decimal sign of a column is inferred from its own cells if they are unambiguous (3,5 has a decimal comma). If they
+are not (1,234), it is inferred from the other columns of the file, then from the format of training, then from the
+separator: a file with semicolons between its cells has decimal commas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EITHER = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
 
 @dataclass(frozen=True)
 class _Column:
-    """What the cells of one column of numbers tell."""
+    """Evidence on the decimal sign from the cells of one column of numbers."""
 
     name: str
     comma: bool  # some can have a decimal comma only
@@ -39,10 +39,9 @@ class _Column:
 
 
 def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, str, list[str]]:
-    """The table with its numbers as a computer writes them; the decimal sign of the file, auto where nothing
-    tells it; and notes.
+    """Return the table with plain numbers (1234.5), the decimal sign of the file (auto if undecided), and notes.
 
-    Cells that are no number in the way of their column stay as they are, to be rejected by name.
+    Cells that are no numbers in the format of their column are unchanged, to be rejected by name.
     """
     columns = _look(frame, form.missing)
     signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}
@@ -76,8 +75,8 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
 
 
 def _look(frame: pl.DataFrame, missing: tuple[str, ...]) -> list[_Column]:
-    """What the cells of each column tell, of those that hold numbers. The cells of many columns are looked at as one
-    long column, since a look costs as much as ten thousand cells; not those of all, since that is a copy of them."""
+    """Return the evidence from each column that holds numbers. The cells of many columns are examined as one long
+    column, as one query costs as much as ten thousand cells; not of all columns, as that copies them."""
     at_once = max(1, CELLS // max(1, len(frame)))
     found = []
     for i in range(0, len(frame.columns), at_once):
@@ -90,7 +89,7 @@ def _look(frame: pl.DataFrame, missing: tuple[str, ...]) -> list[_Column]:
 
 
 def _questions(cell: pl.Expr) -> dict[str, pl.Expr]:
-    """What is asked of each cell, without spaces around it, null where it is missing."""
+    """Return the tests of a cell, which has no spaces around it and is null where it is missing."""
     sure = {
         sign: cell.str.contains(WRITTEN[sign]) & ~cell.str.contains(PLAIN) & ~cell.str.contains(EITHER[sign])
         for sign in ",."
@@ -108,8 +107,8 @@ def _questions(cell: pl.Expr) -> dict[str, pl.Expr]:
 
 
 def _sign(column: _Column, told: str, usual: str, form: Form) -> str | None:
-    """The decimal sign of a column; None where its cells contradict each other. `told` is that of the whole file, and
-    `usual` the one that goes with its separator, which says nothing of points: 1.234 is most often what it seems."""
+    """Return the decimal sign of a column; None if its cells contradict each other. `told` is the sign of the whole
+    file, `usual` the one that goes with its separator, which is no evidence on points: 1.234 is usually a decimal."""
     if form.decimal != AUTO and form.asked:
         return form.decimal
     if column.comma and column.point:

@@ -1,7 +1,7 @@
 """Tables as data sets: choose the columns, split the rows, fit on the training split, prepare every split.
 
-The order keeps what is learned from apart from what is measured on. Rows are split before any cell but the target is
-looked at; types, fill values, means and categories come from the training rows alone.
+The order keeps test data out of the fit: rows are split before any cell but the target is read, and types, fill
+values, means and categories come from the training rows alone.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
 
 def open_table(path: Path, settings: DataSettings) -> DataSet:
-    """The data set in a .csv, .tsv or .parquet file, or in a folder of .parquet files, which are of one table.
+    """Return the data set in a .csv, .tsv or .parquet file, or in a folder of .parquet files of one table.
 
-    Parquet that would take more than settings.memory is read by row groups, anew in every epoch. Raises FileError,
+    Parquet that would take more than settings.memory is read by row groups, again in every epoch. Raises FileError,
     DataError (with every bad row or cell in `problems`), UnknownName or SettingError.
     """
     if not parquet_files(path):
@@ -55,8 +55,8 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
 
 def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
-    """The data set in row groups, in memory where they take no more than settings.memory; whether their rows are known
-    to be `shuffled`. Raises as `open_table`."""
+    """Return the data set in row groups, in memory if they take at most settings.memory. `shuffled` rows are known to
+    be in random order. Raises as `open_table`."""
     if groups.are_larger_than(settings.memory):
         return streamed_dataset(groups, settings, shuffled)
     reject_form(groups.path, Form.of(settings))
@@ -83,10 +83,10 @@ def reject_one_value(groups: RowGroups, column: str, form: Form) -> None:
 def table_dataset(
     table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
 ) -> DataSet:
-    """The data set in a table, whose target `settings` name.
+    """Return the data set in a table, with the target that `settings` name.
 
-    `given` are the rows of splits that it comes with, train among them; they may overlap, and what it has not is drawn
-    from train. Raises as `open_table`.
+    `given` are the rows of predefined splits, train among them; they may overlap, and absent splits are drawn from
+    train. Raises as `open_table`.
     """
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     roles = choose_roles(table, settings)
@@ -141,9 +141,9 @@ def table_dataset(
 def _without_bad_cells(
     table: Table, cells: Cells, types: Mapping[str, ColumnType], splits: Splits, missing: str
 ) -> tuple[Splits, list[str]]:
-    """The splits after what `missing` says of cells that are not of their column's type, and a note on those.
+    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on those.
 
-    Raises DataError that names each of them where `missing` is error, or where a split is left without rows.
+    Raises DataError that names each of them if `missing` is error, or if a split has no rows left.
     """
     inputs = {column: type for column, type in types.items() if type.learned}
     problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))

@@ -1,4 +1,4 @@
-"""Parquet files as one table that is read by row groups: what stands where is told by their footers alone.
+"""Parquet files as one table that is read by row groups, located by the footers of the files alone.
 
 The footer is a struct in Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift,
 doc/specs/thrift-compact-protocol.md), of which the number of rows in each row group is wanted and all else is passed
@@ -53,15 +53,15 @@ class RowGroups:
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
+        """Number of blocks."""
         return len(self.file)
 
     def are_larger_than(self, memory: int) -> bool:
-        """Whether all cells take more than so many MiB of memory, about."""
+        """Return whether all cells take more than about `memory` MiB."""
         return len(self) * len(self.schema) * BYTES > memory * MEBIBYTE
 
     def frame(self, block: int, columns: Sequence[str]) -> pl.DataFrame:
-        """The rows of a block as they stand there, in these columns. Raises DataError where they cannot be read."""
+        """Return the rows of a block in the order of the file, in these columns. Raises DataError if that fails."""
         return self._read(block, int(self.offset[block]), int(self.first[block + 1] - self.first[block]), columns)
 
     def row(self, i: int) -> pl.DataFrame:
@@ -70,7 +70,7 @@ class RowGroups:
         return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """All rows in turn, some blocks of a file at a time, with the number of the first of them."""
+        """Yield all rows in order, some blocks of a file at a time, with the number of the first of them."""
         block = 0
         while block < self.blocks:
             start, after = int(self.first[block]), block + 1
@@ -86,7 +86,7 @@ class RowGroups:
         return np.searchsorted(self.first, rows, side="right") - 1
 
     def place(self, i: int) -> str:
-        """What a person calls row i: row 18 of part-2.parquet."""
+        """Return the name of row i: row 18 of part-2.parquet."""
         block = self.block_of(np.array([i]))[0]
         return f"row {self.offset[block] + i - self.first[block] + 1} of {self.files[self.file[block]].name}"
 
@@ -95,8 +95,8 @@ class RowGroups:
 
 
 def read_rows(path: Path, offset: int, count: int, columns: Sequence[str] = ()) -> pl.DataFrame:
-    """So many rows of a Parquet file from one on, in these columns, or in all. Raises DataError where they cannot be
-    read."""
+    """Return `count` rows of a Parquet file from row `offset` on, in these columns, or in all. Raises DataError if they
+    cannot be read."""
     try:
         rows = pl.scan_parquet(path, glob=False)
         frame = (rows.select(columns) if columns else rows).slice(offset, count).collect(engine="streaming")
@@ -108,7 +108,7 @@ def read_rows(path: Path, offset: int, count: int, columns: Sequence[str] = ()) 
 
 
 class StreamedTable(Table):
-    """Some columns of all rows, which are named after the files that they stand in."""
+    """Some columns of all rows, which are named by their files."""
 
     groups: RowGroups
 
@@ -118,16 +118,16 @@ class StreamedTable(Table):
         parts = [text_frame(frame, groups.path.name) for _, frame in groups.frames(columns)]
         schema = {column: groups.schema[column] for column in columns}
         text, form, notes, problems = plain_columns(pl.concat(parts, rechunk=True), schema, groups.form)
-        return cls._made(replace(groups, form=form), text, notes, problems)
+        return cls._from_frame(replace(groups, form=form), text, notes, problems)
 
     @classmethod
     def compact(cls, groups: RowGroups, kinds: Mapping[str, str | None]) -> StreamedTable:
-        """What the cells of these columns mean, in few bytes a row: text as one of its values, many numbers as such.
-        Of each column is said whether it holds numbers or categories, or None where that is to be told."""
-        return cls._made(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
+        """Return the cells of these columns in few bytes a row: text as categories, many numbers as such. `kinds` says
+        whether a column holds numbers or categories, or None to infer it."""
+        return cls._from_frame(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
 
     @classmethod
-    def _made(
+    def _from_frame(
         cls,
         groups: RowGroups,
         frame: pl.DataFrame,
@@ -139,11 +139,11 @@ class StreamedTable(Table):
         return table
 
     def place(self, i: int) -> str:
-        """What a person calls row i."""
+        """Return the name of row i."""
         return self.groups.place(i)
 
     def where(self, i: int, column: str) -> str:
-        """Where cell (i, column) stands."""
+        """Return the place of cell (i, column) in its file."""
         return f"{self.groups.place(i)}, column {column}"
 
     def row(self, i: int) -> dict[str, str]:
@@ -189,8 +189,8 @@ def reject_form(folder: Path, form: Form) -> None:
 
 
 def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
-    """What the footers of a Parquet file, or of a folder of them or of these `files` in it, tell. Raises DataError
-    where one is damaged, or where files have different columns."""
+    """Return the row groups of a Parquet file, or of all or these `files` of a folder, from their footers. Raises
+    DataError if a file is damaged, or if files have different columns."""
     files = files or parquet_files(path)
     if not files:
         raise DataError(f"{path} holds no Parquet files ({PARQUET}).")
@@ -317,7 +317,7 @@ class _Thrift:
             yield number, byte & 15
 
     def list(self) -> tuple[int, int]:
-        """How many values a list has, and their type."""
+        """Return the number of values of a list, and their type."""
         byte = self._byte()
         return (self.varint() if byte >> 4 == 15 else byte >> 4), byte & 15
 

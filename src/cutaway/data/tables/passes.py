@@ -27,8 +27,8 @@ Block = tuple[Rows, dict[str, pl.Series]]  # rows of a block, and their cells by
 
 
 def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnType]) -> dict[str, pl.Series]:
-    """What the cells of these columns mean. Numbers that stand there as such are not written out to be read again: text
-    would give each back to the last bit."""
+    """Return the cells of these columns by their types. Columns of numbers are not converted to text and back, which
+    would give the same numbers."""
     found = {}
     for column, type in types.items():
         cells = frame[column]
@@ -72,7 +72,7 @@ def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType])
 
 
 def fit_encoders(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType], scale: str) -> list[Encoder | None]:
-    """The encoder of each column, fitted on the cells of these rows; None where none of them can be read."""
+    """Return the encoder of each column, fitted on the cells of these rows; None if no cell can be read."""
     fits = {
         column: _Categories() if type.kind == "category" else _Numbers(type, scale) for column, type in types.items()
     }
@@ -86,7 +86,7 @@ def fit_encoders(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType],
 
 
 class _Categories:
-    """How often each value occurs."""
+    """Counts of each value."""
 
     def __init__(self) -> None:
         self.counts = pl.DataFrame(schema={"value": pl.String, "count": pl.UInt32})

@@ -56,7 +56,7 @@ class TableSplit(TensorSplit):
 
 @dataclass(frozen=True)
 class TablePreprocessing:
-    """How a row becomes F numbers."""
+    """Preprocessing of a row to F numbers."""
 
     spec: TableSpec
     encoders: tuple[Encoder, ...]  # one for each column that is an input
@@ -69,9 +69,9 @@ class TablePreprocessing:
     }  # fmt: skip
 
     def examples(self, sources: Any) -> TableSplit:
-        """New rows without targets: paths of tables, tables in memory or dictionaries, one or many.
+        """Prepare new rows without targets: paths of tables, tables in memory or dictionaries, one or many.
 
-        The target and other columns may be there and are not looked at. Raises DataError that names missing columns
+        The target and other columns may be present and are ignored. Raises DataError that names missing columns
         and every cell that is not of its column's type.
         """
         tables = list(_tables(sources, self.written))
@@ -115,7 +115,7 @@ class TablePreprocessing:
         return torch.from_numpy(np.concatenate(blocks, axis=1))  # (n, F)
 
     def unknown(self, cells: Cells) -> dict[str, int]:
-        """How many cells of each column of categories have no input of their own, where there are such cells."""
+        """Return the number of cells without an input of their own, for each column of categories that has some."""
         counts = {e.name: e.unknown(cells[e.name]) for e in self.encoders if isinstance(e, Category)}
         return {column: count for column, count in counts.items() if count}
 
@@ -188,7 +188,7 @@ def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> Dat
 
 
 def unknown_note(column: str, count: int, where: str) -> str:
-    """What a person should know of categories that have no input of their own."""
+    """Return a note on categories that have no input of their own."""
     return (
         f"Column {column}: values that training had too rarely or never count as unknown "
         f"({counted(count, 'cell')} of {where})."
@@ -196,7 +196,7 @@ def unknown_note(column: str, count: int, where: str) -> str:
 
 
 def _tables(sources: Any, form: Form) -> Iterable[Table]:
-    """Whatever a person gives for new rows, as tables."""
+    """Yield new rows, given in any form, as tables."""
     if isinstance(sources, str) or not isinstance(sources, Sequence):
         sources = [sources]
     for are_rows, group in itertools.groupby(sources, lambda source: isinstance(source, Mapping)):

@@ -1,9 +1,9 @@
-"""Exact order statistics of numbers that are read several times and never held: what sorting them all would give.
+"""Exact order statistics of numbers that are read several times and never kept in memory.
 
-A float64 is a 64-bit number that sorts as it does once its sign is turned. The first pass counts numbers by their first
-bits; the next counts, among those that begin like a number that is wanted, by the bits that follow; until few enough
-are left to be held. That is a radix sort that follows only what is asked for (D. Knuth, The art of computer
-programming, vol. 3, 5.2.5).
+The bits of a float64, with the sign flipped, sort like the number. The first pass counts numbers by their first bits;
+each further pass counts, by the next bits, the numbers that share the prefix of a wanted number, until the rest fits
+into memory. That is a radix sort restricted to the wanted ranks (D. Knuth, The art of computer programming, vol. 3,
+5.2.5).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGN = np.uint64(1 << 63)
 
 
 class Selection:
-    """The numbers that stand at some ranks, found in as many passes as it takes; each pass is given all numbers."""
+    """Selection of the numbers at some ranks, in several passes over all numbers."""
 
     def __init__(self, ranks: Ranks) -> None:
         """`ranks` are counted from 0 in the order of size."""
@@ -41,7 +41,7 @@ class Selection:
         self._begin()
 
     def see(self, numbers: Numbers) -> None:
-        """Some of the numbers, none of them NaN."""
+        """Add numbers to the current pass; they have no NaN."""
         keys = _keys(numbers)
         prefix = keys >> np.uint64(64 - self._bits) if self._bits else np.zeros(len(keys), np.uint64)
         place = np.searchsorted(self._prefixes, prefix).clip(max=len(self._prefixes) - 1)

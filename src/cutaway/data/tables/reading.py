@@ -1,14 +1,14 @@
 """Reading tables: CSV, TSV and Parquet files, and rows that are in memory already.
 
-Whatever it came from, a table is read as text, each cell as the person wrote it; what the cells mean is for `columns`.
-A file that is not what its name says is rejected with the line, never repaired.
+A table from any source is read as text, each cell as written; `columns` finds the types of the cells. A file that is
+not of the format in its name is rejected with the line, never repaired.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What a sentence calls it."""
+        """Name of the table in messages."""
         return self.name or "the table"
 
     @property
@@ -58,8 +58,8 @@ class Table:
         return self.frame.columns
 
     def cells(self, column: str) -> pl.Series:
-        """What the cells of a column mean: text, null where they are missing, or, of a column that was one of numbers
-        before it was text, those."""
+        """Return the cells of a column, null where they are missing: as numbers if the source had numbers, else as
+        text."""
         known = self.numbers.get(column)
         return self.text(column) if known is None else known
 
@@ -68,15 +68,15 @@ class Table:
         return meaning(self.frame[column], self.form.missing)
 
     def place(self, i: int) -> str:
-        """What a person calls row i: line 18 of houses.csv, or row 17."""
-        number, name = self._row_of(i)
+        """Return the name of row i: line 18 of houses.csv, or row 17."""
+        number, name = self._row_name(i)
         return self.called[i] if self.called else f"{number} of {name}" if name else number
 
     def where(self, i: int, column: str) -> str:
-        """Where cell (i, column) stands: houses.csv, line 18, column price."""
+        """Return the place of cell (i, column): houses.csv, line 18, column price."""
         if self.called:
             return self.called[i]
-        number, name = self._row_of(i)
+        number, name = self._row_name(i)
         return ", ".join(part for part in (name, number, f"column {column}") if part)
 
     def row(self, i: int) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Table:
         return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
 
     def take(self, rows: npt.NDArray[np.int64]) -> Table:
-        """Return these rows in this order; each is called what it was."""
+        """Return these rows in this order; each keeps its name."""
         return replace(
             self,
             frame=self.frame[rows],
@@ -94,8 +94,8 @@ class Table:
             order=rows if self.order is None else self.order[rows],
         )
 
-    def _row_of(self, i: int) -> tuple[str, str]:
-        """Which row i is, and of what."""
+    def _row_name(self, i: int) -> tuple[str, str]:
+        """Return the line or row number of row i in words, and the name of its table."""
         place = i if self.order is None else int(self.order[i])
         name, first = next(((name, first) for name, first in reversed(self.parts) if first <= place), (self.name, 0))
         return f"row {place - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
@@ -107,10 +107,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen
-    """The table in a .csv, .tsv or .parquet file, written as `form` says, which tells what the file leaves open.
+    """Read the table in a .csv, .tsv or .parquet file; `form` is its format where the file is ambiguous.
 
-    Raises FileError where the file cannot be read, DataError where it is not a whole table of that kind, or has no
-    header and nobody said so; SettingError where Parquet, which says all of it itself, is asked to be in a form.
+    Raises FileError if the file cannot be read, DataError if it is not a whole table of that format, or has no header
+    and `form` does not say so; SettingError if a format of text files is given for Parquet.
     """
     data = read_bytes(path)
     if not data:
@@ -144,8 +144,8 @@ def plain_columns(
 
 
 def _plain(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
-    """Columns of text with their numbers as a computer writes them, the form with what was told of it, notes, and which
-    columns are in no one unit."""
+    """Return columns of text with plain numbers, the format with the inferred decimal sign and units, notes, and the
+    columns that mix units."""
     frame, units = without_units(frame, form)
     frame, decimal, said = plain_numerals(frame, separator, form)
     return frame, replace(form, decimal=decimal, units=units.found), [*units.notes, *said], units.problems
@@ -181,7 +181,7 @@ def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
 
 
 def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt.NDArray[np.int64]]]:
-    """Tables by what they are called, as one, and the rows of each. Raises DataError where their columns differ."""
+    """Concatenate named tables, and return the rows of each. Raises DataError if their columns differ."""
     (called, first), *others = tables.items()
     for name, other in others:
         if odd := sorted({*first.columns} ^ {*other.columns}):
@@ -226,15 +226,12 @@ def columns_table(columns: Mapping[str, Sequence[Any]], form: Form = KEPT) -> Ta
 
 
 def column_name(name: Any) -> str:
-    """Return the name of a column as text. Raises DataError where it is not text that can be written."""
-    try:
-        text = str(name)
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"The column name '{visible(str(name))}' cannot be read: {not_unicode(error)}.") from None
-    except Exception as error:  # the object's own __str__
-        raise DataError(f"A column name is an object of type {type(name).__name__}: names are text.") from error
-    return text
+    """Return the name of a column as text. Raises DataError if it has no text, or its text is not Unicode."""
+    return _to_text(
+        name,
+        lambda text: f"The column name '{visible(text)}'",
+        f"A column name is an object of type {type(name).__name__}: names are text.",
+    )
 
 
 def cell_text(value: Any, row: int, column: str) -> str | None:
@@ -246,22 +243,29 @@ def cell_text(value: Any, row: int, column: str) -> str | None:
     if value is None:
         return None
     kind: Any = type(value)
+    place = f"Row {row + 1} of {brief(column)}"
+    no_text = f"{place} holds an object of type {kind.__name__}: {CELLS}."
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        raise DataError(f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}.")
+        raise DataError(no_text)
+    return _to_text(value, lambda text: place, no_text)
+
+
+def _to_text(value: Any, subject: Callable[[str], str], no_text: str) -> str:
+    """Return an object as text. Raises DataError with `no_text` if its own `__str__` fails, and about the `subject` of
+    its text if UTF-8 cannot hold that."""
     try:
         text = str(value)
+    except Exception as error:
+        raise DataError(no_text) from error
+    try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"Row {row + 1} of {brief(column)} cannot be read: {not_unicode(error)}.") from None
-    except Exception as error:  # the object's own __str__
-        raise DataError(
-            f"Row {row + 1} of {brief(column)} holds an object of type {kind.__name__}: {CELLS}."
-        ) from error
+        raise DataError(f"{subject(text)} cannot be read: {not_unicode(error)}.") from None
     return text
 
 
 def not_unicode(error: UnicodeEncodeError) -> str:
-    """Return what is wrong with a text that UTF-8 cannot hold."""
+    """Return the reason why UTF-8 cannot encode a text."""
     return f"U+{ord(error.object[error.start]):04X} is half of a surrogate pair, which is no character"
 
 

@@ -1,4 +1,4 @@
-"""What each column of a table is for: the target, the group, an input, or left out; as the settings say."""
+"""Roles of the columns of a table by the settings: target, group, input, or left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED = 40  # columns that an error names
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns by what they are for."""
+    """Columns by role."""
 
     target: str
     group: str | None

@@ -57,8 +57,8 @@ def split_rows(
 
 
 def types_of(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
-    """The type of each input column, from its cells of training unless a person said which; the table has so many
-    rows."""
+    """Return the type of each input column, from its training cells unless a setting names it; `rows` is the number of
+    rows of the table."""
     types = {}
     for column, all_cells in cells.items():
         training, asked = all_cells.gather(train), roles.types.get(column)
@@ -82,7 +82,7 @@ def fitted(
     settings: DataSettings,
     form: Form,
 ) -> TablePreprocessing:
-    """The preprocessing of the columns that can be learned from. Raises DataError where there is none."""
+    """Return the preprocessing of the usable columns. Raises DataError if no column is usable."""
     kept = tuple(encoder for encoder in encoders if encoder is not None)
     if not kept:
         reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())

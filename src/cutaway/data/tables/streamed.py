@@ -1,7 +1,7 @@
 """Tables that are larger than the memory they may take: the steps of `opening.table_dataset`, row group by row group.
 
-For each row its target and its split are held; of the other columns a sample, by which types are told, and what the
-encoders keep. What is learned from is fitted on all training rows.
+The target and the split of each row are kept in memory; of the other columns only a sample, from which types are
+inferred, and the state of the encoders, which are fitted on all training rows.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _sampled(groups: RowGroups, chosen: Rows) -> Table:
 def _without_bad_cells(
     groups: RowGroups, types: Mapping[str, ColumnType], splits: Splits, missing: str
 ) -> tuple[Splits, list[str]]:
-    """The splits after what `missing` says of cells that are not of their column's type, and a note on those."""
+    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on them."""
     found = unread_cells(groups, np.sort(np.concatenate(list(splits.values()))), types)
     if not found.count:
         return splits, []
@@ -141,7 +141,7 @@ def _without_bad_cells(
 
 
 def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
-    """What reads rows of a block and prepares them."""
+    """Return a function that reads rows of a block and prepares them."""
     types = {encoder.name: encoder.type for encoder in preprocessing.encoders}
 
     def encoded(block: int, rows: Rows) -> Tensor:
@@ -152,13 +152,14 @@ def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
 
 
 def _window(groups: RowGroups, features: int, memory: int) -> int:
-    """How many blocks are mixed at a time: half of what goes into the memory, as the next are read meanwhile."""
+    """Return the number of blocks that are mixed at a time: half of those that fit into the memory, as the next are
+    read meanwhile."""
     largest = int(np.diff(groups.first).max())
     return min(groups.blocks, max(1, memory * MEBIBYTE // (2 * largest * features * BYTES)))
 
 
 def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataSettings, shuffled: bool) -> list[str]:
-    """What a person should know of it."""
+    """Return notes on how the table is streamed and shuffled."""
     better = "a larger memory= mixes them better, and where they are sorted `cutaway prepare` shuffles them once"
     mixed = (
         "all are mixed"

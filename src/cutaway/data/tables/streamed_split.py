@@ -1,9 +1,9 @@
-"""A split of a table that is read by row groups while training goes on: the order of its rows, and its batches.
+"""A split of a table that is read by row groups during training: the order of its rows, and its batches.
 
-In an epoch the table is cut into W stretches of as many blocks, and the rows of one block of each, drawn at random, are
-mixed at a time: so a batch has rows from all over the table, also where that is sorted by what is to be learned. W is
-what goes into the memory that is allowed; where it is all blocks, that is a full shuffle. The order follows from the
-seed and the epoch, and any batch of it from its number: what came before is not read.
+In an epoch the table is cut into W ranges of equally many blocks, and the rows of one random block of each are mixed at
+a time: a batch has rows from the whole table, even if that is sorted by the target. W is the number of blocks that fit
+into the allowed memory; if all fit, the order is a full shuffle. It follows from the seed and the epoch, and any batch
+from its number: earlier batches are not read.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class RowGroupSplit(Split):
         ahead: bool = True,
     ) -> None:
         """`rows` (n,), sorted, are the numbers of the examples in the table, `block` (n,) says in which block each
-        stands. So many blocks are mixed in a `window`; as many again are read `ahead`. `place` and `row` tell what a
-        person calls a row of the table, and what stands in it."""
+        is. `window` blocks are mixed at a time; with `ahead` as many again are read in advance. `place` and `row`
+        return the name and the cells of a row of the table."""
         self.rows, self.target, self.window = rows, target, window
         self.numbers, starts = np.unique(block, return_index=True)  # of the blocks that have examples
         self.ends = np.append(starts[1:], len(rows)).astype(np.int64)
@@ -54,7 +54,7 @@ class RowGroupSplit(Split):
         return len(self.rows)
 
     def plan(self, batch_size: int, generator: torch.Generator | None) -> Plan:
-        """Batches of rows that stand in few blocks, one after another without a generator; a last one of a single row,
+        """Return batches of rows from few blocks, in order without a generator; a last one of a single row,
         which has no variance for batch norm to divide by, joins the one before it."""
         order, n = self.order(generator), len(self)
         count = -(-n // batch_size)
@@ -67,8 +67,8 @@ class RowGroupSplit(Split):
         return BlockOrder(self.starts, self.ends, self.window, generator)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, F) in the given order. Blocks are read as they are needed, in another thread, and are kept while
-        there is room. Raises DataError, naming the file, where one cannot be read."""
+        """Yield batches (N, F) in the given order. Blocks are read on demand in another thread, and cached while there
+        is room. Raises DataError, naming the file, if one cannot be read."""
         del seed
         room = 2 * self.window if self._ahead else self.window
         held: OrderedDict[int, Future[Tensor]] = OrderedDict()  # the one that was needed longest ago first
@@ -77,7 +77,7 @@ class RowGroupSplit(Split):
         reader = ThreadPoolExecutor(1)
         try:
             for index in order:
-                place = self._block_of(index)
+                place = self._block_index(index)
                 blocks = np.unique(place)
                 waiting.append((index, place, blocks))
                 awaited.update(blocks.tolist())
@@ -106,7 +106,7 @@ class RowGroupSplit(Split):
         """Every block that cannot be read, by its file."""
         return unreadable(self._read, len(self.numbers), progress)
 
-    def _block_of(self, index: Tensor) -> Rows:
+    def _block_index(self, index: Tensor) -> Rows:
         return np.searchsorted(self.ends, index.numpy(), side="right")
 
     def _read(self, k: int) -> Tensor:

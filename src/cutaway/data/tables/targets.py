@@ -41,7 +41,7 @@ class Labels:
         return Labels(table, self.column, self.numeric, _with_names(table, self.column, self.names), self.names)
 
     def notes(self) -> list[str]:
-        """Return a finding where a class is named like a word that stands for a missing cell."""
+        """Return a finding if a class is named like a marker of missing cells."""
         if not self.names:
             return []
         said = ", ".join(f"{name!r} ({int((self.cells == name).sum()):,} rows)" for name in self.names)

@@ -54,7 +54,7 @@ def without_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]
         if not _may_have_units(cells):
             continue
         parts = _parts(cells)
-        if (there := _units_of(parts, cells)) is None:
+        if (there := _count_units(parts, cells)) is None:
             continue
         if len(there) > 1:
             said = [
@@ -82,7 +82,8 @@ def without_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]
 
 
 def _may_have_units(cells: pl.Series) -> bool:
-    """Whether most of the first cells are numbers, with a unit or without, and some cell of the column has more."""
+    """Return whether most of the first cells are numbers, with or without a unit, and some cell of the column has more
+    than a number."""
     first = cells.drop_nulls().head(1000)
     if not len(first) or first.str.contains(CELL).sum() < MOSTLY * len(first):
         return False
@@ -90,7 +91,7 @@ def _may_have_units(cells: pl.Series) -> bool:
 
 
 def _parts(cells: pl.Series) -> pl.DataFrame:
-    """What each cell is made of: its sign, number, unit and scale, and whether it is a number with a known unit."""
+    """Return the parts of each cell: sign, number, unit and scale, and whether it is a number with a known unit."""
     parts = cells.str.extract_groups(CELL).struct.unnest()
     after = parts["after"].fill_null("").str.strip_chars()
     tail = after.str.extract(rf"^(?:{'|'.join(SCALES)})?\s?({CURRENCY})?$", 1).fill_null("")
@@ -111,7 +112,7 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
     )
 
 
-def _units_of(parts: pl.DataFrame, cells: pl.Series) -> dict[str, int] | None:
+def _count_units(parts: pl.DataFrame, cells: pl.Series) -> dict[str, int] | None:
     """The units of a column and how many cells have each, cells without one aside unless they tell something; None for
     a column that is not one of numbers with units."""
     valid = parts.filter(pl.col("valid"))
@@ -131,7 +132,7 @@ def _units_of(parts: pl.DataFrame, cells: pl.Series) -> dict[str, int] | None:
 
 
 def _as_numbers(parts: pl.DataFrame, cells: pl.Series) -> pl.Series:
-    """The cells without their units, as text; those that are no number with a unit as they are."""
+    """Return the cells without their units, as text; cells that are no number with a unit are unchanged."""
     negative = parts["minus"] | parts["in_parentheses"]
     sign = pl.select(pl.when(negative).then(pl.lit("-")).otherwise(pl.lit(""))).to_series()
     number = sign + parts["number"].fill_null("") + parts["scale"].replace_strict({**SCALES, "": ""}, default="")

@@ -18,8 +18,8 @@ from ...models.origin import Origin, origin_of
 from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
 from . import Family, families, family_of, names_of, renamed, written_of
+from .auxiliary_configs import GENERATION, generation_note, preparation_note
 from .reading import ANSWERS, Folder, shapes_of
-from .unused import GENERATION, generation_note, preparation_note
 from .values import plain_fields
 from .vocabulary import Vocabulary
 

@@ -30,9 +30,9 @@ from ...models.registry import Preset, preset
 from ...models.saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle, tensor_of
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
+from .auxiliary_configs import GENERATION
 from .encoders import answers_of
 from .tensors import find_weight_files, to_single
-from .unused import GENERATION
 from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
 
@@ -230,6 +230,9 @@ class Folder:
             shape = _part(shapes[ours], len(names), rule.transposed)
             misshapen += [(n, shape) for n in names if n in tensors and tuple(tensors[n].shape) != shape]
         known = {name for _, names in theirs.values() for name in names}
+        added, saved = self._absent_bias(origin)
+        if saved in known:
+            missing.append(added)
         left, extra = self._set_apart([name for name in origin if name not in known], tensors)
         others, extra = self._of_other_heads(extra)
 
@@ -237,6 +240,10 @@ class Folder:
         if missing:
             said = f"the first {missing[0].removeprefix(self.family.prefix) if self.bare else missing[0]}"
             problems.append(f"{len(missing)} of the network's {len(known)} tensors are missing, {said}")
+            if added in missing:
+                problems.append(
+                    f"{saved} is there, which transformers does not add where words have an output matrix of their own"
+                )
         if extra:
             problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
             if set(extra) & set(self._outputs) and self.family.tied_by is not None:
@@ -262,9 +269,6 @@ class Folder:
         notes = list(halves)
         if new:
             notes.append(f"New, since the folder has none: {_listed(list(new))}. Train before you trust its answers.")
-        added, saved = self.family.output_bias or ("", "")
-        if saved in known and origin.get(saved) == saved and not self.config.tie_weights:
-            notes.append(f"{added} is absent, and {saved} is used in its place.")
         if others:
             notes.append(f"Left out, of another head: {_listed([origin[n] for n in others])}.")
         if left:
@@ -281,6 +285,8 @@ class Folder:
         alike = head == getattr(self.config, "head", None)
         rules = {ours: names_of(self.family, ours) for ours in shapes}
         theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _of_head(k))}
+        _, unused = self._absent_bias(origin)
+        theirs = {k: names for k, names in theirs.items() if unused not in names}
         # Parts that are no parts of one tensor stay apart.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
         found, names_ours = taken(self.family, whole, tensors)
@@ -322,6 +328,13 @@ class Folder:
                 tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
         return {**self.family.absent(self.config, tensors), **tensors}, origin
 
+    def _absent_bias(self, origin: Mapping[str, str]) -> tuple[str, str]:
+        """Return the name of the output bias that the file lacks, and that of the one which it has in its place; two
+        empty names if none is absent. The two are one tensor only if the output matrix is the embedding."""
+        added, saved = self.family.output_bias or ("", "")
+        tied = getattr(self.config, "tie_weights", True)
+        return (added, saved) if not tied and origin.get(saved, "") == saved else ("", "")
+
     @property
     def writes(self) -> bool:
         """Whether the network writes texts, token after token."""
@@ -346,11 +359,11 @@ class Folder:
 
     def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Our tensors of the head that a backbone lacks: those that are not there, where nothing is there that stands
-        outside the backbone. A head over words that the architecture names was trained with the backbone, and is never
-        new."""
+        outside the backbone. A head that the architecture names was trained with the backbone, and is never new."""
         head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
-        named = self.architecture == self.family.architecture(self.config) or not self.family.prefix
-        if named and getattr(self.config, "head", None) not in ANSWERS and not self.bare:
+        named = self.architecture == self.family.architecture(self.config)
+        of_words = not self.family.prefix and getattr(self.config, "head", None) not in ANSWERS
+        if (named or of_words) and not self.bare:
             return ()
         if any(name in tensors for rule, names in head.values() if rule.outside for name in names):
             return ()

@@ -1,4 +1,4 @@
-"""What the files beside config.json say that nothing here applies: how texts are generated, how inputs are prepared."""
+"""Generation and preprocessor configs of a Hugging Face folder: their settings are reported, and not applied."""
 
 from __future__ import annotations
 
