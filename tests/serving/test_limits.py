@@ -140,7 +140,7 @@ class Slow:
             self.batches.append(len(found))
             return found
 
-        engine._in_thread = in_thread  # type: ignore[method-assign, assignment]
+        engine.small.in_thread = in_thread  # type: ignore[method-assign, assignment]
         self.doors.ready = True
         self.work = asyncio.create_task(engine.work())
         return self
