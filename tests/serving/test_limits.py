@@ -189,6 +189,35 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
     asyncio.run(during())
 
 
+@pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_text_that_takes_too_long_is_504(steps: int, path: str, run_of: Callable[[str], Run]) -> None:
+    """It has not begun, or is not whole."""
+
+    async def during() -> None:
+        async with Slow(run_of("words"), timeout=0.3) as server:
+            engine = server.doors.engine
+            await asyncio.to_thread(engine.small.process.ask, "load", None)
+            taken = 0
+
+            async def in_thread(do: Callable[[], Any]) -> Any:
+                nonlocal taken
+                taken += 1
+                if taken > steps:
+                    await server.free.wait()
+                return do()
+
+            engine.small.in_thread = in_thread  # type: ignore[method-assign]
+            asked = {"model": "words", "prompt": "the", "max_tokens": 9}
+            asked = {"prompt": "the", "count": 9} if path == "/generate" else asked
+            answer = await asyncio.wait_for(server.client.post(path, json=asked), 20)
+            assert answer.status_code == 504
+            assert "The answer took too long." in answer.text
+            assert taken <= steps + 1
+
+    asyncio.run(during())
+
+
 def test_a_batch_waits_where_several_ask_and_one_client_never_does(run_of: Callable[[str], Run]) -> None:
     wait = 1.0  # long beside what a busy machine takes for a batch
 

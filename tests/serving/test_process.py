@@ -32,7 +32,7 @@ from cutaway.serving.inputs import Given, Inputs
 from cutaway.serving.limits import Bounds, Limits
 from cutaway.serving.metrics import Metrics
 from cutaway.serving.predicting import Predictor, Said
-from cutaway.serving.process import ModelProcess, ProcessEnded, Worker, work
+from cutaway.serving.process import ModelProcess, ProcessEnded, Worker, described, work
 from cutaway.serving.writing import Wanted
 from cutaway.training.run import Run
 
@@ -130,6 +130,13 @@ def test_a_process_that_ended_while_nothing_was_asked_is_replaced(run_of: Runs) 
     with pytest.raises(ProcessEnded, match="closing"):
         process.ask("load", None)
     assert not process.files.exists()
+
+
+def test_an_answer_says_that_memory_ran_out_and_hides_other_faults(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "Memory ran out" in described(MemoryError())["error"]
+    assert capfd.readouterr().err == ""
+    assert described(ValueError("secret")) == {"fault": "ValueError in the process of the model"}
+    assert "secret" in capfd.readouterr().err
 
 
 def test_a_run_that_cannot_be_read_is_said_in_its_own_words(tmp_path: Path) -> None:
@@ -341,6 +348,8 @@ def test_a_large_request_is_computed_in_a_process_of_its_own(asked: Given, apart
             assert len((await own.engine.predict(asked)).rows) == len(asked.sources)
             assert (own.engine.large.process.pid is not None) == apart
             assert own.metrics.examples == own.metrics.batches.sum == len(asked.sources)
+            assert sum(own.metrics.batches.counts) == 1
+        assert not any(worker.process.files.exists() for worker in (own.engine.small, own.engine.large))
 
     asyncio.run(during())
 
@@ -355,9 +364,9 @@ def test_a_request_has_its_bounds_and_others_are_answered(served: Callable[..., 
         return {"files": [{"name": f"{s}.png", "data": base64.b64encode(png(s, s)).decode()} for s in sides]}
 
     client = served("images", bounds=Bounds(pixels=3 * 100))
-    answer = client.post("/predict", json=files(10, 10, 11))
+    answer = client.post("/predict", json=files(10, 10, 10, 1))
     assert answer.status_code == 422
-    assert answer.json()["error"].startswith("The request has 321 pixels: at most 300 are taken at once. Send it in")
+    assert answer.json()["error"].startswith("The request has 301 pixels: at most 300 are taken at once. Send it in")
     assert client.post("/predict", json=files(10, 10, 10)).status_code == 200
 
 
