@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -66,7 +65,7 @@ class FileSplit(Split):
         self._reader = _Reader(sources, self._names, preprocessing)
         self._order = _Order()
         if workers is None:
-            few = len(sources) <= HANDFUL or multiprocessing.current_process().daemon
+            few = len(sources) <= HANDFUL or torch.multiprocessing.current_process().daemon
             workers = 0 if few else min(4, cores())
         self._workers = workers
         self._loader: DataLoader[Any] | None = None
