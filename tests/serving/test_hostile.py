@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import struct
@@ -14,11 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from cutaway.errors import DataError
 from cutaway.serving.inputs import BINARY, Inputs
 from cutaway.training.run import Run
+from cutaway.web.bodies import reject_longer
 
 Client = Callable[..., TestClient]
 JSON = {"content-type": "application/json"}
@@ -154,6 +158,39 @@ def test_a_gigabyte_is_never_held(served: Client) -> None:
     answer = client.post("/predict", content=endless(), headers={"content-type": "text/plain"})
     assert answer.status_code == 413
     assert sentence(answer) == "The request is too large: it has at most 1 MiB here."
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_may_be_as_large_as_the_bound_and_no_byte_larger(chunked: bool, served: Client) -> None:
+    client = served("table", max_body=1)
+    for more, status in ((0, 400), (1, 413)):  # 400, as it is not JSON
+
+        def pieces(more: int = more) -> Iterator[bytes]:
+            yield b"a" * 2**19
+            yield b"a" * (2**19 + more)
+
+        content = pieces() if chunked else b"".join(pieces())
+        assert client.post("/predict", content=content, headers=JSON).status_code == status
+
+
+@pytest.mark.parametrize(("length", "taken"), [(b"0", True), (b"99", True), (b"100", True), (b"101", False)])
+def test_a_length_above_the_bound_is_rejected_before_anything_is_read(length: bytes, taken: bool) -> None:
+    request = Request({"type": "http", "headers": [(b"content-length", length)]})
+    with contextlib.nullcontext() if taken else pytest.raises(HTTPException, match="413"):
+        reject_longer(request, 100)
+
+
+def test_bodies_that_are_read_together_have_a_bound(served: Client) -> None:
+    doors = served("table", max_body=1).doors  # type: ignore[attr-defined]
+    with doors.held() as came, doors.held() as other:
+        came(8 * 2**20 - 1)
+        other(1)
+        with pytest.raises(HTTPException, match="Too many large requests") as error:
+            other(1)
+        assert error.value.status_code == 503
+    assert doors.bytes == 0
+    with doors.held() as came:
+        came(8 * 2**20)
 
 
 @pytest.mark.parametrize("length", [b"-1", b"1e9", b"9" * 40, b"\xb2"])

@@ -140,7 +140,7 @@ class Slow:
             self.batches.append(len(found))
             return found
 
-        engine._in_thread = in_thread  # type: ignore[method-assign, assignment]
+        engine.small.in_thread = in_thread  # type: ignore[method-assign, assignment]
         self.doors.ready = True
         self.work = asyncio.create_task(engine.work())
         return self
@@ -185,6 +185,35 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
             server.doors.limits = Limits()  # a busy machine may take longer than that to predict
             server.free.set()
             assert (await server.ask()[0]).status_code == 200
+
+    asyncio.run(during())
+
+
+@pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_text_that_takes_too_long_is_504(steps: int, path: str, run_of: Callable[[str], Run]) -> None:
+    """It has not begun, or is not whole."""
+
+    async def during() -> None:
+        async with Slow(run_of("words"), timeout=0.3) as server:
+            engine = server.doors.engine
+            await asyncio.to_thread(engine.small.process.ask, "load", None)
+            taken = 0
+
+            async def in_thread(do: Callable[[], Any]) -> Any:
+                nonlocal taken
+                taken += 1
+                if taken > steps:
+                    await server.free.wait()
+                return do()
+
+            engine.small.in_thread = in_thread  # type: ignore[method-assign]
+            asked = {"model": "words", "prompt": "the", "max_tokens": 9}
+            asked = {"prompt": "the", "count": 9} if path == "/generate" else asked
+            answer = await asyncio.wait_for(server.client.post(path, json=asked), 20)
+            assert answer.status_code == 504
+            assert "The answer took too long." in answer.text
+            assert taken <= steps + 1
 
     asyncio.run(during())
 

@@ -28,11 +28,11 @@ from cutaway.serving import engine as engines
 from cutaway.serving.app import Doors
 from cutaway.serving.bounds import amount_of
 from cutaway.serving.guard import Guard
-from cutaway.serving.inputs import Given
+from cutaway.serving.inputs import Given, Inputs
 from cutaway.serving.limits import Bounds, Limits
 from cutaway.serving.metrics import Metrics
 from cutaway.serving.predicting import Predictor, Said
-from cutaway.serving.process import ModelProcess, ProcessEnded, Worker, work
+from cutaway.serving.process import ModelProcess, ProcessEnded, Worker, described, work
 from cutaway.serving.writing import Wanted
 from cutaway.training.run import Run
 
@@ -68,7 +68,7 @@ async def server(run: Run, **limits: Any) -> AsyncIterator[SimpleNamespace]:
     metrics, bounds = Metrics(), Limits(**limits)
     doors = Doors(run, bounds, metrics)
     engine = doors.engine
-    engine.process.target = fragile
+    engine.small.process.target = engine.large.process.target = fragile
     guard = Guard(doors.app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
     transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
     tasks: list[asyncio.Task[None]] = []
@@ -105,9 +105,11 @@ def test_a_crash_is_told_to_whoever_caused_it_alone(number: str, run_of: Runs) -
             alone = (await own.client.post("/predict", json={"texts": ["the cat"]})).json()["predictions"][0]
             assert cat["topic"] == alone["topic"]
             assert cat["probability"] == pytest.approx(alone["probability"], rel=1e-4)
-            assert own.engine.process.restarts == 2  # after the batch, and after the one that was asked about alone
+            assert (
+                own.engine.small.process.restarts == 2
+            )  # after the batch, and after the one that was asked about alone
             assert "cutaway_model_restarts 2\n" in (await own.client.get("/metrics")).text
-            assert list(own.engine.process.files.iterdir()) == []
+            assert list(own.engine.small.process.files.iterdir()) == []
 
     asyncio.run(during())
 
@@ -120,7 +122,7 @@ def test_a_process_that_ended_while_nothing_was_asked_is_replaced(run_of: Runs) 
         assert first is not None
         os.kill(first, signal.SIGKILL)
         process.process.join()
-        (reply,) = process.ask("predict", [given("the cat")])
+        (reply,) = process.ask("predict", [given("the cat")], False)
         assert reply["rows"]
         assert (process.pid != first, process.restarts) == (True, 1)
     finally:
@@ -128,6 +130,13 @@ def test_a_process_that_ended_while_nothing_was_asked_is_replaced(run_of: Runs) 
     with pytest.raises(ProcessEnded, match="closing"):
         process.ask("load", None)
     assert not process.files.exists()
+
+
+def test_an_answer_says_that_memory_ran_out_and_hides_other_faults(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "Memory ran out" in described(MemoryError())["error"]
+    assert capfd.readouterr().err == ""
+    assert described(ValueError("secret")) == {"fault": "ValueError in the process of the model"}
+    assert "secret" in capfd.readouterr().err
 
 
 def test_a_run_that_cannot_be_read_is_said_in_its_own_words(tmp_path: Path) -> None:
@@ -147,7 +156,7 @@ def test_work_that_nobody_waits_for_is_stopped(run_of: Runs) -> None:
         async with server(run_of("texts"), timeout=0.3) as own:
             own.begin()
             late = asyncio.create_task(own.client.post("/predict", json={"texts": ["slow"]}))
-            while not own.engine.process.working:
+            while not own.engine.small.process.working:
                 await asyncio.sleep(0.001)
             assert (await own.client.get("/health")).status_code == 200
             assert (await late).status_code == 504
@@ -155,10 +164,70 @@ def test_work_that_nobody_waits_for_is_stopped(run_of: Runs) -> None:
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
             await left_alone(own)
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
-            assert own.engine.process.restarts == 0
+            assert own.engine.small.process.restarts == 0
             assert own.metrics.answers["/predict", 499] == 1
             assert own.metrics.answers["/predict", 504] == 1
             assert own.doors.taken == own.doors.bytes == own.guard.answering == 0
+
+    asyncio.run(during())
+
+
+def large(text: str) -> dict[str, Any]:
+    """A request of more examples than a batch has, with that text among them."""
+    return {"texts": [text, *["a goal"] * Limits().max_batch]}
+
+
+def test_small_requests_and_texts_are_answered_while_a_large_request_is_computed(run_of: Runs) -> None:
+    """A large request that never ends takes nothing from others; once it is given up the next large one is answered by
+    the same process."""
+
+    async def during() -> None:
+        async with server(run_of("words"), timeout=60, max_tokens=5) as own:
+            own.begin()
+            slow = asyncio.create_task(own.client.post("/predict", json=large("slow")))
+            while not own.engine.large.process.working:
+                await asyncio.sleep(0.001)
+            next_large = asyncio.create_task(own.client.post("/predict", json=large("the cat")))
+            for _ in range(3):
+                assert (await own.client.post("/predict", json={"texts": ["the cat"]})).status_code == 200
+                assert (await own.client.post("/generate", json={"prompt": "the", "count": 5})).status_code == 200
+            assert [slow.done(), next_large.done()] == [False, False]
+            slow.cancel()
+            assert (await next_large).status_code == 200
+            assert (own.engine.small.process.restarts, own.engine.large.process.restarts) == (0, 0)
+
+    asyncio.run(during())
+
+
+@pytest.mark.parametrize("max_batch", [1, 32])
+def test_answers_that_share_no_batch_are_bit_identical_to_those_given_alone(max_batch: int, run_of: Runs) -> None:
+    """With --max-batch 1 no answer depends on what else is asked; a large one never does."""
+
+    async def during() -> None:
+        async with server(run_of("texts"), max_batch=max_batch) as own:
+            own.begin()
+            bodies = [large("the cat"), large("a goal in the last minute")]
+            if max_batch == 1:
+                bodies += [{"texts": [text]} for text in ("the cat", "a goal in the last minute", "lunch", "it rains")]
+            alone = [(await own.client.post("/predict", json=body)).content for body in bodies]
+            others = [{"texts": [text]} for text in ("qqq", "the bread rises")]
+            asked = [own.client.post("/predict", json=body) for body in (*bodies, *others, *bodies)]
+            found = [answer.content for answer in await asyncio.gather(*asked)]
+            assert found[: len(bodies)] == found[-len(bodies) :] == alone
+
+    asyncio.run(during())
+
+
+def test_a_crash_of_a_large_request_is_no_small_ones_matter(run_of: Runs) -> None:
+    async def during() -> None:
+        async with server(run_of("texts")) as own:
+            own.begin()
+            small = own.engine.small.process.pid
+            assert (await own.client.post("/predict", json=large("SIGKILL"))).status_code == 500
+            assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
+            assert own.engine.small.process.pid == small
+            assert (await own.client.post("/predict", json=large("the cat"))).status_code == 200
+            assert "cutaway_model_restarts 1\n" in (await own.client.get("/metrics")).text
 
     asyncio.run(during())
 
@@ -170,7 +239,7 @@ async def left_alone(own: SimpleNamespace) -> None:
     async def receive() -> MutableMapping[str, Any]:
         if messages:
             return messages.pop()
-        while not own.engine.process.working:
+        while not own.engine.small.process.working:
             await asyncio.sleep(0.001)
         return {"type": "http.disconnect"}
 
@@ -190,13 +259,13 @@ def test_a_process_that_does_not_hear_is_replaced(run_of: Runs, monkeypatch: pyt
         async with server(run_of("texts")) as own:
             own.begin()
             asked = asyncio.create_task(own.engine.predict(given("deaf")))
-            while not own.engine.process.working:
+            while not own.engine.small.process.working:
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.1)
             asked.cancel()
             said = await own.engine.predict(given("the cat"))
             assert said.rows
-            assert own.engine.process.restarts == 1
+            assert own.engine.small.process.restarts == 1
 
     asyncio.run(during())
 
@@ -268,14 +337,36 @@ def test_amounts_are_counted_before_anything_is_decoded(kind: str, asked: Given,
     assert amount_of(asked, run) == amount
 
 
+@pytest.mark.parametrize(("asked", "apart"), [
+    (Given([{"text": "a" * 100}]), False), (Given([{"text": "a" * 101}]), True),
+    (Given([{"text": "a"}] * 4), False), (Given([{"text": "a"}] * 5), True),
+])  # fmt: skip
+def test_a_large_request_is_computed_in_a_process_of_its_own(asked: Given, apart: bool, run_of: Runs) -> None:
+    async def during() -> None:
+        async with server(run_of("texts"), max_batch=4, bounds=Bounds(characters=800)) as own:
+            own.begin()
+            assert len((await own.engine.predict(asked)).rows) == len(asked.sources)
+            assert (own.engine.large.process.pid is not None) == apart
+            assert own.metrics.examples == own.metrics.batches.sum == len(asked.sources)
+            assert sum(own.metrics.batches.counts) == 1
+        assert not any(worker.process.files.exists() for worker in (own.engine.small, own.engine.large))
+
+    asyncio.run(during())
+
+
+def test_lines_of_a_file_of_pairs_are_its_examples(run_of: Runs) -> None:
+    assert Inputs(run_of("dates")).read(b"a\nb\nc\n", "application/octet-stream", "a.txt").examples == 3
+    assert Inputs(run_of("texts")).read(b"a\nb\nc\n", "application/octet-stream", "a.txt").examples == 1
+
+
 def test_a_request_has_its_bounds_and_others_are_answered(served: Callable[..., TestClient], run_of: Runs) -> None:
     def files(*sides: int) -> dict[str, Any]:
         return {"files": [{"name": f"{s}.png", "data": base64.b64encode(png(s, s)).decode()} for s in sides]}
 
     client = served("images", bounds=Bounds(pixels=3 * 100))
-    answer = client.post("/predict", json=files(10, 10, 11))
+    answer = client.post("/predict", json=files(10, 10, 10, 1))
     assert answer.status_code == 422
-    assert answer.json()["error"].startswith("The request has 321 pixels: at most 300 are taken at once. Send it in")
+    assert answer.json()["error"].startswith("The request has 301 pixels: at most 300 are taken at once. Send it in")
     assert client.post("/predict", json=files(10, 10, 10)).status_code == 200
 
 

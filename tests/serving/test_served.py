@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from cutaway.commands import main
 from cutaway.training.run import Run
@@ -117,6 +120,45 @@ def test_under_load_a_signal_loses_no_answer(run_of: Callable[[str], Run]) -> No
     assert found[200] >= 32
     assert set(found) <= {200, 503, "refused"}, found
     assert found[503] + found["refused"] == 8
+
+
+def pictures(count: int, side: int) -> bytes:
+    """A request with so many images."""
+    files = []
+    for k in range(count):
+        buffer = io.BytesIO()
+        Image.new("L", (side, side), k % 256).save(buffer, "PNG")
+        files.append({"name": f"{k}.png", "data": base64.b64encode(buffer.getvalue()).decode()})
+    return json.dumps({"files": files}).encode()
+
+
+@pytest.mark.parametrize(("count", "side"), [(1000, 360), (6, 4600)])
+def test_another_client_is_answered_while_a_large_request_is_computed(
+    count: int, side: int, run_of: Callable[[str], Run]
+) -> None:
+    """Many images, or few that are large: small requests come back first, and all answers are those given alone."""
+    large, small = pictures(count, side), pictures(3, 28)
+    order: list[str] = []
+    with running(run_of("images")) as server:
+        alone = {"large": server.ask("predict", large), "small": server.ask("predict", small)}
+        assert {status for status, _ in alone.values()} == {200}
+        found = {}
+
+        def client() -> None:
+            found["large"] = server.ask("predict", large)
+            order.append("large")
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        while b"cutaway_requests_in_flight 2\n" not in server.ask("metrics")[1]:
+            assert thread.is_alive()
+        for _ in range(4):
+            assert server.ask("predict", small) == alone["small"]
+            order.append("small")
+        thread.join()
+    assert order == ["small"] * 4 + ["large"]
+    assert found["large"] == alone["large"]
+    assert len(json.loads(found["large"][1])["predictions"]) == count
 
 
 @pytest.fixture(scope="module")

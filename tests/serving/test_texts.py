@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from cutaway.commands import main
+from cutaway.generation.text import stream
+from cutaway.serving import writing
+from cutaway.serving.writing import Text, Wanted, Writer
 from cutaway.training.run import Run
 
 Client = Callable[..., TestClient]
@@ -88,6 +91,75 @@ def test_a_stop_string_ends_a_text(served: Client) -> None:
     assert cut["samples"][0] == whole[: whole.index(stop)]
     assert cut["finish"] == ["stop"]
     assert cut["tokens"][0] < 40
+
+
+def test_finish_says_why_a_text_ended() -> None:
+    text = Text(Wanted("the", 3, 0), lambda piece: None, 0)
+    found = []
+    for text.tokens, text.over in ((3, False), (2, False), (2, True), (3, True)):
+        found.append(text.finish)
+    assert found == ["length", "stop", "stop", "stop"]  # the last by a stop string that its last token completes
+
+
+def test_a_token_that_ends_texts_is_not_counted(run_of: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def noted(*given: Any, **settings: Any) -> Iterator[Any]:
+        for token in stream(*given, **settings):
+            drawn.append(int(token))
+            yield token
+
+    def write() -> Writer:
+        drawn.clear()
+        writer = Writer(run_of("words"), Wanted("the cat", 12, 3, sampling={"temperature": 0.9}))
+        while writer.next() is not None:
+            pass
+        return writer
+
+    monkeypatch.setattr(writing, "stream", noted)
+    assert write().tokens == len(drawn) == 12
+    end, before = drawn[5], drawn.index(drawn[5])
+    monkeypatch.setattr(writing, "bounds_of", lambda model, text: ((), (end,)))
+    assert (write().tokens, len(drawn)) == (before, before)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_streams_say_why_texts_ended_and_count_as_whole_answers_do(path: str, served: Client) -> None:
+    client, prompt = served("words"), "the cat sat"
+    asked: dict[str, Any] = {"model": "words", "seed": 3, "max_tokens": 20, "temperature": 0.9}
+    asked |= {"prompt": prompt} if path == "/v1/completions" else {"messages": [{"role": "user", "content": prompt}]}
+    choice = client.post(path, json=asked).json()["choices"][0]
+    text = choice["text"] if path == "/v1/completions" else choice["message"]["content"]
+    for stop, finish in ((None, "length"), (text[5:8], "stop")):
+        own = {**asked, "stop": stop}
+        whole = client.post(path, json=own).json()
+        *_, last, counted = events(client, path, {**own, "stream_options": {"include_usage": True}})
+        assert whole["choices"][0]["finish_reason"] == last["choices"][0]["finish_reason"] == finish
+        assert counted["usage"] == whole["usage"]
+        assert 0 < whole["usage"]["prompt_tokens"] < whole["usage"]["completion_tokens"] + (20 if stop else 0)
+
+
+@pytest.mark.parametrize(("path", "key"), [
+    ("/generate", "count"), ("/v1/completions", "max_tokens"), ("/v1/chat/completions", "max_tokens"),
+    ("/v1/chat/completions", "max_completion_tokens"),
+])  # fmt: skip
+def test_tokens_of_a_text_have_a_bound(path: str, key: str, served: Client) -> None:
+    client = served("words", max_tokens=3)
+    asked: dict[str, Any] = {"seed": 1, "temperature": 0.9}
+    asked |= {"prompt": "the"} if path == "/generate" else {"model": "words", "prompt": "the"}
+    if "chat" in path:
+        asked = {"model": "words", "seed": 1, "messages": [{"role": "user", "content": "the"}]}
+
+    def tokens(**own: Any) -> int:
+        answer = client.post(path, json={**asked, **own})
+        assert answer.status_code == 200, answer.text
+        found: int = answer.json()["tokens"][0] if path == "/generate" else answer.json()["usage"]["completion_tokens"]
+        return found
+
+    assert tokens(**{key: 3}) == tokens() == 3
+    answer = client.post(path, json={**asked, key: 4})
+    assert answer.status_code == 422
+    assert f"{key}=4 cannot be: it must be from 1 to 3, as this server was started (--max-tokens)" in answer.text
 
 
 def test_a_prompt_that_is_too_long_is_said_before_anything_is_streamed(served: Client) -> None:

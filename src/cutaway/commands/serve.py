@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a batch waits for more requests, where several clients ask (default: %(default)s; 0ms: never)",
     )
     for option, usual, what in (
-        ("max-batch", 32, "examples of a batch at which it waits no more"),
+        ("max-batch", 32, "examples of a batch at which it waits no more; a request with more is computed apart"),
         ("max-body", 16, "MiB of a request"),
         ("queue", 256, "requests that are answered or wait; more are told 429"),
         ("max-tokens", 1024, "tokens that are written for one request"),

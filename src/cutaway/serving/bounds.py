@@ -19,12 +19,11 @@ from ..data.video.reading import size_of
 from ..errors import CutawayError, DataError
 from ..training.run import Run
 from .inputs import Given
-from .limits import Bounds
+from .limits import SMALL, Bounds
 
 
-def reject_too_much(given: Given, run: Run, bounds: Bounds) -> None:
-    """Raise DataError where a request holds more than that."""
-    what, count = amount_of(given, run)
+def reject_too_much(what: str, count: int, bounds: Bounds) -> None:
+    """Raise DataError where a request holds more than its bound, by the amount as `amount_of` returns it."""
     most: int = getattr(bounds, what)
     if count > most:
         words = what.replace("_", " ").replace("graph rows", "nodes and edges")
@@ -32,6 +31,12 @@ def reject_too_much(given: Given, run: Run, bounds: Bounds) -> None:
             f"The request has {count:,} {words}: at most {most:,} are taken at once.",
             fix="Send it in several requests, or make its files smaller.",
         )
+
+
+def is_large(what: str, count: int, bounds: Bounds) -> bool:
+    """Return True for an amount for which small requests should not wait."""
+    most: int = getattr(bounds, what)
+    return count * SMALL > most
 
 
 def amount_of(given: Given, run: Run) -> tuple[str, int]:

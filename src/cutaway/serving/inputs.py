@@ -69,11 +69,12 @@ class Given:
     suffix: str = ""  # of files whose names have none
     notes: list[str] = field(default_factory=list)
     alone: bool = False  # whether nothing else may be asked in the same batch
+    lines: int = 0  # of files in which each line is an example
 
     @property
     def examples(self) -> int:
         """How many it counts as in a batch."""
-        return max(1, len(self.sources) + len(self.files))
+        return max(1, len(self.sources) + len(self.files), self.lines)
 
 
 class Inputs:
@@ -203,7 +204,8 @@ class Inputs:
                 raise DataError(f"{short(name)} is empty.")
             self._reject_unpacking(short(name), content)
         named = [(name[-NAME:], content) for name, content in files]
-        return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE)
+        lines = sum(content.count(b"\n") for _, content in files) if self.kind == "seq2seq" else 0
+        return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE, lines=lines)
 
     def _reject_unpacking(self, name: str, content: bytes) -> None:
         """Raise DataError for a file of a kind that could hold a thousand times its size, or name others to be read."""

@@ -15,6 +15,7 @@ NAME = 200  # characters of a file's name
 EXAMPLES = 4096  # rows, texts, series or files that one request lists
 PROMPT = 2**17  # characters
 PATIENCE, PACE = 10.0, 2**16  # seconds for a body to come, and bytes a second that add to them
+SMALL = 8  # a request that holds more than this part of a bound is large: computed apart from small ones
 AGAIN = 1  # second after which a client that was turned away may ask again
 
 
@@ -36,7 +37,7 @@ class Limits:
     """The limits of a server. Raises SettingError, by the option's name, for what cannot be."""
 
     batch_wait: float = 0.002  # seconds that a batch waits for more, where several clients ask
-    max_batch: int = 32  # examples at which a batch waits no more
+    max_batch: int = 32  # examples at which a batch waits no more; a request with more is large
     max_body: int = 16  # MiB of a request
     queue: int = 256  # requests that are being answered or wait, at most
     timeout: float = 60.0  # seconds until an answer, or the first token of a streamed one

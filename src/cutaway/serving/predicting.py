@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import CutawayError
 from ..training.run import Run
-from .bounds import reject_too_much
+from .bounds import amount_of, is_large, reject_too_much
 from .inputs import Desk, Given
 from .limits import Bounds
 
@@ -29,6 +29,10 @@ class Said:
     notes: list[str]
 
 
+class LargeRequest(Exception):
+    """A request that is too large to be computed among small ones."""
+
+
 class Predictor:
     """Answers to requests about one run."""
 
@@ -36,25 +40,32 @@ class Predictor:
         """`files` is the folder in which the files of requests are while they are read."""
         self.run, self.desk = run, Desk(run.spec.kind, files)
 
-    def __call__(self, asked: Sequence[Given], bounds: Bounds = Bounds()) -> list[Said | Exception]:  # noqa: B008
-        """The answers to requests, in their order; or what is wrong with one.
+    def __call__(
+        self,
+        asked: Sequence[Given],
+        bounds: Bounds = Bounds(),  # noqa: B008
+        large: bool = True,
+    ) -> list[Said | Exception]:
+        """The answers to requests, in their order; or what is wrong with one, LargeRequest among it unless `large` ones
+        are taken.
 
         They are asked together. What is wrong with one, or is said of it, is nobody else's matter: where it cannot be
         told whose that is, each half of them is asked apart.
         """
-        rejected = [self._rejected(given, bounds) for given in asked]
+        rejected = [self._rejected(given, bounds, large) for given in asked]
         taken = [given for given, error in zip(asked, rejected) if error is None]
         with contextlib.ExitStack() as stack:
             laid = [stack.enter_context(self.desk.laid(given)) for given in taken]
             answers = iter(self._answers(laid, taken) if taken else ())
             return [next(answers) if error is None else error for error in rejected]
 
-    def _rejected(self, given: Given, bounds: Bounds) -> CutawayError | None:
+    def _rejected(self, given: Given, bounds: Bounds, large: bool) -> Exception | None:
+        amount = amount_of(given, self.run)
         try:
-            reject_too_much(given, self.run, bounds)
+            reject_too_much(*amount, bounds)
         except CutawayError as error:
             return error
-        return None
+        return None if large or not is_large(*amount, bounds) else LargeRequest()
 
     def _answers(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
         if len(asked) == 1:

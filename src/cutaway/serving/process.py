@@ -25,7 +25,7 @@ from ..training.run import Run
 from ..web.processes import interrupts_blocked, process_context
 from .inputs import Given
 from .limits import Bounds
-from .predicting import Predictor, Said
+from .predicting import LargeRequest, Predictor, Said
 from .writing import Wanted, Writer
 
 PATIENCE = 5.0  # seconds in which a process that has ended says how
@@ -208,9 +208,10 @@ class Worker:
         if example is not None:
             self.predictor([example])
 
-    def predict(self, asked: Sequence[Given]) -> list[Reply]:
-        """What the run says of each request, or what is wrong with it."""
-        found = self.predictor(asked, self.bounds)
+    def predict(self, asked: Sequence[Given], large: bool) -> list[Reply]:
+        """What the run says of each request, or what is wrong with it. Unless `large` ones are taken, the reply to a
+        large one is that it is large."""
+        found = self.predictor(asked, self.bounds, large)
         return [{"rows": one.rows, "notes": one.notes} if isinstance(one, Said) else described(one) for one in found]
 
     def write(self, steps: Sequence[Step]) -> list[Reply]:
@@ -232,6 +233,8 @@ class Worker:
 
 def described(error: BaseException) -> Reply:
     """An error as it is answered: its words, where they are for whoever asked; else its traceback goes to the log."""
+    if isinstance(error, LargeRequest):
+        return {"large": True}
     if isinstance(error, CutawayError):
         return {"error": str(error)}
     if memory_message(error) is not None:

@@ -17,7 +17,7 @@ from ..errors import DataError, SettingError, brief
 from ..generation.pieces import Pieces, as_text
 from ..generation.prompts import bounds_of, prompt_of
 from ..generation.sampling import Sampling
-from ..generation.text import NONE, stream
+from ..generation.text import stream
 from ..spec import NextToken, Solution
 from ..training.run import Run
 from .limits import PROMPT, SAMPLES, STOP, STOPS, Limits
@@ -121,7 +121,7 @@ class Writer:
 
     def _counted(self, drawn: Iterator[int]) -> Iterator[int]:
         for token in drawn:
-            self.tokens += token != NONE
+            self.tokens += 1
             yield token
 
 

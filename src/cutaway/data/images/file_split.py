@@ -47,7 +47,8 @@ class FileSplit(Split):
     """Images brought to size in worker processes, as bytes, and normalised here, a batch at a time.
 
     Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
-    four at most, and none for a handful of files.
+    four at most, and none for a handful of files. A daemon process, such as a server's, reads them by itself: it may
+    start no others.
     """
 
     def __init__(
@@ -63,7 +64,10 @@ class FileSplit(Split):
         self._preprocessing = preprocessing
         self._reader = _Reader(sources, self._names, preprocessing)
         self._order = _Order()
-        self._workers = (min(4, cores()) if len(sources) > HANDFUL else 0) if workers is None else workers
+        if workers is None:
+            few = len(sources) <= HANDFUL or torch.multiprocessing.current_process().daemon
+            workers = 0 if few else min(4, cores())
+        self._workers = workers
         self._loader: DataLoader[Any] | None = None
 
     def __len__(self) -> int:
