@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address
+from ..files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address, watch_folder
 
 try:
     import fcntl
@@ -90,7 +90,8 @@ def locked(folder: Path) -> Iterator[None]:
     handle = _lock(path)
     _held.add(handle)
     try:
-        yield
+        with watch_folder(folder):
+            yield
     finally:
         _held.discard(handle)
         with contextlib.suppress(OSError):
