@@ -234,7 +234,8 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
         raise FileError(
             f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
         ) from error
-    if not (folder / about).is_file() and any(entry.name not in {*beside} for entry in folder.iterdir()):
+    there = {entry.name for entry in folder.iterdir() if not is_leftover(entry)}  # a kill before `about` was written
+    if not (folder / about).is_file() and there - {*beside}:
         raise FileError(
             f"{folder} exists already, is no {WHAT[command]}, and nothing in it is overwritten. Give another --out."
         )

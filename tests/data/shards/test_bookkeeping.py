@@ -142,6 +142,14 @@ def test_a_kill_before_the_manifest_leaves_the_plan_and_nothing_to_make_again(
     assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in (tmp_path / "whole").iterdir())
 
 
+def test_a_kill_after_the_manifest_leaves_no_plan_behind(tmp_path: Path, sources: Callable[[str], Path]) -> None:
+    source, out = sources("text"), tmp_path / "out"
+    made = prepared(source, out)
+    (out / PLAN).write_text("{}")
+    assert prepared(source, out) == made
+    assert not (out / PLAN).exists()
+
+
 def test_the_plan_of_another_preparation_is_not_gone_on_with(tmp_path: Path) -> None:
     making.begin(tmp_path / "out", ASKED)
     making.keep(tmp_path / "out", ASKED, {"units": 5})
