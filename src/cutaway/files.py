@@ -29,6 +29,7 @@ EXPORTED = (".onnx", ".pt2")  # endings of the files that a run is exported to
 BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
 MEBIBYTE = 1 << 20
 DEEPEST = 100  # values within values of a JSON document: more would end the recursion of whatever goes through it
+_watched: dict[Path, int] = {}  # folder → its descriptor, by which it is known (`watch_folder`)
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
 
 
@@ -221,6 +222,46 @@ def _irregular(mode: int) -> str:
 
 
 @contextlib.contextmanager
+def watch_folder(folder: Path) -> Iterator[None]:
+    """For the block, make no folder of that name again once this one was removed or renamed: what is written after that
+    would stand alone in it. Where it is gone, `replacing` raises FileError."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)  # while it is open, no other folder is taken for it
+    except OSError:  # as always on Windows
+        yield
+        return
+    key = Path(os.path.abspath(folder))
+    before = _watched.get(key)
+    _watched[key] = handle
+    try:
+        yield
+    finally:
+        if before is None:
+            del _watched[key]
+        else:
+            _watched[key] = before
+        os.close(handle)
+
+
+def is_unmoved(folder: Path) -> bool:
+    """Return whether a folder is the one that `watch_folder` was given; True for one that it was not given."""
+    handle = _watched.get(Path(os.path.abspath(folder)))
+    try:
+        return handle is None or os.path.samestat(os.fstat(handle), os.stat(folder))
+    except OSError:
+        return False
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it. Raises FileNotFoundError where one of those is watched, and is gone."""
+    if gone := next((one for one in Path(os.path.abspath(folder)).parents if not is_unmoved(one)), None):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(gone))
+    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
+    for one in reversed(missing):  # one by one: what is removed meanwhile is not made again
+        one.mkdir(exist_ok=True)
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path to write to; on success it replaces `path`, on failure it is removed.
 
@@ -232,7 +273,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     own = path.with_name(f".{path.name}.{os.getpid()}.part")
     temporary = own / path.name
     try:
-        own.mkdir(parents=True, exist_ok=True)
+        make_folder(own)
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
@@ -260,7 +301,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         if path.exists():
             raise FileError(f"{path} exists and is not written over. Give another name, or move it away.")
-        temporary.mkdir(parents=True)
+        make_folder(temporary)
         yield temporary
         temporary.rename(path)
     except OSError as error:

@@ -42,6 +42,18 @@ def test_fused_optimizers_go_on_alike_with_channels_last(tmp_path: Path, kind: A
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), resumed.parameters()))
 
 
+def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    states = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        states.append({"cpu": torch.get_rng_state()})
+    save_whole(tmp_path, contents(model, [], None, random=states), State())
+    for rank in range(3):
+        load_checkpoint(tmp_path, model, [], None, rank)
+        assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(rank)))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

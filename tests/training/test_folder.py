@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from cutaway.errors import FileError, SettingError
 from cutaway.files import read_json, replacing
 from cutaway.models.saving import write_tensors
 from cutaway.training.board import Board
-from cutaway.training.checkpoint import load_weights
+from cutaway.training.checkpoint import State, load_weights
 from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
@@ -268,3 +269,63 @@ def test_a_run_that_was_deleted_is_not_offered_to_be_resumed(tmp_path: Path, mon
     with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while") as raised:
         fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
     assert "--resume" not in str(raised.value)
+
+
+class Moment(Progress):
+    """Something that happens between two writes of a training: at the end of an epoch, or after an update of it."""
+
+    def __init__(self, epoch: int, update: int | None, happen: Callable[[], object]) -> None:
+        super().__init__(shown=False)
+        self.at, self.happen = (epoch, update), happen
+
+    def epoch_done(self, row: Any) -> None:
+        if self.at == (row["epoch"], None):
+            self.happen()
+        super().epoch_done(row)
+
+    def step(self, state: State, loss: float) -> None:
+        if self.at == (state.epoch + 1, state.update):
+            self.happen()
+        super().step(state, loss)
+
+
+def replaced(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("happens", "board"),
+    [
+        (shutil.rmtree, False),
+        (shutil.rmtree, True),
+        (lambda folder: folder.rename(folder.with_name("other")), False),
+        (lambda folder: folder.rename(folder.with_name("other")), True),
+        (replaced, False),  # TensorBoard would write its own file there, and nothing else
+    ],
+)
+@pytest.mark.parametrize(("epoch", "update"), [(1, 1), (1, None), (2, 4), (2, None), (3, 8), (3, None)])
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_run_that_is_deleted_between_two_writes_is_not_made_again(
+    tmp_path: Path, epoch: int, update: int | None, board: bool, happens: Callable[[Path], object]
+) -> None:
+    run = tmp_path / "run"
+    given = {"epochs": 3, "batch_size": 45, "save_minutes": 0, "average_epochs": 2, "tensorboard": board}
+    with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while") as raised:
+        fit("mlp", "iris", given, out=run, progress=Moment(epoch, update, lambda: happens(run)))
+    assert "--resume" not in str(raised.value)
+    assert not run.exists() or not [*run.iterdir()]
+    with pytest.raises(FileError, match="is not a run"):
+        fit(None, None, {}, resume=run, **QUIET)
+    fit("mlp", "iris", given, out=run, **QUIET)  # "Train again"
+    assert read_json(run / "run.json")["status"] == "finished"
+
+
+def test_a_run_that_is_deleted_as_it_is_interrupted_is_not_made_again(tmp_path: Path) -> None:
+    def happen() -> None:
+        shutil.rmtree(tmp_path / "run")
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while"):
+        fit("mlp", "iris", {"epochs": 3}, out=tmp_path / "run", progress=Moment(2, None, happen))
+    assert not (tmp_path / "run").exists()

@@ -39,7 +39,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
 from ..errors import CutawayError, FileError
-from ..files import cause
+from ..files import cause, make_folder
 from ..models.saving import verified, write_tensors
 from .checkpoint import Checkpoint, complete, remove, write_index
 from .group import PATIENCE
@@ -164,7 +164,7 @@ class _Writer(StorageWriter):
         self.final = self.folder / f"{self.name}-{max(numbers, default=0) + 1}"
         self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # what a kill leaves is known by that
         try:
-            self.place.mkdir(parents=True)
+            make_folder(self.place)
         except OSError as error:
             raise _unwritten(self.place, error) from error
         files = [self.place / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]

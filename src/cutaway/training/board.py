@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..files import cause
+from ..files import cause, is_unmoved
 
 
 class Board:
@@ -39,6 +41,8 @@ class Board:
         """One point on every curve that the row has a number for. What an earlier sitting wrote of this step and of
         later ones, before it was killed, is no longer shown. Raises FileError where it cannot be written."""
         try:
+            if self._new is not None and not is_unmoved(self.folder):  # TensorBoard would make it again
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             if self._new is not None and self.writer is None:
                 self.writer = self._new(self.folder, purge_step=row["step"])
             if self.writer is not None:

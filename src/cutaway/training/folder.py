@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address
+from ..files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address, watch_folder
 
 try:
     import fcntl
@@ -90,7 +90,8 @@ def locked(folder: Path) -> Iterator[None]:
     handle = _lock(path)
     _held.add(handle)
     try:
-        yield
+        with watch_folder(folder):
+            yield
     finally:
         _held.discard(handle)
         with contextlib.suppress(OSError):
@@ -233,7 +234,8 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
         raise FileError(
             f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
         ) from error
-    if not (folder / about).is_file() and any(entry.name not in {*beside} for entry in folder.iterdir()):
+    there = {entry.name for entry in folder.iterdir() if not is_leftover(entry)}  # a kill before `about` was written
+    if not (folder / about).is_file() and there - {*beside}:
         raise FileError(
             f"{folder} exists already, is no {WHAT[command]}, and nothing in it is overwritten. Give another --out."
         )

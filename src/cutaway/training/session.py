@@ -24,7 +24,7 @@ from ..distributed.group import by_first, joined
 from ..distributed.group import place as group_place
 from ..distributed.launch import Stopped, launch
 from ..errors import FileError, LostProcess, SettingError, visible
-from ..files import RUN, write_csv, write_json
+from ..files import RUN, is_unmoved, write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
 from ..models.deferred import give_memory
 from ..models.own import preset_for
@@ -194,7 +194,7 @@ def _fit(
         try:
             _train(folder, ready, before, given, goes_on, notes, bar, judged)
         except FileError as error:
-            if not (folder / RUN).is_file() and not (folder / LOCK).exists():  # which were there
+            if not is_unmoved(folder) or not ((folder / RUN).is_file() or (folder / LOCK).exists()):  # which were there
                 raise FileError(
                     f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
                     "is left there to resume. Train again, and leave the folder where it is until training ends."

@@ -162,6 +162,23 @@ def test_a_recording_that_is_too_long_is_named_or_left_out_and_never_cut(calls: 
     assert new.lengths.item() == 46  # whole
 
 
+@pytest.mark.parametrize("targets", [(), (Spelled,)])
+def test_a_transcript_that_is_too_long_is_named_or_left_out(calls: Path, targets: tuple[Any, ...]) -> None:
+    rewrite(calls, "03.wav\tone\n", f"03.wav\t{'one ' * 512}\n")  # 2,047 characters, without the last blank
+    short = open_audio(calls, DataSettings(), targets)
+    rewrite(calls, "04.wav\ttwo three\n", f"04.wav\t{'one ' * 512}one\n")
+    said = "04.wav: its transcript has 2,051 characters, at most 2,048 are read"
+    for reject in (lambda: open_audio(calls, DataSettings(), targets), lambda: short.preprocessing.labelled(calls)):
+        with pytest.raises(DataError) as error:
+            reject()
+        assert said in str(error.value)
+        assert "03.wav" not in str(error.value)
+    data = open_audio(calls, DataSettings(missing="drop"), targets)
+    assert sum(len(s) for s in data.splits.values()) == len(TEXTS) - 1
+    assert all("04.wav" not in names(data, name) for name in data.splits)
+    assert any(said in note for note in data.notes)
+
+
 def test_settings_and_folders_that_cannot_be(calls: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="missing=fill is for the cells of tables"):
         opened(calls, missing="fill")

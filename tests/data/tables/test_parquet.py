@@ -19,6 +19,7 @@ from cutaway.data.sets import DataSet, Split
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables import opening, parquet, streamed
 from cutaway.data.tables.encoders import Numeric
+from cutaway.data.tables.forms import Form
 from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
 from cutaway.data.tables.streamed_split import BlockOrder, RowGroupSplit
@@ -309,6 +310,60 @@ def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None
         inputs(data.splits["train"])
     assert all("table.parquet" in problem.where for problem in verify(data.splits["train"]))
     assert verify(data.splits["train"])
+
+
+def in_memory(path: Path) -> int:
+    """The bytes of the table that is read in memory: 16 of each cell, and the text beside them."""
+    held = parquet.table_at(path, Form()).frame
+    return held.height * held.width * 16 + held.estimated_size()
+
+
+@pytest.mark.parametrize("group", [200, 3000])
+@pytest.mark.parametrize(
+    "kind", ["repeated", "different", "grows", "category", "words", "number", "small", "long", "flag", "time", "gaps"]
+)
+def test_the_estimate_of_memory_is_no_less_than_what_a_table_takes(tmp_path: Path, kind: str, group: int) -> None:
+    rng = np.random.default_rng(0)
+    n = ROWS
+    columns: dict[str, pl.Series] = {
+        "repeated": pl.Series([f"w{k} " * 200 for k in rng.integers(0, 10, n)]),  # in a dictionary of ten
+        "different": pl.Series([f"{k:0200d}" for k in range(n)]),
+        "grows": pl.Series([f"{k:0{1 + k // 10}d}" for k in range(n)]),  # the first rows are the shortest
+        "category": pl.Series([f"w{k} " * 50 for k in rng.integers(0, 10, n)], dtype=pl.Categorical),
+        "words": pl.Series([f"w{k}" for k in rng.integers(0, 10, n)]),
+        "number": pl.Series(rng.normal(size=n) * 1e-300),
+        "small": pl.Series(rng.integers(0, 100, n), dtype=pl.Int16),
+        "long": pl.Series(rng.integers(-(2**63), 2**63 - 1, n)),
+        "flag": pl.Series(rng.random(n) < 0.3),
+        "time": pl.Series(np.datetime64("2020-01-01T00:00:00.123456") + rng.integers(0, 900, n)),
+        "gaps": pl.Series(["text " * 30 if k % 2 else None for k in range(n)]),
+    }
+    pl.DataFrame({"x": columns[kind], "y": columns[kind]}).write_parquet(tmp_path / "t.parquet", row_group_size=group)
+    groups = row_groups(tmp_path / "t.parquet")
+    real = in_memory(tmp_path / "t.parquet")
+    assert real <= groups.bytes_in_memory <= 2 * real
+    assert groups.are_larger_than((real - 1) >> 20)
+    assert not groups.are_larger_than(1 + (2 * real >> 20))
+
+
+def test_the_estimate_of_memory_counts_lists_and_all_files(tmp_path: Path) -> None:
+    lists = pl.DataFrame({"x": [[*range(k, k + 100)] for k in range(500)], "y": [["a" * 50] * 4] * 500})
+    for name in "ab":
+        lists.write_parquet(tmp_path / f"{name}.parquet", row_group_size=90)
+    real = 2 * lists.estimated_size()
+    assert real <= row_groups(tmp_path).bytes_in_memory <= 3 * real
+
+
+def test_a_table_of_long_texts_is_read_by_row_groups(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    wide = pl.DataFrame({
+        "note": [f"w{k} " * 400 for k in rng.integers(0, 10, 2000)],  # 2.4 MB, and 4 KB in the file
+        "x": rng.normal(size=2000),
+        "kind": [f"k{k}" for k in rng.integers(0, 3, 2000)],
+    })  # fmt: skip
+    wide.write_parquet(tmp_path / "t.parquet", row_group_size=400)
+    assert any("more than memory=1 holds" in note for note in opened(tmp_path / "t.parquet", memory=1).notes)
+    assert not any("more than memory" in note for note in opened(tmp_path / "t.parquet", memory=4).notes)
 
 
 def test_settings_of_memory_are_for_parquet(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from .sharded import SHARDED
 from .spectrogram import log_mel
 from .spelled import SpelledSplit
 from .streamed import StreamedSplit
-from .transcripts import AS_IT_IS, TABLE, ids_of, is_transcribed, outside, read_transcripts
+from .transcripts import AS_IT_IS, TABLE, ids_of, is_transcribed, outside, read_transcripts, too_long
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,9 @@ class AudioPreprocessing:
         found = read_transcripts(path, target.lower)
         if found.splits:
             raise DataError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
-        ids, strange = ids_of(found.texts, target.alphabet, IGNORED)
-        problems = [*found.problems, *(outside(found.names[i], c) for i, c in strange.items())]
+        wordy = [problem for name, text in zip(found.names, found.texts) if (problem := too_long(name, text))]
+        ids, strange = ids_of([] if wordy else found.texts, target.alphabet, IGNORED)
+        problems = [*found.problems, *wordy, *(outside(found.names[i], c) for i, c in strange.items())]
         if problems:
             raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or leave out what is named.")
         return self._as_split(found.files, torch.tensor(ids), found.names)

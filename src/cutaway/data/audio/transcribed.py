@@ -22,7 +22,7 @@ from .notes import loudest, preparation_notes
 from .preprocessing import AudioPreprocessing, look_at_all, spectrograms
 from .reading import Look, Recording, commonest
 from .sharded import SHARDED
-from .transcripts import digest_of, ids_of, outside, read_transcripts
+from .transcripts import digest_of, ids_of, outside, read_transcripts, too_long
 
 DROP = "; or missing=drop leaves out what is named"
 
@@ -45,20 +45,25 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     found = read_transcripts(path, bool(settings.lower))
     dropped = list(found.problems)
     _reject(dropped, path, settings, "Give each recording one line with its transcript, and each line a recording")
+    wordy = {i: problem for i, text in enumerate(found.texts) if (problem := too_long(found.names[i], text))}
+    _reject([*wordy.values()], path, settings, "Split such a recording and its transcript")
+    if wordy:
+        dropped += wordy.values()
+        found = found.without(list(wordy))
     usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
     if usable.notes:
         found = found.without(np.setdiff1d(np.arange(len(found.files)), usable.rows))
     seen = usable.looks
-    long = {i: look.samples / look.rate for i, look in enumerate(seen) if _too_long(look, settings.seconds)}
-    too_long = [
+    long = {i: look.samples / look.rate for i, look in enumerate(seen) if _is_too_long(look, settings.seconds)}
+    lengthy = [
         Problem(found.names[i], f"it lasts {s:.2f} s, longer than seconds={settings.seconds:g} allows")
         for i, s in long.items()
     ]
-    _reject(too_long, path, settings, "To cut a recording would cut what is said: split it and its transcript")
+    _reject(lengthy, path, settings, "To cut a recording would cut what is said: split it and its transcript")
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
-        raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *too_long], fix="Fix some of them.")
-    note = _dropped([*dropped, *too_long])
+        raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
+    note = _dropped([*dropped, *lengthy])
     spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
     notes = [*([note] if note else []), *usable.notes]
     return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
@@ -141,5 +146,5 @@ def _alphabet(alphabet: Sequence[str]) -> str:
     return f"The training transcripts have {len(alphabet):,} characters: {shown}"
 
 
-def _too_long(look: Look, seconds: float | None) -> bool:
+def _is_too_long(look: Look, seconds: float | None) -> bool:
     return seconds is not None and look.samples > seconds * look.rate

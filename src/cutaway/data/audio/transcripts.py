@@ -26,6 +26,7 @@ from ..text.reading import read_lines
 
 TABLE, HEADER = "transcripts.tsv", ("file", "transcript")
 METADATA, WAVS = "metadata.csv", "wavs"  # of LJ Speech
+MOST_CHARACTERS = 2048  # of a transcript, as of a caption: one of an hour would be held for every other, padded to it
 AS_IT_IS = f"{TABLE} has a line for each recording: its file, a tab, what is said in it."
 
 
@@ -98,6 +99,13 @@ def outside(name: str, character: str) -> Problem:
     return Problem(
         name, f"its transcript has {brief(character)} (U+{ord(character):04X}), which no training transcript has"
     )
+
+
+def too_long(name: str, text: str, most: int = MOST_CHARACTERS) -> Problem | None:
+    """What is wrong with a transcript of more than `most` characters; None where it is none."""
+    if len(text) <= most:
+        return None
+    return Problem(name, f"its transcript has {len(text):,} characters, at most {most:,} are read")
 
 
 def _homes(path: Path) -> dict[str, Path]:

@@ -101,6 +101,7 @@ def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
     if MANIFEST in names:
         manifest = read_manifest(out)
         _reject_other(out, manifest.asked, asked)
+        (out / PLAN).unlink(missing_ok=True)  # of one that was killed between its last two steps
         return Begun(manifest=manifest)
     document = read_json(out / PLAN)
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:

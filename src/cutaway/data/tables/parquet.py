@@ -1,15 +1,17 @@
 """Parquet files as one table that is read by row groups, located by the footers of the files alone.
 
 The footer is a struct in Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift,
-doc/specs/thrift-compact-protocol.md), of which the number of rows in each row group is wanted and all else is passed
-over. polars reads the rows themselves.
+doc/specs/thrift-compact-protocol.md), of which the number of rows in each row group and the uncompressed size of each
+of its columns are wanted and all else is passed over. polars reads the rows themselves.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +33,13 @@ MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a q
 # A row group is cut into blocks, so that many of them are mixed at a time. polars reads whole pages of it for each: a
 # row of an eighth of it costs about four times as much, which is still a small part of a step.
 PARTS, LEAST_ROWS, MOST_ROWS = 8, 1 << 14, 1 << 18
-BYTES = 8  # of a cell, about, by which a table's size is told
+# A table in memory is text: polars keeps 16 bytes of each cell, and the text, beside them where it is long.
+CELL_BYTES = 16
+TEXT_BYTES: dict[type[pl.DataType], int] = {  # the longest text of a cell of these types
+    pl.Boolean: 5, pl.Int8: 4, pl.Int16: 6, pl.Int32: 11, pl.Int64: 20, pl.UInt8: 3, pl.UInt16: 5, pl.UInt32: 10,
+    pl.UInt64: 20, pl.Float32: 16, pl.Float64: 24, pl.Date: 12, pl.Time: 18, pl.Duration: 24, pl.Datetime: 36,
+}  # fmt: skip
+SAMPLED_BLOCKS, SAMPLED_ROWS = 8, 1024  # of which text is measured: that of a dictionary stands in a file once
 FIX = "It may have been cut short or changed: take it from its source again."
 
 
@@ -46,6 +54,7 @@ class RowGroups:
     offset: npt.NDArray[np.int64]  # (B,) its first row in that file
     schema: dict[str, pl.DataType]
     fingerprint: str  # sha256 of sizes and footers, which tell where each column of each row group lies
+    uncompressed: Mapping[str, int]  # bytes of each column, encoded as in the file
     form: Form = KEPT  # which words stand for missing cells
 
     def __len__(self) -> int:
@@ -58,7 +67,35 @@ class RowGroups:
 
     def are_larger_than(self, memory: int) -> bool:
         """Return whether all cells take more than about `memory` MiB."""
-        return len(self) * len(self.schema) * BYTES > memory * MEBIBYTE
+        return self.bytes_in_memory > memory * MEBIBYTE
+
+    @cached_property
+    def bytes_in_memory(self) -> int:
+        """An upper estimate of the bytes that the table takes in memory as text.
+
+        Numbers and times have a longest text. Other columns take the larger of the size in the file's footer and the
+        size of sampled rows: a dictionary stores a repeated value once, and memory stores it each time.
+        """
+        found = len(self) * len(self.schema) * CELL_BYTES
+        found += len(self) * sum(TEXT_BYTES.get(dtype.base_type(), 0) for dtype in self.schema.values())
+        free = [column for column, dtype in self.schema.items() if dtype.base_type() not in TEXT_BYTES]
+        if free:
+            sampled = self._mean_bytes(free)
+            found += sum(max(self.uncompressed.get(c, 0), int(sampled[c] * len(self))) for c in free)
+        return found
+
+    def _mean_bytes(self, columns: Sequence[str]) -> dict[str, float]:
+        """Return the mean bytes of a cell of each of these columns, in sampled rows of several blocks."""
+        sizes, count = dict.fromkeys(columns, 0), 0
+        for block in np.unique(np.linspace(0, self.blocks - 1, SAMPLED_BLOCKS).astype(int)).tolist():
+            rows = min(SAMPLED_ROWS, int(self.first[block + 1] - self.first[block]))
+            frame = self._read(block, int(self.offset[block]), rows, columns)
+            count += rows
+            for column in columns:
+                cells = frame[column]
+                plain = cells.cast(pl.String) if isinstance(cells.dtype, pl.Categorical | pl.Enum) else cells
+                sizes[column] += int(plain.estimated_size())
+        return {column: size / count for column, size in sizes.items()}
 
     def frame(self, block: int, columns: Sequence[str]) -> pl.DataFrame:
         """Return the rows of a block in the order of the file, in these columns. Raises DataError if that fails."""
@@ -197,6 +234,7 @@ def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
     first, file, offset = [0], [], []
     digest = hashlib.sha256()
     schema: dict[str, pl.DataType] = {}
+    uncompressed: Counter[str] = Counter()
     for number, one in enumerate(files):
         footer = _footer(one)
         digest.update(f"{one.stat().st_size} {len(footer)}\n".encode() + footer)
@@ -204,7 +242,9 @@ def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
         if number and own != schema:
             raise _unlike(files[0], schema, one, own)
         schema, at = own, 0
-        for rows in _counts(footer, one):
+        counts, sizes = _counts(footer, one)
+        uncompressed.update(sizes)
+        for rows in counts:
             parts = max(1, min(PARTS, rows // LEAST_ROWS), -(-rows // MOST_ROWS))
             for k in range(parts if rows else 0):
                 count = rows * (k + 1) // parts - rows * k // parts
@@ -215,7 +255,7 @@ def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
     if first[-1] == 0:
         raise DataError(f"{path} holds no rows.")
     starts, of_file, offsets = (np.array(values, np.int64) for values in (first, file, offset))
-    return RowGroups(path, tuple(files), starts, of_file, offsets, schema, digest.hexdigest())
+    return RowGroups(path, tuple(files), starts, of_file, offsets, schema, digest.hexdigest(), uncompressed)
 
 
 def _schema(path: Path) -> dict[str, pl.DataType]:
@@ -263,13 +303,17 @@ def _broken(path: Path, what: str) -> DataError:
 
 # --- the footer ---------------------------------------------------------------------------------------------------
 
-ROW_GROUPS, NUM_ROWS = 4, 3  # fields of FileMetaData and of RowGroup
+# Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
+ROW_GROUPS = 4
+COLUMNS, NUM_ROWS = 1, 3
+META_DATA = 3
+PATH_IN_SCHEMA, TOTAL_UNCOMPRESSED_SIZE = 3, 6
 BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, MAP, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
 
 
-def _counts(footer: bytes, path: Path) -> list[int]:
-    """The number of rows of each row group."""
-    thrift, found = _Thrift(footer), []
+def _counts(footer: bytes, path: Path) -> tuple[list[int], Counter[str]]:
+    """The number of rows of each row group, and the uncompressed bytes of each column in all of them."""
+    thrift, found, sizes = _Thrift(footer), [], Counter[str]()
     try:
         for field, kind in thrift.fields():
             if field != ROW_GROUPS or kind not in LISTS:
@@ -280,11 +324,32 @@ def _counts(footer: bytes, path: Path) -> list[int]:
                 for own, of in thrift.fields():
                     if own == NUM_ROWS:
                         found.append(thrift.integer())
+                    elif own == COLUMNS and of in LISTS:
+                        for _ in range(thrift.list()[0]):
+                            _add_size(thrift, sizes)
                     else:
                         thrift.skip(of)
     except (IndexError, ValueError) as error:
         raise _broken(path, "its footer cannot be read") from error
-    return found
+    return found, sizes
+
+
+def _add_size(thrift: _Thrift, sizes: Counter[str]) -> None:
+    """Read a ColumnChunk, and add its uncompressed bytes to those of its column, of which it may be a part."""
+    for field, kind in thrift.fields():
+        if field != META_DATA or kind != STRUCT:
+            thrift.skip(kind)
+            continue
+        column, size = "", 0
+        for own, of in thrift.fields():
+            if own == PATH_IN_SCHEMA and of in LISTS:
+                names = [thrift.binary() for _ in range(thrift.list()[0])]
+                column = names[0].decode("utf-8", "replace") if names else ""
+            elif own == TOTAL_UNCOMPRESSED_SIZE and of in INTEGERS:
+                size = max(0, thrift.integer())
+            else:
+                thrift.skip(of)
+        sizes[column] += size
 
 
 class _Thrift:
@@ -321,6 +386,12 @@ class _Thrift:
         byte = self._byte()
         return (self.varint() if byte >> 4 == 15 else byte >> 4), byte & 15
 
+    def binary(self) -> bytes:
+        """Bytes, after how many they are."""
+        size = self.varint()  # which moves on itself
+        self.at += size
+        return self.data[self.at - size : self.at]
+
     def skip(self, kind: int, inside: bool = False) -> None:
         """Pass over a value; a boolean takes a byte inside a list alone."""
         if kind in BOOLEANS:
@@ -332,8 +403,7 @@ class _Thrift:
         elif kind == DOUBLE:
             self.at += 8
         elif kind == BINARY:
-            size = self.varint()  # which moves on itself
-            self.at += size
+            self.binary()
         elif kind in LISTS:
             count, of = self.list()
             for _ in range(count):

@@ -76,7 +76,6 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
         "modules_to_save": sorted({key.rpartition(".")[0] for key in heads}) or None,
         "inference_mode": True,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / CONFIG, document)
     save_file({key: value.cpu().contiguous().clone() for key, value in tensors.items()}, folder / WEIGHTS)
     return True
