@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from cutaway.errors import DataError, FileError
+from cutaway.core.errors import DataError, FileError
 
 from . import (
     adaptation,

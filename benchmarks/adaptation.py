@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.comparing.peak import let_go
-from cutaway.interop.oracles.operators import make_torchvision_importable
+from cutaway.experiments.compare.cost import let_go
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
+from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import TrainSettings
+from cutaway.verify.operators import make_torchvision_importable
 
 from .attention import status, theirs
 from .pairs import Pair, race

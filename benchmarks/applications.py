@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import Batch
+from cutaway.data.dataset_base import Batch
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import difference, give_weights
 from cutaway.models.images import answers_of
 from cutaway.models.registry import create_model
-from cutaway.textbook.folding import fold_batch_norm
+from cutaway.nn.textbook.folding import fold_batch_norm
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import Placement, find_place
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.placement import Placement, find_place
-from cutaway.training.settings import TrainSettings
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import difference, give_weights
 
 from .pairs import Pair, race
 

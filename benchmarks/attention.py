@@ -22,24 +22,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.comparing.peak import let_go
-from cutaway.data.lengths import bucketed
-from cutaway.data.opening import open_data
-from cutaway.data.sets import IGNORED, Batch, SequenceSplit, WholeBatch
+from cutaway.checkpoints.huggingface import family_of, renamed
+from cutaway.checkpoints.huggingface.folders import read_folder
+from cutaway.core.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
+from cutaway.data.bucketing import bucketed
+from cutaway.data.dataset_base import IGNORED, Batch, SequenceSplit, WholeBatch
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.generation.text import generate
+from cutaway.experiments.compare.cost import let_go
+from cutaway.inference.text import generate
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.huggingface import family_of, renamed
-from cutaway.interop.huggingface.folders import read_folder
-from cutaway.interop.oracles.hugging import transformers_library
 from cutaway.models.registry import create_model
-from cutaway.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
 from cutaway.tasks.task import Task, task_for
+from cutaway.training.chunked_head import words_of
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.placement import find_place
-from cutaway.training.settings import TrainSettings
-from cutaway.training.tokens import words_of
+from cutaway.verify.hugging import transformers_library
 
 from .pairs import Pair, race
 from .vision import Step, fraction_of_peak

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from cutaway.distributed.group import from_all, joined, place
-from cutaway.training.prepared import prepare
+from cutaway.training.setup import prepare
 from cutaway.training.strategies import strategy
 
 WAYS = ("ddp", "fsdp")

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from cutaway.data.plans import Permutation
-from cutaway.data.sets import DataSet
-from cutaway.data.shards.manifest import read_manifest
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.samplers import Permutation
+from cutaway.data.streaming.manifest import read_manifest
 from cutaway.data.text.stream import StreamSplit
-from cutaway.training.loop import Trainer
-from cutaway.training.prepared import Prepared, prepare
 from cutaway.training.progress import Progress
+from cutaway.training.setup import Prepared, prepare
+from cutaway.training.trainer import Trainer
 
 SIZE = 6 * 10**9  # bytes
 TEXTS = ("gutenberg/*.txt", "wikitext2_eval/*.txt", "tinyshakespeare/*.txt")

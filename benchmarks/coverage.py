@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from scipy import special, stats
 
-from cutaway.data.sets import IGNORED
-from cutaway.spec import Horizon, Mask, Tags, Value
+from cutaway.core.spec import Horizon, Mask, Tags, Value
+from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics import classes
 from cutaway.statistics.intervals import Metric, mean, proportion, ratio, share
 from cutaway.tasks import precision

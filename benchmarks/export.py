@@ -10,9 +10,9 @@ import time
 import torch
 from torch import Tensor, nn
 
-from cutaway.exporting.fronts import AsGiven, Whole
-from cutaway.interop.export.artefact import trace
-from cutaway.interop.export.onnx import _converted, held
+from cutaway.deploy.artifact import trace
+from cutaway.deploy.onnx import _converted, held
+from cutaway.deploy.preprocessing_graph import AsGiven, Whole
 from cutaway.models.registry import create_model
 
 from .pairs import race

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from cutaway.data.audio.preprocessing import AudioPreprocessing, spectrograms
-from cutaway.data.examples import boxes, captions, masks, signals
+from cutaway.data.audio.transforms import AudioPreprocessing, spectrograms
+from cutaway.data.synthetic import captions, detection, segmentation, signals
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.setup import Prepared, prepare
 
 from .pairs import Pair, race
 
@@ -25,8 +25,8 @@ BATCHES = 8
 LIMIT = 1 / 3  # of the steps' time
 CASES: dict[str, tuple[str, Callable[[Path], None], dict[str, Any]]] = {
     "scenes in class folders, resnet20": ("resnet20", signals.scans, {}),
-    "scenes with masks, unet-small": ("unet-small", masks.masks, {}),
-    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", boxes.scenes, {}),
+    "scenes with masks, unet-small": ("unet-small", segmentation.masks, {}),
+    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", detection.scenes, {}),
     "scenes with captions, show-attend-tell": ("show-attend-tell", captions.captions, {}),
 }
 

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import Batch
+from cutaway.core.spec import GraphSpec
+from cutaway.data.dataset_base import Batch
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import preset
-from cutaway.spec import GraphSpec
 
 from .pairs import Pair, race
 

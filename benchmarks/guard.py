@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.findings import Finding
-from cutaway.data.guard import labels
-from cutaway.data.guard.looking import guard
-from cutaway.data.guard.seen import seen_of
-from cutaway.data.sets import DataSet
+from cutaway.data.quality import labels
+from cutaway.data.quality.embeddings import seen_of
+from cutaway.data.quality.validation import guard
 
 from .leaks import LEAKS, Leak, Raw, harmless, number, raw
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from cutaway.data.opening import open_data
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
 from .pairs import Pair, race

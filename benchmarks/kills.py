@@ -26,11 +26,11 @@ from typing import Any
 
 import torch
 
-from cutaway.data.sets import Batch
-from cutaway.models.saving import read_tensors
-from cutaway.training import session, worker
-from cutaway.training.loop import Trainer
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.data.dataset_base import Batch
+from cutaway.training import train, worker
 from cutaway.training.progress import Progress
+from cutaway.training.trainer import Trainer
 
 MODEL, DATA = "gpt2", "tinyshakespeare"
 GIVEN = {
@@ -115,10 +115,10 @@ def logged(log: Path) -> int:
 def sitting(run: Path, processes: int, given: Mapping[str, Any]) -> None:
     """Begin the run, or go on with it, with so many processes; as `cutaway train` does it."""
     log_to(Path(os.environ[LOG]))  # where there is one process, it is this one
-    session.WORKER = "benchmarks.kills"
+    train.WORKER = "benchmarks.kills"
     begun = (run / "run.json").exists()
     given = {**({} if begun else GIVEN), **given, "processes": processes}
-    session.fit(
+    train.fit(
         None if begun else MODEL,
         None if begun else DATA,
         given,

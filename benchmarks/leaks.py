@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cutaway.data.named.download import roots
-from cutaway.data.objects.given import Given
-from cutaway.data.opening import open_data, open_guarded
-from cutaway.data.sets import DataSet
+from cutaway.core.spec import ANY_SIZE
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.datasets.download import roots
+from cutaway.data.in_memory.source import Given
+from cutaway.data.open_data import open_data, open_guarded
 from cutaway.data.settings import DataSettings
-from cutaway.spec import ANY_SIZE
 
 COPIES = 30
 CLASSES = 20  # a number of more values is a quantity

@@ -10,16 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet, TensorSplit
+from cutaway.core.spec import ANY_SIZE, Classes, ImageSizes
+from cutaway.data.dataset_base import DataSet, TensorSplit
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
-from cutaway.spec import ANY_SIZE, Classes, ImageSizes
 from cutaway.tasks.task import task_for
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
+from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race
 

@@ -19,17 +19,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.objects.given import Given
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet, Split, TensorSplit
+from cutaway.data.dataset_base import DataSet, Split, TensorSplit
+from cutaway.data.in_memory.source import Given
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
-from cutaway.training.settings import TrainSettings
+from cutaway.training.train import fit
+from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race
 

@@ -6,8 +6,8 @@ from types import ModuleType
 
 
 def torchvision() -> ModuleType:
-    """torchvision, importable beside a PyTorch built for the CPU alone (see tests/oracles/conftest.py)."""
-    import tests.oracles.conftest  # noqa: F401
+    """torchvision, importable beside a PyTorch built for the CPU alone (see tests/verify/conftest.py)."""
+    import tests.verify.conftest  # noqa: F401
     import torchvision
 
     return torchvision

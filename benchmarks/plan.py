@@ -29,17 +29,17 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from cutaway.data.sets import Batch
+from cutaway.core.memory_budget import in_bytes
+from cutaway.data.dataset_base import Batch
 from cutaway.distributed import storage
 from cutaway.distributed.environment import rank
 from cutaway.distributed.group import joined
-from cutaway.models.memory import in_bytes
-from cutaway.planning.hardware import GPUS
-from cutaway.planning.making import plan
+from cutaway.experiments.plan.hardware import GPUS
+from cutaway.experiments.plan.planner import plan
 from cutaway.training.batches import largest_of
-from cutaway.training.estimate import unseen
-from cutaway.training.memory.step import step_of
-from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.cost_estimate import unseen
+from cutaway.training.memory.fake_step import step_of
+from cutaway.training.setup import Prepared, prepare
 
 from .formulas import flops_per_token, utilization
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from cutaway.data.opening import open_data
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.distributed.group import joined, place
-from cutaway.training.loop import Trainer
 from cutaway.training.memory.choice import settle_parallel
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from . import loops
 from .pairs import Pair, race

@@ -20,9 +20,9 @@ import torch
 from recipes import minilm
 
 import cutaway
-from cutaway.commands.train import figure
-from cutaway.commands.words import flatten
-from cutaway.compression.measured import Measured, beside
+from cutaway.apps.cli.arguments import flatten
+from cutaway.apps.cli.train import figure
+from cutaway.deploy.measurement import Measured, beside
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 # Its name, its recipe, settings other than the recipe's, and how it is quantized.

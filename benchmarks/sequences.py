@@ -11,17 +11,17 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer as Library
 from torch import Tensor, nn
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.core.spec import NextToken
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizers import train_tokenizer
 from cutaway.models.registry import create_model
-from cutaway.spec import NextToken
 from cutaway.tasks.task import task_for
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
+from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race
 

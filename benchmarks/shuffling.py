@@ -19,7 +19,7 @@ import polars as pl
 import torch
 
 from cutaway.data.tables.parquet import row_groups
-from cutaway.data.tables.streamed_split import BlockOrder
+from cutaway.data.tables.streamed_dataset import BlockOrder
 
 from .corpus import say
 

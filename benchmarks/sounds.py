@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from cutaway.data.audio.preprocessing import spectrograms
-from cutaway.data.audio.spectrogram import FLOOR, hop_length, mel_filters, transform_size, window_length
+from cutaway.data.audio.transforms import FLOOR, hop_length, mel_filters, spectrograms, transform_size, window_length
 
 from .pairs import Pair, race
 

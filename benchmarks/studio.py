@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cutaway.studio.building import build_side
-from cutaway.studio.live import Live
-from cutaway.studio.state import Opening
+from cutaway.apps.studio.setup import build_side
+from cutaway.apps.studio.state import Opening
+from cutaway.apps.studio.trainer import Live
 
 from .pairs import Pair, race
 

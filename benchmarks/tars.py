@@ -25,9 +25,9 @@ import torch
 from PIL import Image
 
 import cutaway
-from cutaway.training.loop import Trainer
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from .corpus import say
 from .pairs import race

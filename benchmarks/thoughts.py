@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
-from cutaway.data.named.problems import games
+from cutaway.data.datasets.problems import games
 from cutaway.data.problems.problem import Branches
 from cutaway.data.text.problems import END, ProblemPreprocessing
-from cutaway.generation.text import generate
-from cutaway.generation.thinker import LINE, form_of, think
-from cutaway.generation.thoughts import Method, Thought, search
+from cutaway.inference.language_model_thinker import LINE, form_of, think
+from cutaway.inference.text import generate
+from cutaway.inference.thought_search import Method, Thought, search
 
 from .attention import theirs
 from .pairs import Pair, race

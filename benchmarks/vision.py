@@ -22,18 +22,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.comparing.peak import let_go
-from cutaway.data.sets import Batch
+from cutaway.checkpoints.names import torchvision_key, torchvision_names
+from cutaway.core.config import as_text
+from cutaway.data.dataset_base import Batch
+from cutaway.experiments.compare.cost import let_go
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.names import torchvision_key, torchvision_names
-from cutaway.interop.oracles.compare import difference
 from cutaway.models.images import answers_of
 from cutaway.models.registry import create_model
-from cutaway.settings import as_text
-from cutaway.textbook.folding import fold_batch_norm
+from cutaway.nn.textbook.folding import fold_batch_norm
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import Placement, find_place
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.placement import Placement, find_place
-from cutaway.training.settings import TrainSettings
+from cutaway.verify.compare import difference
 
 from .pairs import Pair, race
 from .peers import torchvision

@@ -14,21 +14,20 @@ from pathlib import Path
 
 import torch
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.checkpoints.word_vectors import Vectors
+from cutaway.core.config import build, keys
+from cutaway.core.spec import ANY_SIZE, Context
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.context import ContextPreprocessing
-from cutaway.data.text.stretches import ContextSplit
-from cutaway.interop.word_vectors import Vectors
+from cutaway.data.text.word2vec_dataset import ContextPreprocessing, ContextSplit
 from cutaway.models.registry import preset
-from cutaway.settings import build, keys
-from cutaway.spec import ANY_SIZE, Context
 from cutaway.tasks.task import task_for
 from cutaway.tasks.word_vectors import word_similarity
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
+from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import cutaway
-from cutaway.files import write_text
+from cutaway.core.files import write_text
 from cutaway.nn.activations import ACTIVATIONS, formula
 
 IMAGES = Path(__file__).parent / "images"

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from cutaway.files import replacing, write_text
-from cutaway.inspect.receptive import effective_field, gradient_extent, save_field
+from cutaway.core.files import replacing, write_text
+from cutaway.inspect.effective_receptive_field import effective_field, gradient_extent, save_field
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
 
 IMAGES = Path(__file__).parent / "images"

@@ -12,7 +12,7 @@ from typing import Any
 
 from panels import BLUE, FAINT, HIGH, INK, LEFT, ORANGE, TOP, Panel, drawing
 
-from cutaway.files import write_text
+from cutaway.core.files import write_text
 
 HERE = Path(__file__).parent
 PATH = HERE / "images" / "learning" / "sinusoids.svg"

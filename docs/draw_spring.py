@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from recipes.spring import SENTENCES, WORD, distances  # found beside this folder
 
-from cutaway.files import write_text
+from cutaway.core.files import write_text
 
 PATH = Path(__file__).parent / "images" / "attention" / "spring.svg"
 # Of M. Okabe's and K. Ito's palette, told apart by people with any colour vision; each line is named at its end too.

@@ -15,7 +15,7 @@ from typing import Any
 
 from panels import BLUE, FAINT, GREEN, ORANGE, PURPLE, Panel, drawing
 
-from cutaway.files import write_text
+from cutaway.core.files import write_text
 
 HERE = Path(__file__).parent
 PATH = HERE / "images" / "reasoning" / "thoughts.svg"

@@ -14,14 +14,14 @@ from html import escape
 from pathlib import Path
 from types import ModuleType
 
-from cutaway.draw.words import by, count
+from cutaway.core.config import as_text
+from cutaway.draw.number_format import by, count
 from cutaway.inspect.layers import LayerTable, Row, alike, names_of, table_of
 from cutaway.models.card import Card
 from cutaway.models.fields import sentences_of
 from cutaway.models.registry import Preset, presets
-from cutaway.settings import as_text
 from cutaway.views import VIEWS
-from cutaway.views.sayings import sayings
+from cutaway.views.docs import sayings
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most

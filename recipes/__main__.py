@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 import cutaway
-from cutaway.commands.train import figure as metric_figure
-from cutaway.commands.words import flatten
-from cutaway.errors import CutawayError
-from cutaway.terms import METRICS
+from cutaway.apps.cli.arguments import flatten
+from cutaway.apps.cli.train import figure as metric_figure
+from cutaway.core.errors import CutawayError
+from cutaway.core.metric_names import METRICS
 
 from . import (
     distillation,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import cutaway
-from cutaway.commands.words import flatten
+from cutaway.apps.cli.arguments import flatten
 
 from . import minilm
 from .intervals import student

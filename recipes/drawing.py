@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 import cutaway
-from cutaway.commands.words import flatten
-from cutaway.data.sets import Split
-from cutaway.generation.images import as_images
+from cutaway.apps.cli.arguments import flatten
+from cutaway.data.dataset_base import Split
+from cutaway.inference.image_generation import as_images
+from cutaway.runs.run import Run
 from cutaway.statistics.intervals import proportion
 from cutaway.tasks.image_generation import frechet_distance
-from cutaway.training.run import Run
 
 TOGETHER = 500  # images that the classifier sees at a time
 

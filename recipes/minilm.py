@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from cutaway.errors import FileError
+from cutaway.core.errors import FileError
 
 NAME = "minilm/"  # what stands for the folder in recipes and in printed commands
 

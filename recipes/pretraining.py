@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 import cutaway
-from cutaway.commands.words import flatten
-from cutaway.data.opening import open_data
+from cutaway.apps.cli.arguments import flatten
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
 
 from .intervals import student
 

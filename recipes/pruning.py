@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.commands.words import flatten
-from cutaway.compression.measured import beside
-from cutaway.compression.pruned import prune
+from cutaway.apps.cli.arguments import flatten
+from cutaway.checkpoints.saving import save_model
+from cutaway.deploy.measurement import beside
+from cutaway.deploy.prune import prune
 from cutaway.models.registry import preset
-from cutaway.models.saving import save_model
 from cutaway.training.pruning import prunable, smallest_out
 
 from .intervals import student

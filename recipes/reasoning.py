@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import cutaway
-from cutaway.commands.words import flatten
+from cutaway.apps.cli.arguments import flatten
 from cutaway.data.problems.problem import Branches
 from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
-from cutaway.generation.thoughts import Method
-from cutaway.training.run import Run
+from cutaway.inference.thought_search import Method
+from cutaway.runs.run import Run
 
 from .intervals import student
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import cutaway
-from cutaway.commands.words import flatten
+from cutaway.apps.cli.arguments import flatten
 from cutaway.data.task_sequence import part_of
 from cutaway.training.attacks import AttackedSplit
 

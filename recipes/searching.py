@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 import cutaway
+from cutaway.core.metric_names import metric as words_of
 from cutaway.models.cellnet import LARGEST, operations_of
-from cutaway.terms import metric as words_of
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
 
 from .intervals import student
 

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.commands.words import flatten
-from cutaway.data.sets import Split
-from cutaway.spec import Episodes
+from cutaway.apps.cli.arguments import flatten
+from cutaway.core.spec import Episodes
+from cutaway.data.dataset_base import Split
+from cutaway.runs.run import Run
 from cutaway.statistics.intervals import Metric
 from cutaway.tasks.few_shot import FewShot
 from cutaway.training.evaluation import results_of
-from cutaway.training.run import Run
 
 STEPS = (0, 1, 5, 10)
 RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.interop.huggingface.folders import read_folder
 
 from . import minilm
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from benchmarks.words import WORKERS, books, gensims, ours, sentences
 
-from cutaway.errors import FileError
-from cutaway.interop.word_vectors import Vectors
+from cutaway.checkpoints.word_vectors import Vectors
+from cutaway.core.errors import FileError
 from cutaway.tasks.word_vectors import word_similarity
 
 from .intervals import student

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.commands import main as cutaway
+from cutaway.apps.cli import main as cutaway
 from cutaway.models.registry import presets
 
 HERE = Path(__file__).parent
 OF_EVERY_MODEL = (  # files whose tests go by the presets' names
     *("test_house.py", "models/test_saving.py", "models/test_every_image_model.py", "models/test_invariances.py"),
-    *("models/test_recognition.py", "models/test_registry.py", "commands/test_show.py"),
-    *("oracles/test_every_model.py", "oracles/test_published.py", "training/test_every_family.py"),
-    *("interop/test_torchvision.py", "interop/test_huggingface.py"),
+    *("models/test_recognition.py", "models/test_registry.py", "cli/test_show.py"),
+    *("verify/test_every_model.py", "verify/test_published.py", "training/test_every_family.py"),
+    *("checkpoints/test_torchvision.py", "checkpoints/test_huggingface.py"),
     *("inspect/test_probes.py", "inspect/test_gradients.py", "inspect/test_interventions.py"),
     *("inspect/test_attribution.py", "views/test_every_preset.py", "views/test_network.py"),
     "views/test_normalization.py",
@@ -28,7 +28,7 @@ OF_EVERY_MODEL = (  # files whose tests go by the presets' names
 
 def own_tests(name: str) -> list[Path]:
     """The files of tests named after it, else those that several share, which import it or name its presets."""
-    named = [path for folder in ("models", "oracles") if (path := HERE / folder / f"test_{name}.py").is_file()]
+    named = [path for folder in ("models", "verify") if (path := HERE / folder / f"test_{name}.py").is_file()]
     names = "|".join(re.escape(p.name) for p in presets().values() if p.module.__name__.endswith(f".{name}"))
     of_it = re.compile(rf"^from cutaway\.models(\.{name} import|.* import .*\b{name}\b)|\"({names})\"", re.MULTILINE)
     return named or [path for path in sorted((HERE / "models").glob("test_*.py")) if of_it.search(path.read_text())]

@@ -8,11 +8,11 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from cutaway.inspect.example import example_inputs, example_shape, kind_taken
-from cutaway.interop.oracles import compared_config
-from cutaway.models.memory import shaped
+from cutaway.core.memory_budget import shaped
+from cutaway.core.spec import Classes
+from cutaway.inspect.example_inputs import example_inputs, example_shape, kind_taken
 from cutaway.models.registry import Preset, presets
-from cutaway.spec import Classes
+from cutaway.verify import compared_config
 
 NAMES = tuple(presets())
 GRAPHS = {  # of nodes and of whole graphs

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from torch.distributed.run import get_args_parser
 
+from cutaway.core.config import keys
 from cutaway.data.settings import DataSettings
-from cutaway.data.shards.settings import ShardSettings
-from cutaway.planning.settings import PlanSettings
-from cutaway.settings import keys
-from cutaway.training.settings import TrainSettings
+from cutaway.data.streaming.settings import ShardSettings
+from cutaway.experiments.plan.config import PlanSettings
+from cutaway.training.config import TrainSettings
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "cluster.md").read_text(encoding="utf-8")

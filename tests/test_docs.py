@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cutaway.commands import main
+from cutaway.apps.cli import main
+from cutaway.core.config import keys
 from cutaway.models.registry import presets
-from cutaway.settings import keys
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 from cutaway.views import VIEWS, module_of
 
 from .scripts import DOCS, load

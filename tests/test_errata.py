@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from cutaway.checkpoints.word_vectors import Vectors
+from cutaway.core.spec import Tokens
 from cutaway.data.text.masking import Masking
-from cutaway.generation.decoding import PENALTIES, decode_scored
-from cutaway.inspect.memory import by_lag
-from cutaway.interop.word_vectors import Vectors
+from cutaway.inference.sequence_decoding import PENALTIES, decode_scored
+from cutaway.inspect.recurrent_memory import by_lag
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
@@ -29,13 +30,12 @@ from cutaway.nn.graphs import edge_scores, edge_softmax, neighbours
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.normalization import batch_norm
 from cutaway.nn.position import sinusoids
-from cutaway.spec import Tokens
+from cutaway.nn.textbook.backprop import Layer, backward, delta_half_squared_error, forward
+from cutaway.nn.textbook.convolution import convolve, correlate, sobel_x, sobel_y
+from cutaway.nn.textbook.pooling import k_max
 from cutaway.statistics.intervals import proportion
-from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
-from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
-from cutaway.textbook.pooling import k_max
+from cutaway.training.config import TrainSettings
 from cutaway.training.schedules import factor
-from cutaway.training.settings import TrainSettings
 from cutaway.views.plain_networks import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding

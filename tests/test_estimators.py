@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cutaway
-from cutaway.errors import CutawayError, UnknownName
+from cutaway.core.errors import CutawayError, UnknownName
 from cutaway.estimators import Classifier, Regressor
 
 QUICK: dict[str, Any] = {"epochs": 4, "lr": 0.1, "batch_size": 16, "threads": 1, "schedule": "constant"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway import files
-from cutaway.errors import FileError
+from cutaway.core import files
+from cutaway.core.errors import FileError
 
 
 def run_folder(at: Path) -> Path:

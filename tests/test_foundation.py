@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import cutaway
-from cutaway import files, spec
-from cutaway.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
-from cutaway.spec import (
+from cutaway.core import files, spec
+from cutaway.core.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
+from cutaway.core.spec import (
     ANY_SIZE,
     AudioSpec,
     Classes,
@@ -32,7 +32,7 @@ from cutaway.spec import (
 
 
 def test_importing_cutaway_imports_nothing_slow() -> None:
-    code = "import sys, cutaway, cutaway.commands; cutaway.commands.usage(); "
+    code = "import sys, cutaway, cutaway.apps.cli; cutaway.apps.cli.usage(); "
     slow = "torch numpy matplotlib polars sklearn rich PIL"
     run = subprocess.run(
         [sys.executable, "-c", code + f"print([m for m in '{slow}'.split() if m in sys.modules])"],

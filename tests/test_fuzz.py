@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.errors import CutawayError
+from cutaway.core.errors import CutawayError
 
 from .fuzz.kinds import KINDS, Case, Kind
 from .fuzz.mutations import DELETED, VALUES, Raw, changed, document_mutations, dumped, places

@@ -16,70 +16,76 @@ import pytest
 from torch import nn
 
 import cutaway
+from cutaway.core.spec import KINDS
 from cutaway.models.card import Card
 from cutaway.models.fields import sentences_of
 from cutaway.models.registry import presets
-from cutaway.spec import KINDS
 
 SOURCE = Path(cutaway.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
-# What everybody may import, and what stands on it; then who may import whom.
-FOUNDATION = {"__init__", "errors", "files", "schema", "settings", "spec", "targets", "terms"}
-BELOW = {
-    "textbook", "inspect", "interop", "generation", "training", "distributed", "tasks", "statistics", "data", "models",
-    "nn",
-}  # fmt: skip
-ALLOWED = {
-    "__init__": {
-        "api",
-        "estimators",
-        "inspect",
-        "interop",
-        "models",
-        "training",
-    },  # the package's names, fetched when asked for
-    "__main__": {"commands"},
-    "errors": set(),
-    "files": {"errors"},
-    "schema": {"errors"},
-    "settings": {"errors"},
-    "spec": {"targets"},
-    "targets": set(),
-    "terms": set(),
-    "nn": {"errors"},
-    "textbook": {"nn"},
-    "models": {"nn"},
-    "data": set(),
-    "distributed": {"models", "nn"},
+# The packages and top modules, lowest first: each imports those before it, and of them only what this table names.
+ALLOWED: dict[str, set[str]] = {
+    "core": set(),
     "statistics": set(),
-    "tasks": {"statistics", "data", "nn"},
-    # interop: weights that others trained, to begin with; generation: what evaluation lets a model write; inspect: what
-    # an operation computes, to reckon with
-    "training": {"distributed", "inspect", "interop", "generation", "tasks", "statistics", "data", "models", "nn"},
-    "generation": {"data", "models", "nn"},
-    "inspect": {"models", "nn", "data", "tasks"},
-    "interop": {"models", "nn", "textbook", "data", "tasks"},
     "draw": set(),
-    "web": set(),
-    "views": {"draw", *BELOW},
-    "report": {"views", "draw", *BELOW},
-    "studio": {"web", "report", "views", "draw", *BELOW},
-    "serving": {"web", "draw", *BELOW},
-    "searching": {"report", "views", "draw", *BELOW},
-    "comparing": {"searching", "report", "views", "draw", *BELOW},
-    "planning": {"draw", *BELOW},
-    "compression": BELOW,
-    "exporting": BELOW,
-    "api": {"comparing", "compression", "exporting", "planning", "searching", "report", "views", "draw", *BELOW},
-    "estimators": {"report", "views", "draw", *BELOW},
-    "course": {"draw", "textbook", "nn"},
-    "commands": {
-        *("api", "comparing", "compression", "course", "exporting", "planning", "searching", "studio", "serving"),
-        *("web", "report", "views", "draw", *BELOW),
+    "nn": {"core"},
+    "models": {"core", "nn"},
+    "data": {"core"},
+    "tasks": {"core", "data", "nn", "statistics"},
+    "checkpoints": {"core", "data", "models", "nn"},
+    "distributed": {"checkpoints", "core", "nn"},
+    "inference": {"checkpoints", "core", "data", "models", "nn"},
+    "inspect": {"core", "models", "nn"},
+    "training": {
+        *("checkpoints", "core", "data", "distributed", "inference", "inspect", "models", "nn", "statistics", "tasks"),
+        "runs",  # a teacher, or the weights to begin with: a run
     },
+    "runs": {"checkpoints", "core", "data", "inference", "models", "nn", "statistics", "tasks", "training"},
+    "views": {
+        "checkpoints",
+        "core",
+        "data",
+        "draw",
+        "inference",
+        "inspect",
+        "models",
+        "nn",
+        "runs",
+        "tasks",
+        "training",
+    },
+    "reports": {"checkpoints", "core", "draw", "inspect", "runs", "views"},
+    "deploy": {"checkpoints", "core", "data", "models", "nn", "runs", "statistics", "tasks", "training"},
+    "experiments": {
+        *("checkpoints", "core", "data", "distributed", "draw", "inspect", "models", "nn", "reports", "runs"),
+        *("statistics", "tasks", "training", "views"),
+    },
+    "api": {
+        *("checkpoints", "core", "data", "deploy", "distributed", "draw", "experiments", "nn", "reports", "runs"),
+        *("training", "views"),
+    },
+    "estimators": {"core", "data", "reports", "tasks", "training"},
+    "verify": {"checkpoints", "core", "models", "nn"},
+    "apps": {
+        *(
+            "api",
+            "checkpoints",
+            "core",
+            "data",
+            "deploy",
+            "distributed",
+            "draw",
+            "experiments",
+            "inference",
+        ),
+        *("inspect", "models", "nn", "reports", "runs", "tasks", "training", "verify", "views"),
+    },
+    # the package's public names, imported when they are asked for
+    "__init__": {"api", "checkpoints", "core", "estimators", "inspect", "models", "runs"},
+    "__main__": {"apps"},
 }
-NOT_THESE = {"nn": FOUNDATION - {"errors"}}
+UPWARDS = {("training", "runs")}
 
 
 @functools.cache
@@ -139,9 +145,22 @@ def test_imports_go_one_way() -> None:
     against = []
     for path in FILES:
         part = part_of(path)
-        allowed = {part} | ALLOWED[part] | (FOUNDATION - NOT_THESE.get(part, set()))
+        allowed = {part} | ALLOWED[part]
         against += [f"{path}:{line}: {t}" for line, t in imported_parts(path) if t not in allowed]
     assert not against
+
+
+def test_packages_import_only_lower_ones() -> None:
+    order = list(ALLOWED)
+    upwards = {(part, t) for part, allowed in ALLOWED.items() for t in allowed if order.index(t) > order.index(part)}
+    assert upwards == UPWARDS
+
+
+def test_no_allowed_import_is_unused() -> None:
+    used: dict[str, set[str]] = {part: set() for part in ALLOWED}
+    for path in FILES:
+        used[part_of(path)] |= {t for _, t in imported_parts(path)}
+    assert {part: allowed - used[part] for part, allowed in ALLOWED.items() if allowed - used[part]} == {}
 
 
 def test_every_folder_is_told_of_where_one_begins_to_read() -> None:
@@ -178,22 +197,22 @@ def test_every_part_has_its_directions() -> None:
 
 
 def test_this_test_sees_imports() -> None:
-    assert {t for _, t in imported_parts(SOURCE / "models" / "saving.py")} >= {"__init__", "errors", "files", "models"}
-    assert {t for _, t in imported_parts(SOURCE / "inspect" / "layers.py")} == {"inspect", "models"}
+    assert {t for _, t in imported_parts(SOURCE / "checkpoints" / "saving.py")} >= {"core", "models", "nn"}
+    assert {t for _, t in imported_parts(SOURCE / "inspect" / "layers.py")} == {"core", "inspect", "models"}
 
 
 def test_the_mathematics_needs_torch_alone() -> None:
     for path in FILES:
-        if part_of(path) in ("nn", "models") and path.name != "saving.py":
+        if part_of(path) in ("nn", "models"):
             assert libraries(path) - {"torch"} <= sys.stdlib_module_names, path
 
 
 def test_pickle_is_read_in_one_place() -> None:
-    assert files_that_import("pickle") <= {"data/named/pickles.py"}
+    assert files_that_import("pickle") <= {"data/datasets/pickle_reader.py"}
     for library in ("cloudpickle", "dill", "joblib", "shelve", "marshal"):
         assert files_that_import(library) == set()
     loading = [f for f in FILES if re.search(r"torch\.load\(", f.read_text(encoding="utf-8"))]
-    assert [f.relative_to(SOURCE).as_posix() for f in loading] == ["interop/torchvision.py"]
+    assert [f.relative_to(SOURCE).as_posix() for f in loading] == ["checkpoints/torchvision.py"]
     assert "weights_only=True" in loading[0].read_text(encoding="utf-8")
 
 
@@ -201,25 +220,30 @@ def test_files_are_opened_for_reading_in_one_place() -> None:
     """To open a named pipe waits for ever: `files.open_regular` does not."""
     opened = re.compile(r"""[.( ]open\([^()]*["']rb?["']""")
     found = [f for f in FILES if opened.search(f.read_text(encoding="utf-8"))]
-    allowed = {SOURCE / "files.py", SOURCE / "data/named/formats.py"}  # the latter opens gzip, once it knows the file
+    allowed = {
+        SOURCE / "core/files.py",
+        SOURCE / "data/datasets/formats.py",
+    }  # the latter opens gzip, once it knows the file
     assert set(found) <= allowed
 
 
 def test_independent_implementations_are_imported_by_oracles_alone() -> None:
     for library in ("torchvision", "transformers", "torch_geometric", "gensim", "pytest", "hypothesis"):
-        assert all(f.startswith("interop/oracles/") for f in files_that_import(library)), library
+        assert all(f.startswith("verify/") for f in files_that_import(library)), library
+
+
+SERVERS = ("apps/studio/", "apps/serve/", "apps/web/")
 
 
 def test_a_server_is_in_its_parts_alone() -> None:
     for library in ("starlette", "uvicorn", "asyncio"):
-        assert all(f.startswith(("studio/", "serving/", "web/")) for f in files_that_import(library)), library
-    servers = ("studio/", "serving/", "web/")
-    assert all(f.startswith(servers) for f in files_that_import("multiprocessing"))
+        assert all(f.startswith(SERVERS) for f in files_that_import(library)), library
+    assert all(f.startswith(SERVERS) for f in files_that_import("multiprocessing"))
 
 
 def test_scikit_learn_is_for_data_figures_and_oracles() -> None:
     parts = {f.split("/")[0] for f in files_that_import("sklearn")}
-    assert parts <= {"comparing", "data", "tasks", "interop", "inspect", "estimators.py"}
+    assert parts <= {"experiments", "data", "tasks", "verify", "inspect", "estimators.py"}
 
 
 def test_files_say_what_they_are() -> None:
@@ -276,9 +300,9 @@ def test_a_model_keeps_the_contract(family: ModuleType) -> None:
 
 
 def test_training_settings_of_a_card_are_settings(family: ModuleType) -> None:
+    from cutaway.core.config import build, keys
     from cutaway.data.settings import DataSettings
-    from cutaway.settings import build, keys
-    from cutaway.training.settings import TrainSettings
+    from cutaway.training.config import TrainSettings
 
     for given in family.CARD.settings.values():
         assert set(given) <= set(keys(TrainSettings, DataSettings))

@@ -8,7 +8,7 @@ from pathlib import Path
 import cutaway
 
 # A reader of a file cannot know that a person edited it, or that another program wrote it. That it was changed only a
-# checksum tells, in `models/saving.py`.
+# checksum tells, in `checkpoints/saving.py`.
 ACCUSING = re.compile(r"was (\w+\.json )?edited|(been|or|and) edited|another program|fault of|not yours", re.IGNORECASE)
 
 

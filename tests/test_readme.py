@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cutaway.commands import main
+from cutaway.apps.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ class Clone:
         subprocess.run(without, cwd=self.folder, env={"PATH": str(tools)}, check=True)
         script = self.folder / ".venv" / "bin" / "cutaway"  # as pip writes it
         script.write_text(
-            f"#!{script.parent}/python\nimport sys\nfrom cutaway.commands import main\n"
+            f"#!{script.parent}/python\nimport sys\nfrom cutaway.apps.cli import main\n"
             "if __name__ == '__main__':\n    sys.exit(main())\n"
         )
         script.chmod(0o755)

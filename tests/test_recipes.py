@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from cutaway.core.config import build, keys
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import preset
-from cutaway.settings import build, keys
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 

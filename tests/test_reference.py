@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import cutaway
+from cutaway.core.config import describe
 from cutaway.data.settings import DataSettings
-from cutaway.settings import describe
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 
 ROOT = Path(__file__).parents[1]
 SHAPE = re.compile(r"\(([A-Za-z…]\w*,[^()]*)\)|shape")  # (N, heads, T, d)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cutaway.errors import FileError, SettingError
-from cutaway.files import read_json
-from cutaway.schema import (
+from cutaway.core.errors import FileError, SettingError
+from cutaway.core.files import read_json
+from cutaway.core.schema import (
     COUNT,
     NUMBER,
     Between,

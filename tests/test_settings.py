@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from cutaway.data.settings import DataSettings
-from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.settings import (
+from cutaway.core.config import (
     RENAMED,
     VALUES_RENAMED,
     as_now,
@@ -22,7 +20,9 @@ from cutaway.settings import (
     parse,
     setting,
 )
-from cutaway.training.settings import TrainSettings
+from cutaway.core.errors import CutawayError, SettingError, UnknownName
+from cutaway.data.settings import DataSettings
+from cutaway.training.config import TrainSettings
 
 
 @dataclass(frozen=True)

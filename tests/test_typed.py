@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import pytest
 
-from cutaway.commands import COMMANDS, WITH_SETTINGS, Parser
-from cutaway.comparing.settings import CompareSettings
-from cutaway.compression.settings import QuantizeSettings
+from cutaway.apps.cli import COMMANDS, WITH_SETTINGS, Parser
+from cutaway.core.config import keys
 from cutaway.data.settings import DataSettings
-from cutaway.data.shards.settings import ShardSettings
+from cutaway.data.streaming.settings import ShardSettings
+from cutaway.deploy.quantize import QuantizeSettings
+from cutaway.experiments.compare.config import CompareSettings
+from cutaway.experiments.plan.config import PlanSettings
+from cutaway.experiments.search.config import SearchSettings
 from cutaway.models.registry import presets
-from cutaway.planning.settings import PlanSettings
-from cutaway.searching.settings import SearchSettings
-from cutaway.settings import keys
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1\s*$", re.DOTALL | re.MULTILINE)
@@ -56,7 +56,7 @@ NOT_RUN = {
     "docs/course/index.md": YOURS,
     "docs/detection.md": TRAINS,
     "docs/drawing.md": TRAINS,
-    "docs/export.md": YOURS + "; tests/exporting/test_exported.py runs the Python",
+    "docs/export.md": YOURS + "; tests/deploy/test_exported.py runs the Python",
     "docs/extending.md": "for who adds a model",
     "docs/graphs.md": YOURS,
     "docs/inspect.md": YOURS + "; tests/views makes every view of every kind of model",
@@ -67,7 +67,7 @@ NOT_RUN = {
     "docs/quantization.md": TRAINS,
     "docs/reasoning.md": TRAINS,
     "docs/searching.md": TRAINS,
-    "docs/serving.md": OTHERS + "; tests/serving/test_docs.py asks what stands there of a server in its own process",
+    "docs/serving.md": OTHERS + "; tests/serve/test_docs.py asks what stands there of a server in its own process",
     "docs/speech.md": TRAINS,
     "docs/statistics.md": "shows what a function is called with",
 }
@@ -130,7 +130,7 @@ def test_what_is_typed_is_taken(page: str) -> None:
             compile(block.text, page, "exec", flags=0x2000)  # await and such may stand at the top
         for name, *words in commands(block):
             assert name in COMMANDS, (page, name)
-            command, parser = import_module(f"cutaway.commands.{name}"), Parser(prog=f"cutaway {name}")
+            command, parser = import_module(f"cutaway.apps.cli.{name}"), Parser(prog=f"cutaway {name}")
             command.arguments(parser)
             if {"-h", "--help"} & {*words}:
                 continue

@@ -15,16 +15,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import CutawayError
+from .core.errors import CutawayError
+from .core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import estimators, inspect
     from .api import check, compare, describe, export, load, look, plan, prepare, prune, quantize, search, train
-    from .interop.word_vectors import Vectors
+    from .checkpoints.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
-    from .training.run import Run
-
-__version__ = "0.6.0"
+    from .runs.run import Run
 
 _LAZY = {
     "card": "models.registry",
@@ -40,10 +39,10 @@ _LAZY = {
     "prepare": "api",
     "prune": "api",
     "quantize": "api",
-    "Run": "training.run",
+    "Run": "runs.run",
     "search": "api",
     "train": "api",
-    "Vectors": "interop.word_vectors",
+    "Vectors": "checkpoints.word_vectors",
 }
 
 __all__ = [

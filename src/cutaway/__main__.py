@@ -2,6 +2,6 @@
 
 import sys
 
-from .commands import main
+from .apps.cli import main
 
 sys.exit(main())

@@ -12,42 +12,42 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
-from .comparing.beside import hold_against_simple
-from .data.named.opening import NAMED
-from .data.objects.given import as_source
-from .data.opening import kind_of
+from .checkpoints.convert import open_model, reject_absent
+from .checkpoints.custom import handed_over
+from .checkpoints.diffusers import is_diffusers
+from .checkpoints.hub import here
+from .checkpoints.huggingface.loading import is_folder
+from .checkpoints.saving import CONFIG
+from .core.config import build, keys
+from .core.errors import DataError, FileError, SettingError, UnknownName, short
+from .core.files import as_path, open_regular, reject_overwriting, write_text
+from .data.datasets.registry import NAMED
+from .data.in_memory.source import as_source
+from .data.open_data import kind_of
 from .data.settings import DataSettings
-from .data.shards.manifest import Manifest
-from .data.shards.preparing import prepare_data
-from .data.shards.settings import ShardSettings
+from .data.streaming.manifest import Manifest
+from .data.streaming.prepare import prepare_data
+from .data.streaming.settings import ShardSettings
+from .deploy.runtime import Exported, is_exported
 from .distributed.environment import rank
 from .draw.description import Page, View
-from .draw.page import framed, page
-from .errors import DataError, FileError, SettingError, UnknownName, short
-from .exporting.opened import Exported, is_exported
-from .files import as_path, open_regular, reject_overwriting, write_text
-from .interop.convert import open_model, reject_absent
-from .interop.diffusers import is_diffusers
-from .interop.hub import here
-from .interop.huggingface.reading import is_folder
-from .models.own import handed_over
-from .models.saving import CONFIG
-from .nn.modes import resting
-from .report.writing import report_on
-from .searching.extra import need_optuna
-from .settings import build, keys
-from .training.run import Run
-from .training.session import fit
-from .views.described import describe as describe
-from .views.named import open_subject
-from .views.page import describe as describe_page
+from .draw.html_page import framed, page
+from .experiments.compare.baseline_check import hold_against_simple
+from .experiments.search.optuna_import import need_optuna
+from .nn.eval_mode import resting
+from .reports.run_report import report_on
+from .runs.run import Run
+from .training.train import fit
+from .views.inspect_page import describe as describe_page
+from .views.open_target import open_subject
 from .views.subject import Subject
+from .views.summary import describe as describe
 
 if TYPE_CHECKING:
-    from .comparing.result import Comparison
-    from .planning.checking import Checked
-    from .planning.plan import Plan
-    from .searching.result import Search
+    from .experiments.compare.result import Comparison
+    from .experiments.plan.check import Checked
+    from .experiments.plan.result import Plan
+    from .experiments.search.result import Search
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
 A_FOLDER = "out is the path of a folder"
@@ -123,7 +123,7 @@ def search(
     kept.
     """
     need_optuna()
-    from .searching.study import search as run_search
+    from .experiments.search.study import search as run_search
 
     source, fractions = as_source(data, val, test)
     return run_search(model, source, {**settings, **fractions}, space=space, out=_folder(out), resume=resume)
@@ -153,7 +153,7 @@ def compare(
     folder, which may hold the same comparison already, and `resume` one to go on with: finished trainings are kept.
     Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped.
     """
-    from .comparing.running import compare as run_comparison
+    from .experiments.compare.runner import compare as run_comparison
 
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
         sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
@@ -201,7 +201,7 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
 
     Raises DataError, with every bad row or file in its `problems`, and what else a person can fix.
     """
-    from .planning.checking import check as run_check
+    from .experiments.plan.check import check as run_check
 
     source, fractions = as_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})
@@ -221,7 +221,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     `settings` are those of `cutaway train --help`, `sparsity`, `prune_pattern` and `prune_channels` among them; data,
     split and all that is not given are the run's. Raises CutawayError for what a person can fix.
     """
-    from .compression.pruned import prune as prune_run
+    from .deploy.prune import prune as prune_run
 
     found = prune_run(run if isinstance(run, Run) else Run(run), as_path(out, A_FOLDER), settings)
     report_on(found)
@@ -237,7 +237,7 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
     `settings` are those of `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`, `qat`. Raises
     CutawayError for what a person can fix.
     """
-    from .compression.quantized import quantize as quantize_run
+    from .deploy.quantize import quantize as quantize_run
 
     target = as_path(out, "A quantized run is written to a folder, by its path")
     found = quantize_run(run if isinstance(run, Run) else Run(run), target, settings)
@@ -254,7 +254,7 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     Nothing is written unless what was made answers as the run does, at two sizes other than the traced one.
     Raises CutawayError for what a person can fix.
     """
-    from .exporting.making import export as export_run
+    from .deploy.export import export as export_run
 
     target = as_path(path, "A run is exported to a file, by its path")
     export_run(run if isinstance(run, Run) else Run(run), target, overwrite)
@@ -272,7 +272,7 @@ def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None
     `gpu` the plan is for this machine, and a few steps are timed. The model may be larger than this machine. Raises
     CutawayError for what a person can fix.
     """
-    from .planning.making import plan as make_plan
+    from .experiments.plan.planner import plan as make_plan
 
     source, fractions = as_source(data, val, test)
     return make_plan(model, source, {**settings, **fractions})

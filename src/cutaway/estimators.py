@@ -33,20 +33,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .data.objects.asking import new_examples
-from .data.objects.frames import as_frame
-from .data.objects.given import Given
+from .core.errors import DataError, UnknownName
+from .core.spec import TableSpec, Value
+from .data.in_memory.from_dataframe import as_frame
+from .data.in_memory.predict_inputs import new_examples
+from .data.in_memory.source import Given
 from .data.settings import DataSettings
-from .data.tables.columns import meaning
-from .errors import DataError, UnknownName
-from .report.writing import report_on
-from .spec import TableSpec, Value
+from .data.tables.column_types import meaning
+from .reports.run_report import report_on
 from .tasks.task import task_for
+from .training.config import TrainSettings
+from .training.device import find_place
 from .training.evaluation import at_once, results_of
-from .training.placement import find_place
 from .training.progress import Progress
-from .training.session import fit
-from .training.settings import TrainSettings
+from .training.train import fit
 
 OF_MODEL = "model__"
 OF_DATA = (

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutaway.commands import main
-from cutaway.course import check
-from cutaway.course.checking import Result, check_file
-from cutaway.course.exercises import NotYet, as_array, pair, said, same
-from cutaway.errors import FileError, SettingError
+from cutaway.apps.cli import main
+from cutaway.apps.course import check
+from cutaway.apps.course.answer_check import Result, check_file
+from cutaway.apps.course.exercises import NotYet, as_array, pair, said, same
+from cutaway.core.errors import FileError, SettingError
 
 RIGHT = """
 import numpy as np

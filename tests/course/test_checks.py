@@ -10,8 +10,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from cutaway.course.chapters import CHAPTERS, chapter
-from cutaway.course.exercises import NotYet, settle
+from cutaway.apps.course.chapters import CHAPTERS, chapter
+from cutaway.apps.course.exercises import NotYet, settle
 
 from .pages import run
 from .wrong import WRONG

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cutaway.course.chapters import CHAPTERS, Chapter
-from cutaway.course.exercises import Exercise
-from cutaway.course.showing import frame, source
-from cutaway.draw import make
-from cutaway.generation.ctc import prefix_beam
-from cutaway.textbook.backprop import backward
-from cutaway.training.rounding import Rounding
+from cutaway.apps.course.chapters import CHAPTERS, Chapter
+from cutaway.apps.course.display import frame, source
+from cutaway.apps.course.exercises import Exercise
+from cutaway.draw import charts
+from cutaway.inference.ctc import prefix_beam
+from cutaway.nn.textbook.backprop import backward
+from cutaway.training.qat import Rounding
 
 from .pages import COURSE, run
 
@@ -113,7 +113,9 @@ def test_an_error_of_a_cell_names_its_line_of_the_page(tmp_path: Path) -> None:
 def test_a_solution_that_is_not_right_is_an_error(tmp_path: Path) -> None:
     page = tmp_path / "01-wrong.md"
     answer = "def fires(w, b, x):\n    return 0\n\n\ncheck(1, fires)\n"
-    text = f"```{{code-cell}} ipython3\n---\ntags: [solution]\n---\nfrom cutaway.course import check\n\n{answer}```\n"
+    text = (
+        f"```{{code-cell}} ipython3\n---\ntags: [solution]\n---\nfrom cutaway.apps.course import check\n\n{answer}```\n"
+    )
     page.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"01-wrong.md, line 5: fires: not yet"):
         run.run(page)
@@ -124,19 +126,19 @@ def test_a_source_is_what_the_file_says_now() -> None:
     text = shown._repr_markdown_()
     assert "def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor)" in text
     assert "\ndef signature(self)" not in repr(shown).replace("@property\n", "")[:3]
-    assert "`src/cutaway/textbook/backprop.py`, `src/cutaway/course/exercises.py`" in text
+    assert "`src/cutaway/nn/textbook/backprop.py`, `src/cutaway/apps/course/exercises.py`" in text
 
 
 def test_the_source_of_a_decorated_function_is_its_own() -> None:
     text = source(prefix_beam, Rounding.applied)._repr_markdown_()
     assert "@torch.no_grad()\ndef prefix_beam(log_probs: Tensor" in text
-    assert text.endswith("`src/cutaway/generation/ctc.py`, `src/cutaway/training/rounding.py`\n")
+    assert text.endswith("`src/cutaway/inference/ctc.py`, `src/cutaway/training/qat.py`\n")
 
 
 @pytest.mark.browser
 def test_a_frame_draws_itself_and_grows(browser: Any, tmp_path: Path) -> None:
-    curve = make.lines("A curve", "x", [{"name": "y", "points": [[0, 0], [1, 2]]}])
-    shown = frame(make.choice("", "which", [{"name": "one", "drawings": [curve]}]), title="T", says="S", height=50)
+    curve = charts.lines("A curve", "x", [{"name": "y", "points": [[0, 0], [1, 2]]}])
+    shown = frame(charts.choice("", "which", [{"name": "one", "drawings": [curve]}]), title="T", says="S", height=50)
     assert "<script" not in shown._repr_html_().partition("srcdoc")[0]
     path = tmp_path / "page.html"
     path.write_text(f"<!doctype html><title>x</title><body>{shown._repr_html_()}</body>", encoding="utf-8")

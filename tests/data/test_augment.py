@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Classes, ImageSpec, TableSpec, Value
 from cutaway.data.augment import color_jitter, cutout, flip, make_augment, mixup, padded_crop
 from cutaway.data.settings import DataSettings
-from cutaway.errors import SettingError
-from cutaway.spec import Classes, ImageSpec, TableSpec, Value
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 

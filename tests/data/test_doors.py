@@ -12,16 +12,16 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from cutaway.commands import main
-from cutaway.data.graphs.reading import read_graphs
-from cutaway.data.opening import open_data
+from cutaway.apps.cli import main
+from cutaway.core.errors import CutawayError, DataError, FileError
+from cutaway.data.graphs.graph_files import read_graphs
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.shards.manifest import sum_of
-from cutaway.data.shards.members import Known, Member
-from cutaway.data.tables.reading import read_table
+from cutaway.data.streaming.manifest import sum_of
+from cutaway.data.streaming.members import Known, Member
+from cutaway.data.tables.table_files import read_table
 from cutaway.data.text.subword_training import train_bpe
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.errors import CutawayError, DataError, FileError
 
 
 def rejection(source: object, **settings: object) -> str:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Episodes
+from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.data.episodes import EpisodeSplit, class_split, labelled_episodes
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet, TensorSplit
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Episodes
 
 CLASSES = [f"c{k}" for k in range(12)]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.commands import main
+from cutaway.apps.cli import main
+from cutaway.core.spec import Classes, Value
 from cutaway.data.findings import Finding, absent_classes, alike_labels
-from cutaway.spec import Classes, Value
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from cutaway.data.kinds import KINDS
-from cutaway.data.objects.given import Given
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.core.spec import ANY_SIZE, Boxes, Classes, Mask, Tokens, Transcript
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.in_memory.source import Given
+from cutaway.data.modalities import KINDS
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.spec import ANY_SIZE, Boxes, Classes, Mask, Tokens, Transcript
 
 SPLITS = ("train", "val", "test")
 Numbers = set[int]  # of the examples that are other than they were

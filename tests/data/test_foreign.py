@@ -11,15 +11,15 @@ import pytest
 import soundfile
 from PIL import Image
 
+from cutaway.core.errors import CutawayError, DataError
+from cutaway.core.spec import ImageSpec
 from cutaway.data import folders
 from cutaway.data.folders import holds, tallies
-from cutaway.data.foreign import describe_labels
-from cutaway.data.opening import kind_of, open_data
+from cutaway.data.open_data import kind_of, open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import CutawayError, DataError
+from cutaway.data.unsupported_formats import describe_labels
 from cutaway.models.registry import preset
-from cutaway.spec import ImageSpec
-from cutaway.training.resolved import resolve
+from cutaway.training.config_resolution import resolve
 from tests.scripts import DOCS
 
 RNG = np.random.default_rng(0)

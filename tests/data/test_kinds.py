@@ -8,11 +8,11 @@ import networkx
 import pytest
 
 from cutaway import data
-from cutaway.data.kinds import KINDS, reject_settings_for_others
-from cutaway.data.opening import open_data
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import KINDS as SPECS
+from cutaway.data.modalities import KINDS, reject_settings_for_others
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import KINDS as SPECS
 
 CHANGED = {  # a value that is not the usual one, for a setting of each kind
     "table": {"scale": "none"},
@@ -29,9 +29,9 @@ CHANGED = {  # a value that is not the usual one, for a setting of each kind
 def test_every_kind_has_its_line_and_keeps_the_scheme() -> None:
     assert set(KINDS) == set(SPECS) == set(CHANGED)
     for kind in KINDS.values():
-        assert callable(kind.member(f"opening.{kind.opens}"))
+        assert callable(kind.member(f"dataset.{kind.opens}"))
         files = {path.stem for path in (Path(data.__file__).parent / kind.folder).iterdir()}
-        assert files >= {"opening", "reading", "preprocessing"}
+        assert files >= {"dataset", "transforms"}
         assert all(hasattr(kind.member(name), "from_json") for name in kind.classes.values())
 
 

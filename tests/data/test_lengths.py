@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.lengths import bucketed, padding
-from cutaway.data.sets import IGNORED, SequenceSplit
+from cutaway.data.bucketing import bucketed, padding
+from cutaway.data.dataset_base import IGNORED, SequenceSplit
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
 

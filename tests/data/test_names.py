@@ -11,11 +11,11 @@ import pytest
 import soundfile
 from PIL import Image
 
-from cutaway.data.adopted import numbers_of
-from cutaway.data.opening import open_data
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Mask
+from cutaway.data.label_mapping import numbers_of
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError
-from cutaway.spec import Mask
 
 NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data import plans
-from cutaway.data.plans import Order, Permutation, Plan
+from cutaway.data import samplers
+from cutaway.data.samplers import Order, Permutation, Plan
 
 
 @settings(max_examples=80, deadline=None)
@@ -22,7 +22,7 @@ def test_every_number_stands_at_one_place(n: int, seed: int) -> None:
 @pytest.mark.parametrize("n", [4_194_305, 100_000_007, 3_000_000_019])
 def test_a_part_is_the_same_wherever_it_is_begun(n: int) -> None:
     order = Permutation(n, 7)
-    end = n - 3 * plans.AT_ONCE // 2
+    end = n - 3 * samplers.AT_ONCE // 2
     whole = order.part(end, n)
     assert len(whole) == n - end
     assert len(whole.unique()) == len(whole)
@@ -47,7 +47,7 @@ def test_it_mixes_as_well_as_a_drawn_order() -> None:
 
 @pytest.mark.parametrize("held", [1 << 22, 10])
 def test_an_order_is_cut_into_batches_and_gone_on_with(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    monkeypatch.setattr(plans, "HELD", held)
+    monkeypatch.setattr(samplers, "HELD", held)
     plan = Order(103, torch.Generator().manual_seed(3)).plan(10)
     assert isinstance(plan, Plan)
     assert [len(batch) for batch in plan] == [*[10] * 10, 3]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cutaway import spec as specs
-from cutaway.data.preprocessing import preprocessing_from_json
+from cutaway.core import spec as specs
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Classes, TableSpec
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.tables.encoders import Category, Numeric
-from cutaway.data.tables.preprocessing import TablePreprocessing
-from cutaway.errors import DataError
-from cutaway.spec import Classes, TableSpec
+from cutaway.data.tables.transforms import TablePreprocessing
 
 ENCODERS = (
     Numeric("age", "number", "", fill=28.0, missing=True, mean=29.5, scale=14.25),

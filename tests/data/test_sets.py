@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data import sets
-from cutaway.data.sets import TensorSplit
+from cutaway.data import dataset_base
+from cutaway.data.dataset_base import TensorSplit
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 9), st.booleans(), st.integers(0, 99))
@@ -31,7 +31,7 @@ def test_each_batch_begins_where_sums_are_added_up_alike(size: int) -> None:
     split = TensorSplit(inputs, torch.arange(300))
     order = [*torch.arange(300).split(size)]  # type: ignore[no-untyped-call]
     for batches in (split.batches(order), split.batches(order[1:])):
-        assert {batch.inputs[0].data_ptr() % sets.LINE for batch in batches} == {0}
+        assert {batch.inputs[0].data_ptr() % dataset_base.LINE for batch in batches} == {0}
 
 
 def test_no_more_is_held_at_once_than_it_says() -> None:
@@ -45,4 +45,4 @@ def test_no_more_is_held_at_once_than_it_says() -> None:
     split = TensorSplit(torch.zeros(300, 16), None)  # a batch is 4 KiB
     batches = split.batches(order())  # type: ignore[arg-type]
     next(batches)
-    assert len(taken) == sets.TOGETHER // (64 * 16 * 4) == 32
+    assert len(taken) == dataset_base.TOGETHER // (64 * 16 * 4) == 32

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import SettingError
 from cutaway.data.settings import DataSettings
-from cutaway.data.splits import (
-    SPLITS,
-    complete_split,
-    draw,
-    drawn_splits,
-    fractions_left,
-    split_hash,
-    split_indices,
-)
-from cutaway.errors import SettingError
+from cutaway.data.splits import SPLITS, complete_split, draw, drawn_splits, fractions_left, split_hash, split_indices
 
 fractions = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
 class_sizes = st.lists(st.integers(1, 60), min_size=1, max_size=12)

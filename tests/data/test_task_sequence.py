@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cutaway.data.opening import open_data
+from cutaway.core.config import build
+from cutaway.core.errors import SettingError
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.task_sequence import PermutedSplit, in_tasks, part_of
-from cutaway.errors import SettingError
-from cutaway.settings import build
 
 
 def opened(source: Any, **given: Any) -> Any:

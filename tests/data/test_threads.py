@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from cutaway.data.threads import in_threads
+from cutaway.data.parallel import in_threads
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3, None])

@@ -13,11 +13,11 @@ import soundfile
 import torch
 from PIL import Image
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError, SettingError
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.planning.checking import check
+from cutaway.experiments.plan.check import check
 
 RNG = np.random.default_rng(0)
 DAMAGED = "no image"  # what stands in a file that is none

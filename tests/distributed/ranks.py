@@ -17,7 +17,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "cutaway.api", "sklearn.datasets", "torch._dynamo", "torch._refs", "torch._meta_registrations",
-        "torch.distributed", "cutaway.training.sharded", "cutaway.training.memory.choice",
+        "torch.distributed", "cutaway.training.sharded_strategy", "cutaway.training.memory.choice",
     ]
 )  # fmt: skip
 PATIENCE = 550  # seconds, on a machine that does much else too
@@ -68,6 +68,6 @@ def _as_one(rank: int, count: int, port: int, launch: str, work: Callable[..., N
 
 def tensors(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file."""
-    from cutaway.models.saving import read_tensors
+    from cutaway.checkpoints.saving import read_tensors
 
     return read_tensors(path)[0]

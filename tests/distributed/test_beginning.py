@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from cutaway.commands import main
+from cutaway.apps.cli import main
+from cutaway.core.errors import CutawayError
 from cutaway.distributed.group import joined, place
-from cutaway.errors import CutawayError
-from cutaway.training import checks
+from cutaway.training import config_checks
 from cutaway.training.memory import choice
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.setup import prepare
 from cutaway.training.strategies import strategy
+from cutaway.training.train import fit
 
 from .ranks import together
 
@@ -53,7 +53,7 @@ def begin(base: Path) -> None:
 
 def train(base: Path) -> None:
     """Train in each way where little memory is free, and leave what a person would be told."""
-    for module in (choice, checks):
+    for module in (choice, config_checks):
         module.free_memory = lambda device: FREE
     for parallel in ("ddp", "fsdp"):
         try:
@@ -97,7 +97,7 @@ def test_what_fits_in_parts_alone_is_accepted_in_parts_and_else_told_of_them(
     assert told["ddp-0"].endswith("on each, and fits: parallel=fsdp.")
     assert json.loads((left / "fsdp" / "run.json").read_text())["status"] == "finished"
     assert not (left / "ddp").exists()
-    monkeypatch.setattr(checks, "free_memory", lambda device: 100 * MIB)
+    monkeypatch.setattr(config_checks, "free_memory", lambda device: 100 * MIB)
     words = [f"{key}={value}" for key, value in {**GIVEN, **LARGE, "processes": 1}.items()]
     assert main(["train", "gpt2", str(left / "book.txt"), *words, "--out", str(left / "one")]) == 2
     assert "several devices hold it in parts with parallel=fsdp" in " ".join(capsys.readouterr().err.split())

@@ -20,22 +20,22 @@ import pytest
 import torch
 from benchmarks.kills import Order, differences, log_to, order_of
 
-from cutaway.commands import main
+from cutaway.apps.cli import main
+from cutaway.checkpoints.saving import read_tensors, write_tensors
+from cutaway.core.errors import CutawayError, FileError, LostProcess, SettingError
+from cutaway.core.files import read_json
 from cutaway.distributed.checkpoint import Checkpoint, complete
+from cutaway.distributed.dtensors import part
 from cutaway.distributed.group import joined, place
-from cutaway.distributed.parts import part
 from cutaway.distributed.storage import Saver, read
-from cutaway.errors import CutawayError, FileError, LostProcess, SettingError
-from cutaway.files import read_json
 from cutaway.models.registry import create_model
-from cutaway.models.saving import read_tensors, write_tensors
 from cutaway.training.checkpoint import State, contents, load_checkpoint, newest, save_whole
-from cutaway.training.layers import blocks
-from cutaway.training.placement import Placement
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import Placement
+from cutaway.training.parameter_groups import blocks
 from cutaway.training.processes import reject_parallel
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
-from cutaway.training.settings import TrainSettings
+from cutaway.training.train import fit
 
 from .ranks import ended, start, together
 
@@ -256,7 +256,7 @@ def small_gpt() -> torch.nn.Module:
 
 def save_cut_twice(base: Path) -> None:
     """Save a model that is cut by heads and by rows, and read it back into the same parts."""
-    from cutaway.distributed.sharding import mesh_of, shard
+    from cutaway.distributed.fsdp import mesh_of, shard
     from cutaway.distributed.tensor_parallel import parallelize
 
     with joined():

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from cutaway.core.errors import SettingError
+from cutaway.core.memory_budget import shaped
 from cutaway.distributed.dry_run import Collective, DryRun, dry_run
-from cutaway.distributed.parts import part
-from cutaway.errors import SettingError
-from cutaway.models.memory import shaped
+from cutaway.distributed.dtensors import part
 from cutaway.models.registry import preset
-from cutaway.training.layers import blocks
+from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import TrainSettings
+from cutaway.training.parameter_groups import blocks
 
 PROCESSES, LAYERS, DIM, WORDS, TOKENS = 256, 2, 64, 500, 16
 BATCH = 2

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from torch.distributed import HashStore
 
+from cutaway.core.errors import CutawayError, FileError, LostProcess
 from cutaway.distributed import group
-from cutaway.errors import CutawayError, FileError, LostProcess
 
 OWN = threading.local()  # the rank of the process that a thread plays
 

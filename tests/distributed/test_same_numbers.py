@@ -14,13 +14,13 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import cutaway
+from cutaway.checkpoints.saving import write_tensors
+from cutaway.distributed.dtensors import gathered, part
 from cutaway.distributed.group import joined, place
-from cutaway.distributed.parts import gathered, part
-from cutaway.models.saving import write_tensors
 from cutaway.training.checkpoint import load_weights, newest
-from cutaway.training.loop import Trainer
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from .ranks import tensors, together
 

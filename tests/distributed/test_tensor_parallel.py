@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from cutaway.core.errors import SettingError
 from cutaway.distributed.tensor_parallel import reject_for_tensor_parallel
-from cutaway.errors import SettingError
 from cutaway.models.registry import preset
-from cutaway.training.prepared import prepare
+from cutaway.training.setup import prepare
 
 SMALL = {"dim": 24, "layers": 1, "vocab_size": 20}
 

@@ -11,5 +11,5 @@ register(`data:text/javascript,${encodeURIComponent(hook)}`);
 
 /** A module of the studio's page. */
 export function studio(name) {
-  return import(`../../src/cutaway/studio/page/${name}`);
+  return import(`../../src/cutaway/apps/studio/page/${name}`);
 }

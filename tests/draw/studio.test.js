@@ -155,7 +155,7 @@ test("of many calls only a few come through, and always the last", async () => {
 
 test("the page's modules make no markup out of text, and ask nobody but their own server", async () => {
   const { readFile, readdir } = await import("node:fs/promises");
-  const folder = new URL("../../src/cutaway/studio/page/", import.meta.url);
+  const folder = new URL("../../src/cutaway/apps/studio/page/", import.meta.url);
   const modules = (await readdir(folder)).filter((name) => name.endsWith(".js"));
   assert.ok(modules.length > 8);
   for (const name of modules) {

@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 import cutaway
-from cutaway.data.examples import write_example
-from cutaway.errors import CutawayError
-from cutaway.spec import Mask
-from cutaway.training import estimate
+from cutaway.core.errors import CutawayError
+from cutaway.core.spec import Mask
+from cutaway.data.synthetic import write_example
+from cutaway.training import cost_estimate
 
 from . import documents
 from .kinds import Case, Kind, read_whole
@@ -205,7 +205,7 @@ def check(model: str, whole: bool = False, **settings: Any) -> Callable[[Path, P
     """What checks a model on the damaged file, or on the `whole` folder, as the command does."""
 
     def read(folder: Path, file: Path) -> None:
-        estimate.MOST_SECONDS = 0.0
+        cost_estimate.MOST_SECONDS = 0.0
         cutaway.check(model, str(folder if whole else file), **settings)
 
     return read

@@ -15,11 +15,11 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 import cutaway
-from cutaway.data.examples import write_example
-from cutaway.errors import CutawayError
-from cutaway.interop.oracles.operators import make_torchvision_importable
-from cutaway.models.saving import read_tensors, write_tensors
-from cutaway.spec import Mask, Target
+from cutaway.checkpoints.saving import read_tensors, write_tensors
+from cutaway.core.errors import CutawayError
+from cutaway.core.spec import Mask, Target
+from cutaway.data.synthetic import write_example
+from cutaway.verify.operators import make_torchvision_importable
 
 from .kinds import Case, Fault, Kind, read_whole
 from .mutations import document_mutations, text_mutations
@@ -136,7 +136,7 @@ def _lines(text: bytes, random: Random) -> list[tuple[str, Callable[[], bytes]]]
 
 def report(folder: Path) -> None:
     """Write the page of a run again."""
-    from cutaway.report.contents import describe
+    from cutaway.reports.run_report import describe
     from cutaway.views.run.documents import read_documents
 
     describe(read_documents(folder))
@@ -216,9 +216,9 @@ def searched(home: Path) -> Path:
 
 def read_search(folder: Path) -> None:
     """Read a search, write its page, and plan to go on with it."""
-    from cutaway.searching.page import write_search_report
-    from cutaway.searching.plan import resumed
-    from cutaway.searching.result import Search
+    from cutaway.experiments.search.result import Search
+    from cutaway.experiments.search.search_page import write_search_report
+    from cutaway.experiments.search.spec import resumed
 
     found = Search(folder)
     _ = found.trials, found.best, found.front, found.importances()
@@ -279,8 +279,8 @@ def compared(home: Path) -> Path:
 
 def read_comparison(folder: Path) -> None:
     """Read a comparison and write its page."""
-    from cutaway.comparing.page import describe_page
-    from cutaway.comparing.result import Comparison
+    from cutaway.experiments.compare.comparison_page import describe_page
+    from cutaway.experiments.compare.result import Comparison
 
     found = Comparison(folder)
     _ = found.results, found.best, found.ranks
@@ -338,9 +338,9 @@ def open_any(folder: Path, targets: tuple[type[Target], ...] = (), **settings: A
     """Open data as training does, and take a batch of it."""
     import torch
 
-    from cutaway.data.opening import open_data
+    from cutaway.core.config import build
+    from cutaway.data.open_data import open_data
     from cutaway.data.settings import DataSettings
-    from cutaway.settings import build
 
     data = open_data(str(folder), build(DataSettings, settings), targets=targets)
     split = next(iter(data.splits.values()))
@@ -415,7 +415,7 @@ def adapter(home: Path) -> Path:
 
 def merge(folder: Path) -> None:
     """Merge an adapter into its model."""
-    from cutaway.interop.huggingface.adapters import merge_adapter
+    from cutaway.checkpoints.huggingface.adapters import merge_adapter
 
     model = cutaway.load(folder / "base")
     merge_adapter(model, "gpt2", folder)
@@ -425,7 +425,7 @@ def denoiser(home: Path) -> Path:
     """A folder of diffusers, of a small U-Net."""
     folder = home / "diffusers"
     if not folder.exists():
-        from cutaway.interop.diffusers import write_diffusers
+        from cutaway.checkpoints.diffusers import write_diffusers
 
         model = cutaway.create_model("ddpm-unet-small", widths=(8, 16), layers=1, groups=4, attention_levels=(1,))
         write_diffusers(model, folder, (8, 8))
@@ -456,7 +456,7 @@ def save_onnx(path: Path, document: bytes) -> None:
     """Put another document into an exported file, with a checksum that fits."""
     import onnx
 
-    from cutaway.interop.export.onnx import SUM, _digest
+    from cutaway.deploy.onnx import SUM, _digest
 
     model = onnx.load(path)
     del model.metadata_props[:]
@@ -504,7 +504,7 @@ def open_model(folder: Path) -> None:
 def resume(folder: Path) -> None:
     """Take a run up again."""
     from cutaway.training.progress import Progress
-    from cutaway.training.session import fit
+    from cutaway.training.train import fit
 
     fit(None, None, {"max_steps": 2}, resume=folder, progress=Progress(shown=False))
 
@@ -558,10 +558,10 @@ def command(words: list[str]) -> None:
     import contextlib
     import io
 
-    from cutaway.commands import main
-    from cutaway.training import estimate
+    from cutaway.apps.cli import main
+    from cutaway.training import cost_estimate
 
-    estimate.MOST_SECONDS = 0.0
+    cost_estimate.MOST_SECONDS = 0.0
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         status = main(words)
@@ -589,7 +589,7 @@ def vectors(home: Path) -> Path:
 
 def read_word_vectors(folder: Path) -> None:
     """Read a file of word vectors."""
-    from cutaway.interop.word_vectors import Vectors
+    from cutaway.checkpoints.word_vectors import Vectors
 
     Vectors.load(folder / "vectors.txt")
 
@@ -598,7 +598,7 @@ def sharded(home: Path) -> Path:
     """A model whose weights are in several files."""
     folder = home / "sharded"
     if not folder.exists():
-        from cutaway.models import saving
+        from cutaway.checkpoints import saving
 
         tensors, meta = read_tensors(model_folder(home) / "model.safetensors")
         folder.mkdir()
@@ -622,8 +622,8 @@ def served_state(home: Path) -> Path:
 
 def open_state(folder: Path) -> None:
     """Read a state of the studio as its server does."""
-    from cutaway.studio.state import checked, number_of, read_log, settings_of
-    from cutaway.web.bodies import object_of
+    from cutaway.apps.studio.state import checked, number_of, read_log, settings_of
+    from cutaway.apps.web.requests import object_of
 
     try:
         state = checked(object_of((folder / "state.json").read_bytes()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from cutaway.errors import CutawayError
+from cutaway.core.errors import CutawayError
 
 
 class Fault(Exception):

@@ -13,10 +13,10 @@ from typing import Any
 from starlette.testclient import TestClient
 
 import cutaway
-from cutaway.serving.app import Doors
-from cutaway.serving.guard import Guard
-from cutaway.serving.limits import Limits
-from cutaway.serving.metrics import Metrics
+from cutaway.apps.serve.app import Doors
+from cutaway.apps.serve.limits import Limits
+from cutaway.apps.serve.metrics import Metrics
+from cutaway.apps.serve.middleware import Guard
 
 from . import documents
 from .kinds import Case, Fault, Kind

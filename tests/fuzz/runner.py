@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cutaway.errors import CutawayError
+from cutaway.core.errors import CutawayError
 
 from .kinds import Case, Fault, Kind
 

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from cutaway.compression.settings import QuantizeSettings
-from cutaway.data.examples import write_example
+from cutaway.core.config import keys
 from cutaway.data.settings import DataSettings
+from cutaway.data.synthetic import write_example
+from cutaway.deploy.quantize import QuantizeSettings
 from cutaway.models.registry import presets
-from cutaway.settings import keys
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 
 from .documents import command
 from .kinds import Case, Kind, read_whole

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.interop.oracles import OracleMissing, compared_config, oracle_for
-from cutaway.interop.oracles.compare import BOUND, NOISE, difference, gradients_of
-from cutaway.interop.oracles.dropping import fixed_dropout
 from cutaway.models.images import answers_of
 from cutaway.models.registry import presets
+from cutaway.verify import OracleMissing, compared_config, oracle_for
+from cutaway.verify.compare import BOUND, NOISE, difference, gradients_of
+from cutaway.verify.dropping import fixed_dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import nn
 
 import cutaway
-from cutaway.commands import main
+from cutaway.apps.cli import main
 from cutaway.nn.losses import linear_cross_entropy
-from cutaway.training.prepared import prepare
+from cutaway.training.setup import prepare
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

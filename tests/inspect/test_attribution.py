@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.attribution import METHODS, Completeness, attribute
 from cutaway.inspect.attribution.checks import rank_correlation
 from cutaway.inspect.attribution.embeddings import embeddings
@@ -331,8 +331,8 @@ def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
 
 def test_a_map_that_knows_no_weights_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.inspect.attribution import methods
-    from cutaway.inspect.attribution.asking import Ask, Found
-    from cutaway.inspect.attribution.entry import Entry
+    from cutaway.inspect.attribution.differentiable_input import Entry
+    from cutaway.inspect.attribution.request import Ask, Found
 
     def brightness(entry: Entry, ask: Ask) -> Found:
         values = entry.z.abs().sum(1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import DataError, ModelError, UnknownName
+from cutaway.core.errors import DataError, ModelError, UnknownName
 from cutaway.inspect.concepts import concept, vector, welch
 from tests.small import small
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError, SettingError
-from cutaway.inspect.gradients import flow
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.inspect.gradient_flow import flow
 from cutaway.models.images import answers_of
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, small

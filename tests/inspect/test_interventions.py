@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway import create_model
-from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.ablation import ablate, patch
 from cutaway.inspect.interventions import Noise, Replace, Transplant, Zero, intervene
 from cutaway.inspect.probes import capture

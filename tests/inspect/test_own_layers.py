@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.inspect.ablation import ablate
 from cutaway.inspect.interventions import Transplant, Zero, intervene
-from cutaway.inspect.memory import by_lag
 from cutaway.inspect.probes import capture, kinds_of
+from cutaway.inspect.recurrent_memory import by_lag
 from cutaway.nn.attention import Attention, Seen, scaled_dot_product
 from cutaway.nn.graphs import MessagePassing, neighbours, product
 from cutaway.nn.recurrent import State, Weights

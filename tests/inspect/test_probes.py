@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.probes import KINDS, OF, capture, kinds_of
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention, recording

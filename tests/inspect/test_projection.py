@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
 from cutaway.inspect.projection import MEASURES, components, neighbours, pca, tsne, umap
 
 

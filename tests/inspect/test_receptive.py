@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError, UnknownName
+from cutaway.core.errors import ModelError, UnknownName
+from cutaway.inspect.effective_receptive_field import ORANGE, effective_field, gradient_extent, save_field
 from cutaway.inspect.layers import layer_table, on_meta
-from cutaway.inspect.receptive import ORANGE, effective_field, gradient_extent, save_field
-from cutaway.interop.oracles import compared_config
 from cutaway.models.registry import Preset, create_model, presets
+from cutaway.verify import compared_config
 
 CONVOLUTIONAL = [p for p in presets().values() if p.module.CARD.family == "cnn" and p.takes == ("image",)]
 FAMILIES = sorted({preset.module.__name__.rpartition(".")[2] for preset in CONVOLUTIONAL})

@@ -7,9 +7,9 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from cutaway.interop.oracles.dropping import fixed_dropout
-from cutaway.models.contract import contract_of
-from cutaway.spec import Mask
+from cutaway.core.spec import Mask
+from cutaway.models.base import contract_of
+from cutaway.verify.dropping import fixed_dropout
 
 
 def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None:

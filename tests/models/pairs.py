@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 
 VOCABULARY = 13  # ids of either side, where there is one vocabulary
 

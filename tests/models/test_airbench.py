@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models import airbench
 from cutaway.models.airbench import CARD, PRESETS, Airbench, Config, Group, Whitening
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 from .contract import assert_keeps_the_contract
 

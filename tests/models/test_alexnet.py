@@ -1,4 +1,4 @@
-"""AlexNet: counts, towers, normalization, sizes of images and rejections. The oracles are in tests/oracles."""
+"""AlexNet: counts, towers, normalization, sizes of images and rejections. The oracles are in tests/verify."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import LayerTable, layer_table, on_meta
 from cutaway.models.alexnet import CARD, PRESETS, AlexNet, Config, LocalResponse
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

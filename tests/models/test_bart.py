@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import PairSpec, Tokens
 from cutaway.inspect.layers import layer_table
 from cutaway.models.bart import CARD, PRESETS, Config, Model
 from cutaway.models.registry import preset
-from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 

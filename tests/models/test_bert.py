@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Masked, NextToken, Tags, TextSpec, Value
 from cutaway.inspect.layers import table_of
 from cutaway.models import bert
 from cutaway.models.bert import HEADS, Bert, Config
 from cutaway.models.registry import card, preset
 from cutaway.nn.attention import recording
-from cutaway.spec import Classes, Masked, NextToken, Tags, TextSpec, Value
 
 NAMES = ["bert-base-uncased", "bert-large-uncased", "roberta-base", "distilbert-base", "albert-base-v2"]
 KINDS = ["bert-base-uncased", "roberta-base", "distilbert-base", "albert-base-v2"]  # one of each

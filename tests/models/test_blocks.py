@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.models import parallel_transformer
 from cutaway.nn.attention import MultiHeadAttention, recording
-from cutaway.nn.cache import Cache, LayerCache
+from cutaway.nn.kv_cache import Cache, LayerCache
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, FORMS, block, through

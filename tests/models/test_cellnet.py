@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.cellnet import CARD, EDGES, LARGEST, OPERATIONS, Config, Model, every_cell, operations_of, written
-from cutaway.spec import Classes, ImageSpec
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 from .contract import assert_keeps_the_contract
 

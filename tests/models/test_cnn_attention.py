@@ -1,4 +1,4 @@
-"""Convolution, then attention: counts, sizes, what attention adds, rejections. The oracle is in tests/oracles."""
+"""Convolution, then attention: counts, sizes, what attention adds, rejections. The oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.cnn_attention import CARD, PRESETS, CNNAttention, Config
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

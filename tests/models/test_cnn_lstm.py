@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Tags, Value, VideoSpec
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.cnn_lstm import CARD, Config, Model
-from cutaway.spec import Classes, Tags, Value, VideoSpec
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 from .contract import assert_keeps_the_contract
 

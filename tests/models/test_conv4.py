@@ -1,4 +1,4 @@
-"""The four-block network of few-shot learning: counts, sizes of images, rejections. Its oracle is in tests/oracles."""
+"""The four-block network of few-shot learning: counts, sizes of images, rejections. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Episodes, ImageSpec
 from cutaway.inspect.layers import layer_table
 from cutaway.models.conv4 import CARD, Config
-from cutaway.spec import Episodes, ImageSpec
 
 from .contract import assert_keeps_the_contract
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.convnext import CARD, PRESETS, Block, Config, ConvNeXt
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec
+from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import TrainSettings
 
 from .contract import assert_keeps_the_contract
 

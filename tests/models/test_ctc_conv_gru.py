@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import AudioSpec, Classes, Transcript
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.ctc_conv_gru import CARD, Config, Model
 from cutaway.models.registry import preset
 from cutaway.nn.ctc import SILENT
-from cutaway.spec import AudioSpec, Classes, Transcript
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 SMALL = Config(in_features=3, channels=(4, 5), kernel=3, hidden_dim=4, num_classes=3)
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import shaped
+from cutaway.core.spec import ImageSpec, Noise
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.ddpm_unet import CARD, DDPM, PRESETS, Config
-from cutaway.models.memory import shaped
 from cutaway.models.registry import presets
 from cutaway.nn.diffusion import noised
-from cutaway.spec import ImageSpec, Noise
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 SMALL = Config(
     in_channels=1, classes=3, widths=(8, 16), layers=1, attention_levels=(2,), groups=4, timesteps=20, dropout=0.0

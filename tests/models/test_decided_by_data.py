@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from cutaway.commands import main
-from cutaway.errors import ModelError, SettingError
-from cutaway.models.registry import OUTPUTS, Preset, preset, presets
-from cutaway.spec import (
+from cutaway.apps.cli import main
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.core.spec import (
     AudioSpec,
     Boxes,
     Classes,
@@ -36,6 +35,7 @@ from cutaway.spec import (
     Value,
     VideoSpec,
 )
+from cutaway.models.registry import OUTPUTS, Preset, preset, presets
 
 NAMES = ("a", "b")
 TARGETS = (

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cutaway.errors import FileError
-from cutaway.models.deferred import (
+from cutaway.checkpoints.deferred_init import (
     Deferred,
     NeedsNumbers,
     _Numbers,
@@ -21,8 +20,9 @@ from cutaway.models.deferred import (
     with_numbers,
     without_numbers,
 )
+from cutaway.checkpoints.saving import opened_weights, tensor_of
+from cutaway.core.errors import FileError
 from cutaway.models.registry import preset
-from cutaway.models.saving import opened_weights, tensor_of
 
 from ..small import DIFFERENT, small_config
 
@@ -52,7 +52,7 @@ def test_little_more_than_one_tensor_is_there_at_a_time(monkeypatch: pytest.Monk
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr("cutaway.models.deferred._Numbers", Watched)
+    monkeypatch.setattr("cutaway.checkpoints.deferred_init._Numbers", Watched)
     found = preset("gpt2")
     with (deferred := Deferred()):
         model = found.build(found.configure(settings={"layers": 4, "dim": 64, "heads": 2, "vocab_size": 900}))

@@ -1,4 +1,4 @@
-"""The densely connected networks: counts, connections, sizes, recomputation, rejections. Oracles: tests/oracles."""
+"""The densely connected networks: counts, connections, sizes, recomputation, rejections. Oracles: tests/verify."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models import densenet
 from cutaway.models.densenet import CARD, PRESETS, Config, DenseBlock, DenseLayer, DenseNet, Transition, cifar
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

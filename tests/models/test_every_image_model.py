@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSizes, ImageSpec, Mask
 from cutaway.inspect.probes import capture
-from cutaway.interop.oracles import compared_config
 from cutaway.models.registry import presets
-from cutaway.spec import Classes, ImageSizes, ImageSpec, Mask
+from cutaway.verify import compared_config
 
 from .contract import assert_keeps_the_contract
 

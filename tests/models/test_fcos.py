@@ -1,4 +1,4 @@
-"""FCOS: counts, locations, what it gives, fitting to data and rejections. Its oracle is in tests/oracles."""
+"""FCOS: counts, locations, what it gives, fitting to data and rejections. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Boxes, Classes, ImageSpec
 from cutaway.inspect.layers import table_of
 from cutaway.models.fcos import CARD, FCOS, PRESETS, Config, FrozenBatchNorm2d
 from cutaway.models.registry import preset
 from cutaway.nn.boxes import decode
-from cutaway.spec import Boxes, Classes, ImageSpec
 
 SMALL = Config(
     layers=(1, 1, 1, 1),

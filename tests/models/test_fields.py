@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.models.fields import Checked, at_least, fraction, one_of, positive, several
 
 

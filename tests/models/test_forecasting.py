@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 
 from .test_recurrent import EACH, model_of
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.models.gin import CARD, GINConv
 
 

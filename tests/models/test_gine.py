@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import ModelError
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import GraphSpec, Value
 from cutaway.models import gine, mpnn
-from cutaway.models.contract import Network
-from cutaway.spec import GraphSpec, Value
+from cutaway.models.base import Network
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 DESCRIBED = pytest.mark.parametrize("family", [gine, mpnn], ids=["gine", "mpnn"])
 

@@ -1,4 +1,4 @@
-"""GoogLeNet in both forms: counts, shapes, auxiliary heads, least size, errors. The oracles are in tests/oracles."""
+"""GoogLeNet in both forms: counts, shapes, auxiliary heads, least size, errors. The oracles are in tests/verify."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models import googlenet
 from cutaway.models.googlenet import CARD, PRESETS, AuxiliaryHead, Config, GoogLeNet, ResponseNorm
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

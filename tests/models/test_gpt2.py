@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, NextToken, TextSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.decoders import last_real
 from cutaway.models.gpt2 import CARD, GPT2, PRESETS, Config
 from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
-from cutaway.spec import Classes, NextToken, TextSpec, Value
 
 SMALL = Config(vocab_size=23, context_length=12, dim=24, layers=2, heads=3, dropout=0.0)
 COUNTED = {

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, GraphSpec, Horizon, Value
 from cutaway.models import gat, gcn, gin, gine, graphconv, graphsage, mpnn
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, GraphSpec, Horizon, Value
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 from tests.small import GRAPHS
 
 FEATURES, CLASSES = 5, 3

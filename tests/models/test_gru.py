@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from cutaway import create_model
+from cutaway.core.spec import Classes, SeriesSpec
 from cutaway.inspect.gates import unroll
 from cutaway.inspect.layers import layer_table
 from cutaway.models.gru import CARD, PRESETS, gru_step
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, SeriesSpec
 
 
 @pytest.mark.parametrize("name", PRESETS)

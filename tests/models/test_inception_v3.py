@@ -1,4 +1,4 @@
-"""Inception-v3: counts, shapes, the auxiliary head, least size, rejections. The oracle is in tests/oracles."""
+"""Inception-v3: counts, shapes, the auxiliary head, least size, rejections. The oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models import inception_v3
 from cutaway.models.inception_v3 import CARD, PRESETS, AuxiliaryHead, Config, InceptionV3, MeanConvolution
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

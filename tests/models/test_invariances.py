@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Context, Masked, NextToken, PairSpec, Spec, Tags, Target, TextSpec, Tokens
 from cutaway.models.registry import Preset, presets
-from cutaway.spec import Classes, Context, Masked, NextToken, PairSpec, Spec, Tags, Target, TextSpec, Tokens
 
 VOCABULARY, LONGEST, BOUND = 23, 24, 1e-9
 SMALLER = {  # a setting that is above this is brought down to it
@@ -214,7 +214,7 @@ def test_read_in_any_pieces_is_read_at_once(name: str, data: st.DataObject, seed
 
 # --- masks as people have them ------------------------------------------------------------------------------------
 
-# Networks that count positions by place, padding and all, as transformers does: tests/oracles/test_masks.py.
+# Networks that count positions by place, padding and all, as transformers does: tests/verify/test_masks.py.
 BY_PLACE = ("bert", "distilbert", "albert", "bart")
 
 

@@ -1,4 +1,4 @@
-"""LeNet-5 as published: the paper's counts, table, codes and sums. Its oracle is in tests/oracles."""
+"""LeNet-5 as published: the paper's counts, table, codes and sums. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.models.lenet5 import C3_TABLE, CARD, Config, LeNet5, TableConv2d, codes_for
 from cutaway.nn import losses
 from cutaway.nn.activations import scaled_tanh
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

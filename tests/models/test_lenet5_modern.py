@@ -1,4 +1,4 @@
-"""LeNet-5 in its common form: counts, sizes, rejections. Its oracle is in tests/oracles."""
+"""LeNet-5 in its common form: counts, sizes, rejections. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.inspect.layers import layer_table
 
 from .contract import assert_keeps_the_contract

@@ -13,10 +13,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 from cutaway.models.linear import PRESETS, Config, Linear
 from cutaway.nn import losses
-from cutaway.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 
 from .contract import assert_keeps_the_contract
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from cutaway import create_model
-from cutaway.errors import ModelError, SettingError
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.core.spec import Classes, GraphSpec, Links
 from cutaway.models import gae, gat, gcn, graphsage
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, GraphSpec, Links
 from cutaway.tasks.link_prediction import LinkPrediction
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 FAMILIES = {"gae": gae, "gat": gat, "gcn": gcn, "graphsage": graphsage}
 names = pytest.mark.parametrize("name", FAMILIES)

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cutaway import files as files_module
-from cutaway.commands import main
-from cutaway.errors import ModelError, SettingError
-from cutaway.models import memory
-from cutaway.models.memory import Size, free_memory, in_bytes, reject_too_large, shaped, size_of
+from cutaway.apps.cli import main
+from cutaway.core import files as files_module
+from cutaway.core import memory_budget
+from cutaway.core.config import build
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.core.memory_budget import Size, free_memory, in_bytes, reject_too_large, shaped, size_of
 from cutaway.models.registry import create_model, preset
-from cutaway.settings import build
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import devices, find_device
 from cutaway.training.optimizers import bytes_to_learn
-from cutaway.training.placement import devices, find_device
-from cutaway.training.settings import TrainSettings
 
 GIB = 2**30
 
@@ -64,8 +64,8 @@ def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str,
 def test_what_can_never_be_is_rejected_before_it_is_made(
     name: str, given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "MOST_TENSORS", 1000)
-    monkeypatch.setattr(memory, "SURELY", 30)
+    monkeypatch.setattr(memory_budget, "MOST_TENSORS", 1000)
+    monkeypatch.setattr(memory_budget, "SURELY", 30)
     with pytest.raises((ModelError, SettingError)) as error:
         create_model(name, **given)
     assert said in str(error.value)
@@ -103,8 +103,8 @@ def test_nothing_is_filled_where_there_are_no_numbers(name: str) -> None:
 def test_other_threads_may_build_while_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hooks that count are the whole process's: a model that another thread makes meanwhile is none of theirs."""
     found, thread = preset("mlp"), iter([1])
-    monkeypatch.setattr(memory.threading, "get_ident", lambda: next(thread, 2))
-    monkeypatch.setattr(memory, "MOST_TENSORS", 0)
+    monkeypatch.setattr(memory_budget.threading, "get_ident", lambda: next(thread, 2))
+    monkeypatch.setattr(memory_budget, "MOST_TENSORS", 0)
     assert size_of(found, found.config).parameters == 40 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10
 
 
@@ -206,7 +206,7 @@ def test_the_size_of_a_model_is_counted_once(monkeypatch: pytest.MonkeyPatch) ->
     found = preset("mlp")
     config = found.configure(settings={"in_features": 3, "hidden_dims": (8, 9), "num_classes": 2})
     counted = size_of(found, config)
-    monkeypatch.setattr(memory, "shaped", lambda *_: pytest.fail("it was made again"))
+    monkeypatch.setattr(memory_budget, "shaped", lambda *_: pytest.fail("it was made again"))
     assert size_of(found, config) == counted
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 from cutaway.models.mlp import CARD, MLP, NORMS, Config
 from cutaway.nn.activations import ACTIVATIONS
-from cutaway.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 
 from .contract import assert_keeps_the_contract
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.mobilenet_v2 import CARD, PRESETS, Config, InvertedResidual, MobileNetV2
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, ImageSpec
 
 from .contract import assert_keeps_the_contract
 

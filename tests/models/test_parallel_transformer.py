@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, NextToken, TextSpec, Value
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import BOUND, compare
 from cutaway.models.parallel_transformer import CARD, ORDERS, PRESETS, Config, Model
 from cutaway.models.registry import preset
-from cutaway.spec import Classes, NextToken, TextSpec, Value
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import BOUND, compare
 
 NAME = "parallel-transformer"
 SMALL = Config(vocab_size=23, context_length=16, dim=24, layers=2, heads=3, dropout=0.0)

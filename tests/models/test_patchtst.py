@@ -1,4 +1,4 @@
-"""PatchTST: counts, patches, invariances, fitting to data and rejections. Its oracle is in tests/oracles."""
+"""PatchTST: counts, patches, invariances, fitting to data and rejections. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Horizon, SeriesSpec, Value
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.patchtst import CARD, PRESETS, Config, PatchTST
-from cutaway.spec import Classes, Horizon, SeriesSpec, Value
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 from .contract import assert_keeps_the_contract
 

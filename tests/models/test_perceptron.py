@@ -9,12 +9,12 @@ from sklearn.linear_model import Perceptron as ScikitPerceptron
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 from cutaway.models.perceptron import CARD, Config, Perceptron
 from cutaway.nn import losses
-from cutaway.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 from cutaway.tasks.separability import linearly_separable
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
 
 from .contract import assert_keeps_the_contract
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cutaway.errors import CutawayError
-from cutaway.models.recognition import differing, nearest, with_settings
+from cutaway.checkpoints.match_config import differing, nearest, with_settings
+from cutaway.core.errors import CutawayError
 from cutaway.models.registry import Preset, preset, presets
 
 

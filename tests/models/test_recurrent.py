@@ -1,6 +1,6 @@
 """What the three recurrent networks share: lengths, read-outs, states handed on, rejections, costs.
 
-Their oracle is in tests/oracles, their steps in tests/nn, forecasts in test_forecasting.py.
+Their oracle is in tests/verify, their steps in tests/nn, forecasts in test_forecasting.py.
 """
 
 from __future__ import annotations
@@ -17,23 +17,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.checkpoints.saving import load_model, save_model
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import AudioSpec, Classes, Context, Horizon, NextToken, SeriesSpec, Tags, TextSpec, Value
 from cutaway.models import gru, lstm, rnn
 from cutaway.models.recurrent import Recurrent
 from cutaway.models.registry import preset
-from cutaway.models.saving import load_model, save_model
 from cutaway.nn import recurrent as layers
-from cutaway.spec import (
-    AudioSpec,
-    Classes,
-    Context,
-    Horizon,
-    NextToken,
-    SeriesSpec,
-    Tags,
-    TextSpec,
-    Value,
-)
 
 from .contract import assert_keeps_the_contract
 

@@ -11,10 +11,10 @@ import torch
 
 import cutaway
 from cutaway import models
-from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.core.errors import ModelError, SettingError, UnknownName
+from cutaway.core.spec import Classes, ImageSpec, NextToken, TableSpec, TextSpec
 from cutaway.inspect.layers import on_meta
 from cutaway.models.registry import list_models, preset, presets
-from cutaway.spec import Classes, ImageSpec, NextToken, TableSpec, TextSpec
 
 IMAGES = ImageSpec(1, 28, 28, Classes(tuple("abcdefg")))
 TABLE = TableSpec(("height", "weight"), Classes(("cat", "dog")))

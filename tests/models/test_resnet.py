@@ -1,4 +1,4 @@
-"""The residual networks: counts, shapes, shortcuts, strides and rejections. The oracles are in tests/oracles."""
+"""The residual networks: counts, shapes, shortcuts, strides and rejections. The oracles are in tests/verify."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.registry import preset
 from cutaway.models.resnet import BLOCKS, CARD, PRESETS, Config, ResNet, ZeroPadShortcut
-from cutaway.spec import Classes, ImageSpec, Value
 
 TINY = Config(layers=(1, 1), width=4, num_classes=3)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.inspect.layers import layer_table
 from cutaway.models.rnn import CARD, Config
 

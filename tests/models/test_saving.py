@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import FileError, SettingError
-from cutaway.models import saving
+from cutaway.checkpoints import saving
+from cutaway.checkpoints.saving import load_model, put_weights, read_tensors, save_model, write_tensors
+from cutaway.core.errors import FileError, SettingError
+from cutaway.core.schema import as_tuples, fault_in, schema_of
 from cutaway.models.registry import RENAMED, preset, presets
-from cutaway.models.saving import load_model, put_weights, read_tensors, save_model, write_tensors
-from cutaway.schema import as_tuples, fault_in, schema_of
 
 from ..small import small
 
@@ -335,7 +335,7 @@ def test_a_shard_that_is_missing_damaged_or_of_another_model_is_named(sharded: P
 
 
 def test_a_training_begins_with_weights_in_shards(sharded: Path) -> None:
-    from cutaway.training.weights import take_weights
+    from cutaway.training.pretrained_weights import take_weights
 
     other = small("lenet5-modern")[0]
     nn.init.zeros_(next(other.parameters()))

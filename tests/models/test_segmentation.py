@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import ImageSpec, Mask
 from cutaway.inspect.layers import layer_table, on_meta
-from cutaway.interop.oracles import OracleMissing, torchvision_models
 from cutaway.models import deeplabv3, fcn, resnet, unet
 from cutaway.models.registry import preset
-from cutaway.spec import ImageSpec, Mask
+from cutaway.verify import OracleMissing, torchvision_models
 
 TARGET = Mask(("ground", "cat", "dog"))
 FAMILIES = (unet, fcn, deeplabv3)

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Tags, TextSpec, Value
 from cutaway.inspect.layers import table_of
-from cutaway.interop.oracles.compare import BOUND, compare
-from cutaway.interop.oracles.words import summed_textcnn
 from cutaway.models import dcnn, textcnn
 from cutaway.models.dcnn import k_max_of_each
 from cutaway.models.registry import create_model, preset
-from cutaway.spec import Classes, Tags, TextSpec, Value
-from cutaway.textbook.pooling import dynamic_k, k_max
+from cutaway.nn.textbook.pooling import dynamic_k, k_max
+from cutaway.verify.compare import BOUND, compare
+from cutaway.verify.words import summed_textcnn
 
 from .contract import assert_keeps_the_contract
 

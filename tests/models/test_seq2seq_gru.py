@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, PairSpec, Tokens
 from cutaway.inspect.layers import layer_table
 from cutaway.inspect.probes import capture
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.seq2seq_gru import CARD, Config, Model
-from cutaway.spec import Classes, PairSpec, Tokens
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 
 SMALL = Config(11, 13, embedding_dim=6, hidden_dim=5, attention_dim=7, readout_dim=4, dropout=0.0)
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import ImageSpec, Tokens
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.show_attend_tell import CARD, Config, Model
-from cutaway.spec import ImageSpec, Tokens
-from cutaway.views.looks import watch
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
+from cutaway.views.attention_capture import watch
 
 SMALL = Config((4, 6), 1, embedding_dim=6, hidden_dim=5, attention_dim=7, dropout=0.0, in_channels=1,
                target_vocab_size=11)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The simple convolutional network: counts, every size of image, rejections. Its oracle is in tests/oracles."""
+"""The simple convolutional network: counts, every size of image, rejections. Its oracle is in tests/verify."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec
 from cutaway.inspect.layers import layer_table
 from cutaway.models.simplecnn import CARD, Config
-from cutaway.spec import Classes, ImageSpec
 
 from .contract import assert_keeps_the_contract
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import PairSpec, Tokens
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.t5 import CARD, PRESETS, Config, Model
 from cutaway.nn.attention import recording
-from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 

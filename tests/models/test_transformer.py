@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway import card, create_model
-from cutaway.errors import ModelError, SettingError
-from cutaway.generation.decoding import decode
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.core.spec import PairSpec, Tokens
+from cutaway.inference.sequence_decoding import decode
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.transformer import CARD, PRESETS, Config, Model
 from cutaway.nn.attention import recording
-from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
-from cutaway.generation.decoding import decode_scored
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import AudioSpec, Classes, Spelled, Transcript
+from cutaway.inference.sequence_decoding import decode_scored
 from cutaway.models.registry import preset
 from cutaway.models.transformer_asr import CARD, Config, Model, sinusoids
-from cutaway.spec import AudioSpec, Classes, Spelled, Transcript
 
 SMALL = Config(3, dim=8, layers=2, decoder_layers=1, heads=2, target_vocab_size=5, context_length=7)
 

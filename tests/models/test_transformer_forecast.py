@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, Horizon, SeriesSpec, Value
 from cutaway.inspect.layers import layer_table
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.oracles.compare import compare
 from cutaway.models.transformer_forecast import CARD, Config, TransformerForecast
-from cutaway.spec import Classes, Horizon, SeriesSpec, Value
+from cutaway.verify import oracle_for
+from cutaway.verify.compare import compare
 from cutaway.views import attention
 from cutaway.views.subject import open_model
 from tests.views.test_attention import drawings

@@ -12,12 +12,12 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from cutaway import create_model
-from cutaway.errors import ModelError
-from cutaway.inspect.example import example_shape
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Image, ImageSpec
+from cutaway.inspect.example_inputs import example_shape
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import presets
 from cutaway.models.vae import CARD, VAE, Config
-from cutaway.spec import Image, ImageSpec
 
 from .contract import assert_keeps_the_contract
 

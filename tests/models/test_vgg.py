@@ -1,4 +1,4 @@
-"""The VGG networks: counts, receptive fields, sizes of images and rejections. The oracles are in tests/oracles."""
+"""The VGG networks: counts, receptive fields, sizes of images and rejections. The oracles are in tests/verify."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import LayerTable, layer_table, on_meta
 from cutaway.models.registry import preset
 from cutaway.models.vgg import CARD, PRESETS, VGG, Config
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

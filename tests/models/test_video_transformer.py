@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, VideoSpec
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.registry import preset
 from cutaway.models.video_transformer import CARD, PRESETS, Config, VideoTransformer
-from cutaway.spec import Classes, VideoSpec
 
 from .contract import assert_keeps_the_contract
 

@@ -1,4 +1,4 @@
-"""The Vision Transformers: counts, patches, positions, sizes and rejections. The oracles are in tests/oracles."""
+"""The Vision Transformers: counts, patches, positions, sizes and rejections. The oracles are in tests/verify."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway import create_model
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Classes, ImageSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.registry import preset
 from cutaway.models.vit import CARD, PRESETS, Config, ViT, interpolate_positions
 from cutaway.nn.attention import MultiHeadAttention
-from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 

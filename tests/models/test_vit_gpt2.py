@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import ImageSpec, Tokens
 from cutaway.models.vit_gpt2 import CARD, Config, Model
-from cutaway.spec import ImageSpec, Tokens
 
 SMALL = Config(8, 4, dim=8, layers=2, decoder_layers=1, heads=2, dropout=0.0, in_channels=1, target_vocab_size=11,
                context_length=6)  # fmt: skip

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.assembly import Origin
+from cutaway.checkpoints.word_vectors import Vectors
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import Context, TextSpec
+from cutaway.data.build import Origin
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.context import ContextPreprocessing, context_dataset
-from cutaway.errors import ModelError
+from cutaway.data.text.word2vec_dataset import ContextPreprocessing, context_dataset
 from cutaway.inspect.layers import table_of
-from cutaway.interop.oracles import oracle_for
-from cutaway.interop.word_vectors import Vectors
 from cutaway.models.registry import presets
 from cutaway.models.word2vec import CARD, PRESETS, Config, Model, NegativeSampling, WindowMean
-from cutaway.spec import Context, TextSpec
 from cutaway.tasks.word_vectors import WordVectors
+from cutaway.verify import oracle_for
 
 NAMES = sorted(PRESETS)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import UnknownName
+from cutaway.core.errors import UnknownName
 from cutaway.nn.activations import ACTIVATIONS, activation, formula, softmax, softmax_jacobian, step
 
 NAMES = sorted(ACTIVATIONS)

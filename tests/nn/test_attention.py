@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.models.seq2seq_gru import AdditiveAttention
 from cutaway.nn.attention import (
     MultiHeadAttention,
@@ -30,7 +30,7 @@ from cutaway.nn.attention import (
     scaled_dot,
     scaled_dot_product,
 )
-from cutaway.nn.cache import LayerCache
+from cutaway.nn.kv_cache import LayerCache
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

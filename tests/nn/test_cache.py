@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.nn.cache import FIRST, Cache, LayerCache
+from cutaway.nn.kv_cache import FIRST, Cache, LayerCache
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, DIM, block
 from tests.models.blocks import through as through_block

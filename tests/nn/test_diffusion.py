@@ -24,8 +24,8 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.fixture(scope="module")
 def diffusers() -> Any:
-    from cutaway.interop.oracles import OracleMissing
-    from cutaway.interop.oracles.ddpm_unet import diffusers_library
+    from cutaway.verify import OracleMissing
+    from cutaway.verify.ddpm_unet import diffusers_library
 
     try:
         return diffusers_library()

@@ -11,17 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.nn import graphs
-from cutaway.nn.graphs import (
-    NodeLinear,
-    dropout,
-    edge_scores,
-    edge_softmax,
-    neighbours,
-    product,
-    read_out,
-)
+from cutaway.nn.graphs import NodeLinear, dropout, edge_scores, edge_softmax, neighbours, product, read_out
 
 
 def dense(edges: Tensor, values: Tensor, nodes: int) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.nn.half import HALF, HALVES
+from cutaway.nn.mixed_precision import HALF, HALVES
 
 
 def off(y: Tensor, right: Tensor) -> float:

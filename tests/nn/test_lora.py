@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.interop.oracles.operators import make_torchvision_importable
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import LoRALinear, adapt, adaptable, merge
+from cutaway.verify.operators import make_torchvision_importable
 
 make_torchvision_importable()
 from peft.tuners.lora import LoraConfig, LoraModel  # noqa: E402

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
 from cutaway.nn import losses
 from cutaway.nn.losses import (
     LOSSES,

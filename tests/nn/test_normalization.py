@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
 
 assert_close = torch.testing.assert_close

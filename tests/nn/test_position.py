@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
-from cutaway.interop.oracles.operators import make_torchvision_importable
+from cutaway.core.errors import ModelError
 from cutaway.nn.attention import causal_mask, combined, scaled_dot_product
 from cutaway.nn.position import RelativeBias, distance_buckets, grid_sinusoids, rotary, rotation, sinusoids
+from cutaway.verify.operators import make_torchvision_importable
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.inspect.gates import unroll
 from cutaway.models.gru import gru_step
 from cutaway.models.lstm import lstm_step

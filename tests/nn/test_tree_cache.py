@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
+from cutaway.core.errors import ModelError
 from cutaway.models.registry import create_model
 from cutaway.nn.tree_cache import Path, TreeCache, gathered
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.nn.attention import recording
-from cutaway.nn.cache import Cache
+from cutaway.nn.decode_fast_path import Unrolled
+from cutaway.nn.kv_cache import Cache
 from cutaway.nn.position import rotation
-from cutaway.nn.unrolled import Unrolled
 from tests.models.blocks import CACHED, CROSSING, DIM, block, through
 
 N = 3

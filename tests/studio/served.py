@@ -19,7 +19,7 @@ from typing import Any
 
 PATIENCE = 120.0  # seconds; a machine may be busy
 # As the command starts: its own folder is on the path, and the working folder is not.
-COMMAND = [sys.executable, "-c", "import sys; del sys.path[0]; from cutaway.commands import main; sys.exit(main())"]
+COMMAND = [sys.executable, "-c", "import sys; del sys.path[0]; from cutaway.apps.cli import main; sys.exit(main())"]
 IMPORTED_EARLY = ("random", "tempfile", "selectors", "struct", "json", "numpy", "torch", "cutaway_page")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from cutaway.apps.studio import uploads
+from cutaway.apps.studio.app import Doors
+from cutaway.apps.studio.choices import choices
+from cutaway.apps.studio.defaults import small
+from cutaway.apps.studio.guard import Guard
+from cutaway.apps.studio.sessions import Studio
 from cutaway.models.registry import presets
-from cutaway.studio import uploads
-from cutaway.studio.app import Doors
-from cutaway.studio.beginnings import small
-from cutaway.studio.choices import choices
-from cutaway.studio.guard import Guard
-from cutaway.studio.sides import Studio
 
 TOKEN, PORT = "a-token-that-nobody-knows", 8765
 HOME = f"http://127.0.0.1:{PORT}"

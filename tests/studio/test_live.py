@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cutaway
-from cutaway.errors import CutawayError, ModelError, SettingError, TrainingError, UnknownName
-from cutaway.studio.building import build_side
-from cutaway.studio.handing import Layout, shared_row
-from cutaway.studio.live import Live
-from cutaway.studio.state import Opening, read_log, written_log
+from cutaway.apps.studio.setup import build_side
+from cutaway.apps.studio.shared_memory import Layout, shared_row
+from cutaway.apps.studio.state import Opening, read_log, written_log
+from cutaway.apps.studio.trainer import Live
+from cutaway.core.errors import CutawayError, ModelError, SettingError, TrainingError, UnknownName
 
 SMALL = {"model.hidden_dims": "6,5", "model.dropout": "0.2", "batch_size": "50", "lr": "0.02"}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ..report.opened import LISTEN
+from ..reports.opened import LISTEN
 from .served import Served
 
 pytestmark = [pytest.mark.browser, pytest.mark.waits]

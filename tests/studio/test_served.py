@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import cutaway
-from cutaway.studio.lines import NICE
+from cutaway.apps.studio.ipc import NICE
 
 from .served import Page, Served, gone, resident, served
 
@@ -357,7 +357,7 @@ def test_a_run_is_opened_and_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_help_is_quick_and_needs_no_torch() -> None:
-    code = "import sys; from cutaway.commands import main; main(['studio', '--help']); print('torch' in sys.modules)"
+    code = "import sys; from cutaway.apps.cli import main; main(['studio', '--help']); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "False"
     assert "--open-to-the-network" in out

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.studio.keeping import POINTS, SNAPSHOT_BYTES, SNAPSHOTS, Curves, Snapshots
-from cutaway.studio.state import Change, checked, number_of, read_log, settings_of, written_log
+from cutaway.apps.studio.history import POINTS, SNAPSHOT_BYTES, SNAPSHOTS, Curves, Snapshots
+from cutaway.apps.studio.state import Change, checked, number_of, read_log, settings_of, written_log
+from cutaway.core.errors import CutawayError, SettingError, UnknownName
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=";\n"), max_size=12)
 names = st.from_regex(r"[a-z_]+(\.[a-z0-9_]+)*", fullmatch=True)

@@ -13,16 +13,16 @@ import torch
 from PIL import Image
 
 import cutaway
-from cutaway.commands import main
-from cutaway.errors import SettingError
-from cutaway.files import read_json
-from cutaway.generation.thoughts import Method
+from cutaway.apps.cli import main
+from cutaway.apps.studio.export_run import same_again, save
+from cutaway.apps.studio.playground import tried, way_to_try
+from cutaway.apps.studio.setup import build_side, learners_of
+from cutaway.apps.studio.state import Opening
+from cutaway.apps.studio.trainer import Live
+from cutaway.core.errors import SettingError
+from cutaway.core.files import read_json
+from cutaway.inference.thought_search import Method
 from cutaway.models.registry import presets
-from cutaway.studio.building import build_side, learners_of
-from cutaway.studio.live import Live
-from cutaway.studio.saving import same_again, save
-from cutaway.studio.state import Opening
-from cutaway.studio.trying import tried, way_to_try
 
 BOOK = "the cat sat on the mat and the dog sat on the log. " * 60
 
@@ -44,7 +44,7 @@ def weights(live: Live) -> list[torch.Tensor]:
 
 
 def trying(live: Live, **asked: Any) -> dict[str, Any]:
-    from cutaway.studio.building import Built
+    from cutaway.apps.studio.setup import Built
 
     return tried(Built(live.ready), asked, Path())
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
     def fails(*words: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("cutaway.studio.saving.write_csv", fails)
+    monkeypatch.setattr("cutaway.apps.studio.export_run.write_csv", fails)
     with pytest.raises(OSError, match="full"):
         save(live, opening, "")
     assert list(Path("runs").iterdir()) == []
@@ -213,7 +213,7 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_image_of_any_kind_is_kept_as_one_that_is_read(tmp_path: Path) -> None:
-    from cutaway.studio.uploads import _kept_image
+    from cutaway.apps.studio.uploads import _kept_image
 
     for mode in ("1", "L", "P", "RGBA", "CMYK", "I;16"):
         buffer = io.BytesIO()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from cutaway.spec import Classes
+from cutaway.core.spec import Classes
 from cutaway.tasks import calibration as parts
 from cutaway.tasks.calibration import calibration, calibration_error, fitted_temperature
 from cutaway.tasks.classification import Classification

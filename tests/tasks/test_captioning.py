@@ -9,12 +9,11 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import binomtest
 
-from cutaway.data.sets import IGNORED
-from cutaway.generation.decoding import decode, decode_likely
+from cutaway.core.spec import Classes, ImageSpec, PairSpec, Tokens
+from cutaway.data.dataset_base import IGNORED
+from cutaway.inference.sequence_decoding import decode, decode_likely
 from cutaway.models.show_attend_tell import Config, Model
-from cutaway.spec import Classes, ImageSpec, PairSpec, Tokens
-from cutaway.tasks.captioning import Captioning
-from cutaway.tasks.sequences import SequenceToSequence
+from cutaway.tasks.sequences import Captioning, SequenceToSequence
 from cutaway.tasks.task import headline_of, task_for
 
 TARGET = Tokens(10, 2, 3, 6, "caption")

@@ -11,7 +11,7 @@ import pytest
 import sklearn.metrics as sk
 import torch
 
-from cutaway.spec import Classes, Tags
+from cutaway.core.spec import Classes, Tags
 from cutaway.tasks import confusion as confusion_module
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.confusion import Confusion

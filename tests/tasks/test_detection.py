@@ -16,9 +16,9 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
-from cutaway.errors import SettingError
-from cutaway.spec import Boxes, ImageSpec
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Boxes, ImageSpec
+from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics.intervals import effective
 from cutaway.tasks import precision
 from cutaway.tasks.detection import KEPT, LOSS, POSITIVES, Detection, assigned

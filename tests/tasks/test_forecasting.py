@@ -11,9 +11,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cutaway.data.series.windows import WindowSplit
-from cutaway.errors import SettingError
-from cutaway.spec import Horizon, SeriesSpec
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Horizon, SeriesSpec
+from cutaway.data.series.transforms import WindowSplit
 from cutaway.tasks.forecasting import Forecasting
 from cutaway.tasks.simple_forecasts import fit_linear, seasonal_naive, simple_forecasts
 from cutaway.tasks.task import task_for

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from cutaway.spec import Image, ImageSpec, Noise, from_json, to_json
+from cutaway.core.spec import Image, ImageSpec, Noise, from_json, to_json
 from cutaway.tasks.image_generation import Denoising, LikelihoodBound, frechet_distance
 from cutaway.tasks.task import task_for
 

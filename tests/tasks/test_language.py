@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
+from cutaway.core.spec import NextToken
+from cutaway.data.dataset_base import IGNORED
 from cutaway.nn.losses import cross_entropy
-from cutaway.spec import NextToken
 from cutaway.tasks.language import Language
 
 TASK = Language(NextToken(7))

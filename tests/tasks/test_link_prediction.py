@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from cutaway.spec import Links
+from cutaway.core.spec import Links
 from cutaway.tasks.link_prediction import LinkPrediction, reciprocal_ranks
 
 TASK = LinkPrediction(Links())

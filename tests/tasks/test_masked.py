@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cutaway.data.sets import IGNORED
-from cutaway.spec import Masked, TextSpec
-from cutaway.tasks.masked import MaskedLanguage
+from cutaway.core.spec import Masked, TextSpec
+from cutaway.data.dataset_base import IGNORED
+from cutaway.tasks.language import MaskedLanguage
 from cutaway.tasks.task import task_for
 
 TARGET = Masked(9, 8)

@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
-from cutaway.spec import Classes, Horizon, Tags, Value
+from cutaway.core.spec import Classes, Horizon, Tags, Value
+from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics.intervals import Metric
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.forecasting import Forecasting
-from cutaway.tasks.metrics import HIGHER_IS_BETTER
 from cutaway.tasks.regression import Regression
 from cutaway.tasks.tagging import Tagging
-from cutaway.tasks.task import KINDS
+from cutaway.tasks.task import HIGHER_IS_BETTER, KINDS
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 VERY_FEW = settings(FEW, max_examples=6)  # metrics that are resampled one by one

@@ -8,10 +8,10 @@ import torch
 from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
 from torch import Tensor
 
-from cutaway.spec import Classes
-from cutaway.tasks import scores as module
+from cutaway.core.spec import Classes
+from cutaway.tasks import roc_curves as module
 from cutaway.tasks.classification import Classification
-from cutaway.tasks.scores import GRID, scores
+from cutaway.tasks.roc_curves import GRID, scores
 
 
 def task(*names: str, loss: str = "cross_entropy") -> Classification:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.sets import Batch, TensorSplit
-from cutaway.errors import SettingError
-from cutaway.spec import Classes, ImageSpec, Mask
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Classes, ImageSpec, Mask
+from cutaway.data.dataset_base import Batch, TensorSplit
 from cutaway.tasks.segmentation import Segmentation
 from cutaway.tasks.task import task_for
+from cutaway.training.device import find_place
 from cutaway.training.evaluation import at_once, results_of
-from cutaway.training.placement import find_place
 
 NAMES = ("ground", "cat", "dog", "cow")
 TARGET = Mask(NAMES)

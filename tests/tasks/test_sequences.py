@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
-from cutaway.spec import Tokens
+from cutaway.core.spec import Tokens
+from cutaway.data.dataset_base import IGNORED
 from cutaway.tasks.bleu import bleu, bleu_counts
 from cutaway.tasks.sequences import EDITS, LENGTH, NLL, TOKENS, SequenceToSequence, edit_distances
 

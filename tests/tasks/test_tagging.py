@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sets import IGNORED
-from cutaway.spec import Tags
+from cutaway.core.spec import Tags
+from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics.intervals import proportion
 from cutaway.tasks.tagging import Tagging, spans, spans_in
 

@@ -8,8 +8,8 @@ import sklearn.metrics as sk
 import torch
 import torch.nn.functional as F
 
-from cutaway.errors import SettingError
-from cutaway.spec import Classes, TableSpec, Value
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Classes, TableSpec, Value
 from cutaway.tasks import classification
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.regression import Regression

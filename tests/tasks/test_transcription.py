@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
-from cutaway.generation.ctc import transcribe
+from cutaway.core.spec import AudioSpec, Spelled, Transcript, from_json, to_json
+from cutaway.data.dataset_base import IGNORED
+from cutaway.inference.ctc import transcribe
 from cutaway.nn.ctc import SILENT
-from cutaway.spec import AudioSpec, Spelled, Transcript, from_json, to_json
 from cutaway.tasks.sequences import edit_distances
 from cutaway.tasks.task import task_for
 from cutaway.tasks.transcription import ABSENT, SpeechRecognition, Spelling, aligned, character_errors, word_errors

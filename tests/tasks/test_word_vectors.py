@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cutaway.errors import DataError
-from cutaway.spec import Context
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Context
 from cutaway.tasks.word_vectors import WordVectors, _spearman, analogies, word_similarity
 
 TASK = WordVectors(Context(9))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cutaway.models import mlp
 from cutaway.nn.activations import ACTIVATIONS
-from cutaway.textbook.backprop import Layer, backward, delta_cross_entropy, delta_half_squared_error, forward
+from cutaway.nn.textbook.backprop import Layer, backward, delta_cross_entropy, delta_half_squared_error, forward
 
 networks = {
     "widths": st.lists(st.integers(1, 6), min_size=2, max_size=5),

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError, UnknownName
-from cutaway.textbook.convolution import (
+from cutaway.core.errors import ModelError, UnknownName
+from cutaway.nn.textbook.convolution import (
     METHODS,
     binomial,
     convolution_matrix,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.textbook.folding import fold_batch_norm
+from cutaway.nn.textbook.folding import fold_batch_norm
 
 
 def lived_in(model: nn.Module) -> nn.Module:

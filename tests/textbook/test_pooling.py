@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.errors import ModelError
-from cutaway.textbook.pooling import (
+from cutaway.core.errors import ModelError
+from cutaway.nn.textbook.pooling import (
     adaptive_average_pool,
     adaptive_cells,
     adaptive_max_pool,

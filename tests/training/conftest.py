@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.data.sets import DataSet, TensorSplit
-from cutaway.settings import build
-from cutaway.spec import Classes, TableSpec
+from cutaway.core.config import build
+from cutaway.core.spec import Classes, TableSpec
+from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.tasks.task import task_for
-from cutaway.training.loop import Interrupted, Trainer
-from cutaway.training.placement import find_place
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
+from cutaway.training.trainer import Interrupted, Trainer
 
 
 def rows(n: int, seed: int) -> TensorSplit:

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
 from cutaway.nn.lora import LoRALinear
-from cutaway.training.prepared import prepare
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
+from cutaway.training.setup import prepare
 
 from .conftest import stopping
 

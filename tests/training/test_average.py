@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.commands.train import lines
-from cutaway.errors import SettingError
-from cutaway.files import read_json
-from cutaway.models.saving import read_tensors
-from cutaway.training.average import Average, LastEpochs, lent
+from cutaway.apps.cli.train import lines
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.errors import SettingError
+from cutaway.core.files import read_json
 from cutaway.training.checkpoint import State, load_weights
-from cutaway.training.loop import Mean, Trainer
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
+from cutaway.training.trainer import Mean, Trainer
+from cutaway.training.weight_averaging import Average, LastEpochs, lent
 
 from .conftest import fitted
 

@@ -10,13 +10,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from cutaway.errors import FileError
-from cutaway.interop.oracles import torchvision_models
+from cutaway.checkpoints.saving import save_model
+from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
-from cutaway.models.saving import save_model
-from cutaway.training.layers import backbone
-from cutaway.training.session import fit
-from cutaway.training.weights import find_weights, take_weights
+from cutaway.training.parameter_groups import backbone
+from cutaway.training.pretrained_weights import find_weights, take_weights
+from cutaway.training.train import fit
+from cutaway.verify import torchvision_models
 
 NARROW = {"width": 4, "layers": (1, 1, 1), "in_channels": 1}
 BUILT = {"fcn-resnet18": "backbone", "deeplabv3-resnet18": "backbone", "fcos-resnet18-small": "body"}

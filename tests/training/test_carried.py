@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import DataSet
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.errors import SettingError
+from cutaway.core.files import read_json
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.running import running_dataset
-from cutaway.errors import SettingError
-from cutaway.files import read_json
+from cutaway.data.text.corpus import running_dataset
 from cutaway.models.registry import create_model
-from cutaway.models.saving import read_tensors
 from cutaway.tasks.task import task_for
+from cutaway.training.device import find_place
 from cutaway.training.evaluation import batches_in_order, carries, going_on, results_of
-from cutaway.training.loop import Interrupted
-from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
+from cutaway.training.trainer import Interrupted
 
 LINES = "".join(f"{c}{'-' * 8}{c}\n" for c in "abba" * 16)
 GIVEN = {"length": 4, "batch_size": 4, "epochs": 3, "tensorboard": False, "threads": 1, "save_minutes": 0, "seed": 3}
@@ -76,7 +76,7 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
     source = text(tmp_path)
     fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
 
-    from cutaway.training.loop import Trainer
+    from cutaway.training.trainer import Trainer
 
     steps, once = [0], Trainer.step
 

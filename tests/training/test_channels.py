@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.errors import ModelError, SettingError
+from cutaway.core.errors import ModelError, SettingError
 from cutaway.nn.resizing import resize, shapes_of
-from cutaway.training.channels import prune_channels
+from cutaway.training.channel_pruning import prune_channels
 
 from ..small import small
 from .conftest import stopping

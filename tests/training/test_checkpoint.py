@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.errors import FileError
+from cutaway.core.errors import FileError
 from cutaway.training.checkpoint import State, contents, load_checkpoint, read_state, save_whole
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.commands import main
-from cutaway.errors import SettingError
+from cutaway.apps.cli import main
+from cutaway.core.config import build
+from cutaway.core.errors import SettingError
 from cutaway.models.registry import preset
-from cutaway.settings import build
+from cutaway.training.config import OPTIMIZERS, SCHEDULES, TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.prepared import prepare
 from cutaway.training.schedules import factor
-from cutaway.training.settings import OPTIMIZERS, SCHEDULES, TrainSettings
+from cutaway.training.setup import prepare
 
 OTHER = {"momentum": 0.5, "weight_decay": 0.3, "lr": 0.02}
 OF_SCHEDULES = {"warmup": 0.3, "gamma": 0.7, "milestones": (0.2, 0.4), "decay": 0.6}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.objects.given import Given
+from cutaway.data.in_memory.source import Given
 from cutaway.training.batches import balanced_order
-from cutaway.training.prepared import prepare
+from cutaway.training.setup import prepare
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("float64", torch.float64), ("float32", torch.float32)])

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.data.examples.signals import spelled
-from cutaway.data.named.opening import NAMED
-from cutaway.data.sets import SequenceSplit
-from cutaway.errors import DataError
+from cutaway.core.errors import DataError
+from cutaway.data.dataset_base import SequenceSplit
+from cutaway.data.datasets.registry import NAMED
+from cutaway.data.synthetic.signals import spelled
 from cutaway.models.ctc_conv_gru import Config, Model
-from cutaway.training.crowded import crowded_in, reject_crowded
-from cutaway.training.prepared import prepare
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
+from cutaway.training.ctc_length_check import crowded_in, reject_crowded
+from cutaway.training.setup import prepare
 
 SMALL = {"n_mels": 4, "model.channels": "3,3", "model.hidden_dim": 3, "val": 0.2, "test": 0.2}
 

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cutaway.data.sets import DataSet
+from cutaway.core.spec import NextToken, TextSpec
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.text.stream import StreamSplit
 from cutaway.models.registry import create_model
-from cutaway.spec import NextToken, TextSpec
 from cutaway.tasks.task import task_for
-from cutaway.training import estimate as estimate_module
-from cutaway.training.estimate import estimate
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
+from cutaway.training import cost_estimate as estimate_module
+from cutaway.training.config import TrainSettings
+from cutaway.training.cost_estimate import estimate
+from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
+from cutaway.training.trainer import Trainer
 
 WORDS, LENGTH, BATCH = 50_257, 64, 8
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.data.sets import TensorSplit
-from cutaway.files import read_json
+from cutaway.core.files import read_json
+from cutaway.data.dataset_base import TensorSplit
+from cutaway.training.device import find_place
 from cutaway.training.evaluation import _joined, results_of
-from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
 
 
 # Products of batches of 3 and of 7 are rounded apart: by one bit of bfloat16's eight, where that is the precision.

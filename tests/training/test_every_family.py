@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.files import read_json
+from cutaway.core.files import read_json
+from cutaway.core.spec import Classes
 from cutaway.models.registry import Preset, presets
-from cutaway.spec import Classes
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file
 for found in presets().values():

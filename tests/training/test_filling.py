@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.data.text.masked import GAP, MaskedPreprocessing
-from cutaway.errors import DataError
-from cutaway.training.filling import FILLED, filled
-from cutaway.training.run import Run
+from cutaway.core.errors import DataError
+from cutaway.data.text.masking import GAP, MaskedPreprocessing
+from cutaway.runs.predict import FILLED, filled
+from cutaway.runs.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.commands import main
-from cutaway.errors import SettingError
-from cutaway.training import fitting
-from cutaway.training.estimate import estimate
-from cutaway.training.fitting import kept_by_a_step, reject_step_beyond_memory
-from cutaway.training.prepared import prepare
+from cutaway.apps.cli import main
+from cutaway.core.errors import SettingError
+from cutaway.training import memory_check
+from cutaway.training.cost_estimate import estimate
+from cutaway.training.memory_check import kept_by_a_step, reject_step_beyond_memory
+from cutaway.training.setup import prepare
 
 TINY = {
     "model.layers": 1,
@@ -60,16 +60,16 @@ def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: d
 def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ready = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     kept = kept_by_a_step(ready)[0]
-    monkeypatch.setattr(fitting, "free_memory", lambda device: 100 * kept)
+    monkeypatch.setattr(memory_check, "free_memory", lambda device: 100 * kept)
     assert reject_step_beyond_memory(ready) == []
-    monkeypatch.setattr(fitting, "free_memory", lambda device: 2 * kept)
+    monkeypatch.setattr(memory_check, "free_memory", lambda device: 2 * kept)
     (said,) = reject_step_beyond_memory(ready)
     assert "for the backward pass of a batch of 50" in said
-    monkeypatch.setattr(fitting, "free_memory", lambda device: kept)
+    monkeypatch.setattr(memory_check, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
         reject_step_beyond_memory(ready)
     few = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
-    monkeypatch.setattr(fitting, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
+    monkeypatch.setattr(memory_check, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
     with pytest.raises(SettingError, match="Training takes about"):
         reject_step_beyond_memory(few)
     insisting = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
@@ -83,7 +83,7 @@ def test_both_commands_reject_it_and_a_run_that_stands_there_stays(
     run = tmp_path / "run"
     assert main(["train", *words, "--out", str(run)]) == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    monkeypatch.setattr(fitting, "kept_by_a_step", lambda ready, most: (10**15, 4))
+    monkeypatch.setattr(memory_check, "kept_by_a_step", lambda ready, most: (10**15, 4))
     for command in (["check", *words], ["train", *words, "--out", str(run), "--overwrite"]):
         assert main(command) == 2
         assert "Training takes about 909 TiB of memory more than now" in " ".join(capsys.readouterr().err.split())

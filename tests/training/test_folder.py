@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.commands import main
-from cutaway.errors import FileError, SettingError
-from cutaway.files import read_json, replacing
-from cutaway.models.saving import write_tensors
-from cutaway.training.board import Board
+from cutaway.apps.cli import main
+from cutaway.checkpoints.saving import write_tensors
+from cutaway.core.errors import FileError, SettingError
+from cutaway.core.files import read_json, replacing
 from cutaway.training.checkpoint import State, load_weights
-from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.run_folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
+from cutaway.training.tensorboard import Board
+from cutaway.training.train import fit
 
 GIVEN = {"epochs": 1, "tensorboard": False}
 QUIET: dict[str, Any] = {"progress": Progress(shown=False)}
@@ -33,7 +33,7 @@ QUIET: dict[str, Any] = {"progress": Progress(shown=False)}
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from cutaway.training.folder import locked
+from cutaway.training.run_folder import locked
 with locked(Path(sys.argv[1])):
     child = os.fork()
     if child == 0:
@@ -128,7 +128,7 @@ def test_a_curve_that_finds_no_room_is_told_unless_another_file_was(tmp_path: Pa
 def test_a_full_disk_and_another_runs_checkpoint_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     with monkeypatch.context() as once:
-        once.setattr("cutaway.models.saving.save_file", full)
+        once.setattr("cutaway.checkpoints.saving.save_file", full)
         with pytest.raises(FileError, match=r"No space left.*Then go on with the run: cutaway train --resume .*run$"):
             fit("mlp", "iris", GIVEN, out=folder, **QUIET)
     assert fit(None, None, {}, resume=folder, **QUIET).about["status"] == "finished"
@@ -190,7 +190,7 @@ def test_whatever_stands_half_written_is_known_and_cleared(tmp_path: Path, libra
 def test_tensors_are_never_written_outside_the_folder_that_is_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cutaway.models import saving
+    from cutaway.checkpoints import saving
 
     seen = []
 
@@ -256,7 +256,7 @@ def test_names_that_were_taken_a_moment_ago_are_passed_over(tmp_path: Path, monk
 
 
 def test_a_run_that_was_deleted_is_not_offered_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cutaway.models import saving
+    from cutaway.checkpoints import saving
 
     once = saving.save_file
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.data.examples.signals import spelled
-from cutaway.files import read_json
-from cutaway.models.saving import read_tensors
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.files import read_json
+from cutaway.data.synthetic.signals import spelled
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
 
 GIVEN = {
     "epochs": 3, "max_samples": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "grad_clip": 1.0,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training.layers import backbone, depths, frozen, heads, let_learn
+from cutaway.training.parameter_groups import backbone, depths, frozen, heads, let_learn
 
 
 class Transformer(nn.Module):

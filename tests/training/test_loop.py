@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.data.sets import DataSet
-from cutaway.errors import TrainingError
-from cutaway.models.contract import Network
+from cutaway.core.errors import TrainingError
+from cutaway.data.dataset_base import DataSet
+from cutaway.models.base import Network
 from cutaway.tasks.classification import Classification
-from cutaway.training import loop
+from cutaway.training import trainer as loop
 from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State, load_weights
-from cutaway.training.loop import Trainer
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted, network
 

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.commands.train import lines
-from cutaway.errors import SettingError
-from cutaway.files import read_json
-from cutaway.spec import Classes, Context, Horizon, Masked, NextToken, Tags, Tokens, Value
-from cutaway.tasks.metrics import HIGHER_IS_BETTER
-from cutaway.tasks.task import KINDS
-from cutaway.training.loop import Trainer
-from cutaway.training.prepared import prepare
+from cutaway.apps.cli.train import lines
+from cutaway.core.errors import SettingError
+from cutaway.core.files import read_json
+from cutaway.core.spec import Classes, Context, Horizon, Masked, NextToken, Tags, Tokens, Value
+from cutaway.tasks.task import HIGHER_IS_BETTER, KINDS
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.setup import prepare
+from cutaway.training.train import fit
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
 

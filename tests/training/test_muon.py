@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from cutaway.core.config import build
 from cutaway.models.registry import create_model
-from cutaway.settings import build
+from cutaway.training.config import TrainSettings
 from cutaway.training.muon import Muon, orthogonal
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import TrainSettings
 
 GIVEN = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1}
 

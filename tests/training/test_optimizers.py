@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.errors import SettingError
-from cutaway.models.contract import Network
-from cutaway.settings import build
+from cutaway.core.config import build
+from cutaway.core.errors import SettingError
+from cutaway.models.base import Network
+from cutaway.training.config import OPTIMIZERS, TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import OPTIMIZERS, TrainSettings
 
 
 def steps(

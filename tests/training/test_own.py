@@ -16,15 +16,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.commands import main
-from cutaway.errors import DataError, FileError, ModelError, SettingError
-from cutaway.models.contract import Network
-from cutaway.models.own import Own, bare, called, handed_on
-from cutaway.models.saving import read_tensors
-from cutaway.spec import GraphSpec, TableSpec, TextSpec, Value
-from cutaway.training.placement import find_place
-from cutaway.training.prepared import prepare
-from cutaway.training.session import fit
+from cutaway.apps.cli import main
+from cutaway.checkpoints.custom import Own, bare, called, handed_on
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.errors import DataError, FileError, ModelError, SettingError
+from cutaway.core.spec import GraphSpec, TableSpec, TextSpec, Value
+from cutaway.models.base import Network
+from cutaway.training.device import find_place
+from cutaway.training.setup import prepare
+from cutaway.training.train import fit
 
 from .conftest import stopping
 

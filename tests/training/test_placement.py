@@ -13,14 +13,14 @@ from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
 import cutaway
-from cutaway.commands import main
-from cutaway.data.images.file_split import FileSplit
-from cutaway.data.sets import Batch, TensorSplit
-from cutaway.errors import SettingError
-from cutaway.interop.oracles.compare import difference
+from cutaway.apps.cli import main
+from cutaway.core.errors import SettingError
+from cutaway.data.dataset_base import Batch, TensorSplit
+from cutaway.data.images.transforms import FileSplit
 from cutaway.models.registry import create_model
-from cutaway.training import placement as place_module
-from cutaway.training.placement import LARGE_KERNEL, Placement, find_place
+from cutaway.training import device as place_module
+from cutaway.training.device import LARGE_KERNEL, Placement, find_place
+from cutaway.verify.compare import difference
 
 
 def convolutions(model: nn.Module) -> list[nn.Conv2d]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.errors import ModelError, SettingError, UnknownName
-from cutaway.files import write_json
+from cutaway.core.errors import ModelError, SettingError, UnknownName
+from cutaway.core.files import write_json
 from cutaway.training.batches import batches_of
-from cutaway.training.estimate import estimate
-from cutaway.training.placement import Placement
-from cutaway.training.prepared import prepare
+from cutaway.training.cost_estimate import estimate
+from cutaway.training.device import Placement
+from cutaway.training.setup import prepare
 
 
 def test_the_cards_settings_are_used_unless_others_are_typed() -> None:
@@ -49,7 +49,7 @@ def test_the_model_fits_the_data() -> None:
 def test_each_process_has_an_example_of_its_own(
     processes: int, given: dict[str, int], said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("processes.place_in_group", "placement.group.place"):
+    for module in ("processes.place_in_group", "device.group.place"):
         monkeypatch.setattr(f"cutaway.training.{module}", lambda: (0, processes))
     asked = {**given, "processes": processes, "parallel": "ddp", "max_samples": 100, "device": "cpu"}
     if said is None:

@@ -10,7 +10,7 @@ import pytest
 from cutaway.training import progress as progress_module
 from cutaway.training.checkpoint import State
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
 
 GIVEN = {"tensorboard": False, "batch_size": 0}
 

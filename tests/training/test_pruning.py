@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
 from cutaway.training.pruning import PatternPruning, Pruning, prunable, sparsity_of
 
 from ..small import small

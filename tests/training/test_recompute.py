@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.errors import SettingError
-from cutaway.training.fitting import kept_by_a_step, kept_for_backward, kept_recomputing
-from cutaway.training.loop import Trainer
-from cutaway.training.prepared import prepare
+from cutaway.core.errors import SettingError
+from cutaway.training.memory_check import kept_by_a_step, kept_for_backward, kept_recomputing
 from cutaway.training.progress import Progress
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 # With dropout, which is to draw again what it drew, and with running statistics, which are to see a batch once.
 GPT2 = {"model.dim": 32, "model.layers": 4, "model.heads": 4, "model.dropout": 0.2, "length": 24, "batch_size": 12}

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.compression.quantizing import quantized
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
+from cutaway.deploy.quantization import quantized
 from cutaway.nn.quantized import dequantize_groups, quantize_groups
-from cutaway.training.rounding import Rounding
+from cutaway.training.qat import Rounding
 
 
 def learned(net: nn.Module, x: Tensor, y: Tensor, steps: int, lr: float, rounding: Rounding | None = None) -> float:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.data.sets import DataSet
-from cutaway.files import write_csv
-from cutaway.training import loop
-from cutaway.training import rows as rows_module
+from cutaway.core.files import write_csv
+from cutaway.data.dataset_base import DataSet
+from cutaway.training import metrics_log as rows_module
+from cutaway.training import trainer as loop
 from cutaway.training.checkpoint import State
-from cutaway.training.loop import Trainer
-from cutaway.training.rows import is_due
+from cutaway.training.metrics_log import is_due
+from cutaway.training.trainer import Trainer
 from cutaway.views.run.documents import read_metrics
 
 from .conftest import rows

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from cutaway.core.config import as_text
+from cutaway.core.errors import CutawayError
+from cutaway.core.files import read_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import CutawayError
-from cutaway.files import read_json
-from cutaway.settings import as_text
-from cutaway.training import run as running
+from cutaway.runs import run as running
+from cutaway.runs.run import Run
+from cutaway.training.config import TrainSettings
 from cutaway.training.progress import Progress
-from cutaway.training.run import Run
-from cutaway.training.session import fit
-from cutaway.training.settings import TrainSettings
+from cutaway.training.train import fit
 
 # Settings by which a model that has learned is run: `evaluate`, `predict` and `export` take them from the run.
 RUN_TIME = {

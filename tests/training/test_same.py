@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.files import read_json, write_json
-from cutaway.models.saving import read_tensors
-from cutaway.training.loop import Interrupted, Trainer
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.files import read_json, write_json
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.train import fit
+from cutaway.training.trainer import Interrupted, Trainer
 
 GIVEN = {"epochs": 2, "batch_size": 200, "tensorboard": False, "max_samples": 600, "seed": 3}
 

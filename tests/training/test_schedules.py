@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.settings import build
+from cutaway.core.config import build
+from cutaway.training.config import SCHEDULES, TrainSettings
 from cutaway.training.schedules import factor
-from cutaway.training.settings import SCHEDULES, TrainSettings
 
 STEPS = 1000
 

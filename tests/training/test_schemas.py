@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import cutaway
-from cutaway.errors import CutawayError, FileError
-from cutaway.report.contents import describe
-from cutaway.settings import RENAMED
+from cutaway.core.config import RENAMED
+from cutaway.core.errors import CutawayError, FileError
+from cutaway.reports.run_report import describe
 from cutaway.training.progress import Progress
 from cutaway.training.schemas import read_evaluation, read_run
-from cutaway.training.session import fit
+from cutaway.training.train import fit
 from cutaway.views.run.documents import read_documents, read_metrics
 
-from ..commands import own_files
+from ..cli import own_files
 
 OTHERS = (None, [], {}, "x", 3, -0.5, True, ["x"], {"x": 1})
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import cutaway
-from cutaway.files import read_json
-from cutaway.training.shown import spread
+from cutaway.core.files import read_json
+from cutaway.training.evaluation_examples import spread
 
 QUIET: dict[str, Any] = {"epochs": 1, "tensorboard": False}
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cutaway
-from cutaway.models.saving import load_model
+from cutaway.checkpoints.saving import load_model
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.loop import Trainer
 from cutaway.training.snapshots import kept, moments
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
 

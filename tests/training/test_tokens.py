@@ -12,21 +12,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.pairs.split import PairsSplit
-from cutaway.data.sets import IGNORED, Batch, DataSet, SequenceSplit
+from cutaway.core.config import build
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
+from cutaway.data.dataset_base import IGNORED, Batch, DataSet, SequenceSplit
+from cutaway.data.pairs.transforms import PairsSplit
 from cutaway.data.text.stream import StreamSplit
-from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.settings import build
-from cutaway.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
 from cutaway.tasks.task import task_for
-from cutaway.training import tokens as chunks
+from cutaway.training import chunked_head as chunks
+from cutaway.training.chunked_head import Words, last_layer, words_of
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import find_place
 from cutaway.training.evaluation import batches_in_order, results_of
-from cutaway.training.loop import Trainer
-from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
-from cutaway.training.settings import TrainSettings
-from cutaway.training.tokens import Words, last_layer, words_of
+from cutaway.training.trainer import Trainer
 
 SMALL = {"dim": 8, "layers": 1, "heads": 2, "dropout": 0.0}
 V = 11  # different tokens

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.data.sets import DataSet
-from cutaway.errors import CutawayError, FileError, SettingError
-from cutaway.files import read_json
-from cutaway.models.contract import Network
-from cutaway.models.saving import load_model, read_tensors
-from cutaway.training.layers import depths
-from cutaway.training.loop import Interrupted, Trainer
-from cutaway.training.prepared import prepare
+from cutaway.checkpoints.saving import load_model, read_tensors
+from cutaway.core.errors import CutawayError, FileError, SettingError
+from cutaway.core.files import read_json
+from cutaway.data.dataset_base import DataSet
+from cutaway.models.base import Network
+from cutaway.training.parameter_groups import depths
 from cutaway.training.progress import Progress
-from cutaway.training.session import fit
+from cutaway.training.setup import prepare
+from cutaway.training.train import fit
+from cutaway.training.trainer import Interrupted, Trainer
 
 from .conftest import fitted
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.files import read_json
-from cutaway.models.saving import read_tensors
+from cutaway.checkpoints.saving import read_tensors
+from cutaway.core.files import read_json
 from cutaway.training.batches import reach
-from cutaway.training.loop import Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.schedules import factor
-from cutaway.training.session import fit
+from cutaway.training.train import fit
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.errors import FileError, ModelError
+from cutaway.checkpoints.saving import save_model
+from cutaway.core.errors import FileError, ModelError
 from cutaway.models.registry import create_model, preset
-from cutaway.models.saving import save_model
-from cutaway.training import weights
-from cutaway.training.weights import Taken, take_weights
+from cutaway.training import pretrained_weights
+from cutaway.training.pretrained_weights import Taken, take_weights
 
 
 def made(name: str, seed: int, **settings: Any) -> nn.Module:
@@ -159,7 +159,7 @@ def test_auxiliary_heads_are_replaced_left_out_or_new(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: nn.Module, here: nn.Module, new: set[str]
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(weights, "_read", lambda *given: (there.state_dict(), ()))
+    monkeypatch.setattr(pretrained_weights, "_read", lambda *given: (there.state_dict(), ()))
     taken = take(here, "mlp", tmp_path / "file")
     assert set(taken.new) == new
     assert differing(here, there) == {k for k in here.state_dict() if k.startswith(tuple(f"{name}." for name in new))}

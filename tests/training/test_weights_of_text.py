@@ -14,20 +14,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from cutaway.errors import FileError, ModelError, SettingError
-from cutaway.files import read_json
-from cutaway.interop.convert import convert
-from cutaway.interop.oracles import OracleMissing
-from cutaway.interop.oracles.compare import difference
-from cutaway.interop.oracles.hugging import transformers_library
+from cutaway.checkpoints.convert import convert
+from cutaway.checkpoints.saving import load_model, save_model
+from cutaway.core.errors import FileError, ModelError, SettingError
+from cutaway.core.files import read_json
 from cutaway.models.registry import create_model, preset
-from cutaway.models.saving import load_model, save_model
-from cutaway.training.layers import depths, heads
-from cutaway.training.prepared import prepare
+from cutaway.runs.run import Run
+from cutaway.training.parameter_groups import depths, heads
+from cutaway.training.pretrained_weights import Taken, take_weights
 from cutaway.training.progress import Progress
-from cutaway.training.run import Run
-from cutaway.training.session import fit
-from cutaway.training.weights import Taken, take_weights
+from cutaway.training.setup import prepare
+from cutaway.training.train import fit
+from cutaway.verify import OracleMissing
+from cutaway.verify.compare import difference
+from cutaway.verify.hugging import transformers_library
 
 SMALL = {"vocab_size": 40, "context_length": 8, "dim": 12, "layers": 2, "heads": 2}
 QUIET = {"epochs": 1, "tensorboard": False, "threads": 1}

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import cutaway
-from cutaway.errors import SettingError
-from cutaway.training.run import Run
+from cutaway.core.errors import SettingError
+from cutaway.runs.run import Run
 from cutaway.views import adversarial
 from cutaway.views.subject import Subject, open_preset, open_run
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.data.sets import IGNORED
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
+from cutaway.data.dataset_base import IGNORED
 from cutaway.nn.ctc import occupancies
 from cutaway.views import alignment
 from cutaway.views.subject import Subject, open_preset

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.views import arithmetic
 from cutaway.views.arithmetic import InputOutput, _crop, _see, sums, view
-from cutaway.views.looking import Convolution, _convolution, convolutions
+from cutaway.views.common import Convolution, _convolution, convolutions
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
 from ..small import DIFFERENT, meta, small

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.views import attention
-from cutaway.views.asking import arithmetic
-from cutaway.views.looks import AttentionLook, alone, attentions, names_of, watch
+from cutaway.views.attention_arithmetic import arithmetic
+from cutaway.views.attention_capture import AttentionLook, alone, attentions, names_of, watch
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small

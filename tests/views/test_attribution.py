@@ -12,14 +12,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cutaway
-from cutaway.draw.words import number
-from cutaway.errors import CutawayError, DataError, SettingError, UnknownName
+from cutaway.checkpoints.huggingface.folders import write_folder
+from cutaway.core.errors import CutawayError, DataError, SettingError, UnknownName
+from cutaway.draw.number_format import number
 from cutaway.inspect.attribution import METHODS
-from cutaway.interop.huggingface.folders import write_folder
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
 from cutaway.views import attribution
 from cutaway.views.attribution import MISLEADS, OPTIONS, READ, alone, view
-from cutaway.views.named import open_subject
+from cutaway.views.open_target import open_subject
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 from tests.small import small
 
@@ -48,8 +48,8 @@ def test_pictures_stand_side_by_side_over_the_example(run: Run) -> None:
 
 
 def test_a_map_that_fails_says_so_on_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cutaway.inspect.attribution.asking import Ask, Found
-    from cutaway.inspect.attribution.entry import Entry
+    from cutaway.inspect.attribution.differentiable_input import Entry
+    from cutaway.inspect.attribution.request import Ask, Found
 
     def brightness(entry: Entry, ask: Ask) -> Found:
         values = entry.z.abs().sum(1)

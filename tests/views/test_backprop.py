@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import cutaway
-from cutaway.errors import SettingError
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Classes, TableSpec
 from cutaway.models.registry import create_model
 from cutaway.nn.activations import ACTIVATIONS
-from cutaway.spec import Classes, TableSpec
 from cutaway.tasks.task import task_for
 from cutaway.views.backprop import SHOWN, propagate, suits, view
 from cutaway.views.subject import Subject, open_model, open_run

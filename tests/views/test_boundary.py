@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.models.registry import create_model
 from cutaway.nn.activations import ACTIVATIONS
 from cutaway.views.boundary import LEVELS, SIZE, SMALL, suits, view
@@ -97,7 +97,7 @@ def test_the_zeros_of_signed_maps_are_exact() -> None:
     assert drawing["answer"]["kind"] == "score"
 
 
-def run_of(tmp_path: Path, model: str, data: Any, **settings: Any) -> cutaway.training.run.Run:
+def run_of(tmp_path: Path, model: str, data: Any, **settings: Any) -> cutaway.runs.run.Run:
     return cutaway.train(model, data, epochs=1, out=tmp_path / "run", **settings)
 
 

@@ -11,21 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.models.contract import (
-    ComparesByAddition,
-    Convolves,
-    Dense,
-    Network,
-    Residual,
-    TokenGrid,
-)
+from cutaway.core.spec import ImageSpec, TableSpec
+from cutaway.models.base import ComparesByAddition, Convolves, Dense, Network, Residual, TokenGrid
 from cutaway.models.registry import Preset, presets
 from cutaway.nn.attention import MultiHeadAttention
-from cutaway.spec import ImageSpec, TableSpec
 from cutaway.views import suitable
+from cutaway.views.attention_capture import attentions, names_of
 from cutaway.views.attribution import _methods
-from cutaway.views.looks import attentions, names_of
-from cutaway.views.page import described
+from cutaway.views.inspect_page import described
 from cutaway.views.plain_networks import beside_plain
 from cutaway.views.subject import Subject
 

@@ -8,9 +8,9 @@ import pytest
 
 import cutaway
 from cutaway.views import curves
-from cutaway.views.page import describe
+from cutaway.views.inspect_page import describe
 from cutaway.views.run.documents import read_documents
-from cutaway.views.run.making import curves as of_report
+from cutaway.views.run.reproduction import curves as of_report
 from cutaway.views.subject import open_preset, open_run
 
 

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cutaway.errors import CutawayError
-from cutaway.generation.images import as_levels
+from cutaway.core.errors import CutawayError
+from cutaway.inference.image_generation import as_levels
 from cutaway.nn.diffusion import guided, noised, sample, start_of, times_of
 from cutaway.views import denoising
 from cutaway.views.subject import Subject, open_preset

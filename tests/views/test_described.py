@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.errors import ModelError
-from cutaway.inspect.example import inputs_like
+from cutaway.core.errors import ModelError
+from cutaway.core.spec import GraphSpec, Value
+from cutaway.inspect.example_inputs import inputs_like
 from cutaway.inspect.layers import layer_table
-from cutaway.spec import GraphSpec, Value
 from tests.small import small
 
 

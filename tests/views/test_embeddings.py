@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
-from cutaway.training.run import Run
-from cutaway.views import embeddings, spring
+from cutaway.core.errors import SettingError, UnknownName
+from cutaway.runs.run import Run
+from cutaway.views import contextual_embedding, embeddings
 from cutaway.views.embeddings import _worth
 from cutaway.views.subject import Subject, open_model, open_run
 
@@ -180,10 +180,10 @@ def test_words_are_named_and_tied(text_run: Run) -> None:
 
 def test_one_word_is_followed_through_the_blocks(text_run: Run) -> None:
     subject = dataclasses.replace(open_run(text_run), options={"word": "Spring"})
-    found = spring.occurrences(subject)
+    found = contextual_embedding.occurrences(subject)
     assert 2 <= len(found) <= 4
     assert all(one.word == "spring" for one in found)
-    vectors = spring.through(subject, found)
+    vectors = contextual_embedding.through(subject, found)
     assert vectors.shape == (3, len(found), 16)
     for k, one in enumerate(found):
         ids = subject.inputs[0][one.example]
@@ -203,9 +203,9 @@ def test_the_word_is_the_first_that_stands_twice_unless_it_is_named(text_run: Ru
     subject = open_run(text_run)
     read = [token for i in range(len(subject.inputs[0])) for token in subject.tokens(i)]
     first = next(token for token in read if len(token) > 3 and read.count(token) > 1)
-    assert {one.word for one in spring.occurrences(subject)} == {first}
+    assert {one.word for one in contextual_embedding.occurrences(subject)} == {first}
     named = dataclasses.replace(open_run(text_run), options={"word": "the"})
-    assert {one.word for one in spring.occurrences(named)} == {"the"}
+    assert {one.word for one in contextual_embedding.occurrences(named)} == {"the"}
 
 
 @pytest.mark.parametrize("word", ["zebra", "", "<pad>"])
@@ -221,9 +221,9 @@ def test_a_shared_block_is_passed_as_often_as_it_is_run(count: int) -> None:
     )
     ids = torch.tensor([[3, 4, 3, 5]] * count)
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
-    found = spring.occurrences(subject)
+    found = contextual_embedding.occurrences(subject)
     assert len(found) == min(4, 2 * count)
-    assert spring.through(subject, found).shape[0] == 5
+    assert contextual_embedding.through(subject, found).shape[0] == 5
 
 
 def test_vectors_that_are_no_numbers_have_no_place() -> None:

@@ -15,7 +15,7 @@ from torch import nn
 import cutaway.draw
 from cutaway.models.registry import presets
 from cutaway.views import VIEWS, module_of, suitable
-from cutaway.views.page import describe, described
+from cutaway.views.inspect_page import describe, described
 from cutaway.views.subject import Subject, open_model
 
 from ..small import DIFFERENT, small

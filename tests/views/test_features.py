@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.inspect import capture
 from cutaway.views.features import LAYERS, MAPS, view
 from cutaway.views.subject import Subject, open_model, open_preset, open_run

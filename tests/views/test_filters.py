@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.models.registry import create_model
+from cutaway.views.common import convolutions
 from cutaway.views.filters import MOST, suits, view
-from cutaway.views.looking import convolutions
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
 from ..small import small

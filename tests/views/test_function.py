@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.errors import UnknownName
-from cutaway.training.run import Run
+from cutaway.core.errors import UnknownName
+from cutaway.runs.run import Run
 from cutaway.views import function
 from cutaway.views.plane import line
 from cutaway.views.subject import Subject, open_model, open_run

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
-from cutaway.inspect import memory
+from cutaway.core.errors import SettingError, UnknownName
+from cutaway.inspect import recurrent_memory
 from cutaway.inspect.gates import unroll
-from cutaway.inspect.memory import by_lag, plain_network, readings, steps_of
+from cutaway.inspect.recurrent_memory import by_lag, plain_network, readings, steps_of
 from cutaway.views import gates
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
@@ -171,7 +171,7 @@ def jacobian_sizes(layer: Any, x: Tensor, first: tuple[Tensor, ...]) -> list[flo
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_lags_are_the_jacobians(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PROBES", 4096)
+    monkeypatch.setattr(recurrent_memory, "PROBES", 4096)
     torch.manual_seed(0)
     layer = getattr(nn, kind)(3, 4, batch_first=True).double()
     x = torch.randn(6, 3).double()

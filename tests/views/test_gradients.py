@@ -10,11 +10,11 @@ from torch import nn
 
 import cutaway
 from cutaway.models import resnet
+from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
+from cutaway.views.common import of_these_examples
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
-from cutaway.views.looking import of_these_examples
 from cutaway.views.plain_networks import beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
+from cutaway.core.errors import SettingError, UnknownName
 from cutaway.views import graph
-from cutaway.views.nets import Net, alike, hops_to, reach
+from cutaway.views.graph_diffusion import Net, alike, hops_to, reach
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, GRAPHS

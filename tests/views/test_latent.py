@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.errors import SettingError
-from cutaway.generation.images import as_levels
+from cutaway.core.errors import SettingError
+from cutaway.inference.image_generation import as_levels
 from cutaway.views import latent
 from cutaway.views.subject import Subject, open_preset
 

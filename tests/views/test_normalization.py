@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.errors import UnknownName
+from cutaway.core.errors import UnknownName
 from cutaway.inspect.probes import capture
 from cutaway.views.normalization import DARK, MISLEADS, _seen, _sets, layers, suits, view
 from cutaway.views.subject import open_model

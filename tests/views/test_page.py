@@ -11,16 +11,16 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.draw.page import page
-from cutaway.errors import ModelError, UnknownName
-from cutaway.interop.huggingface.folders import write_folder
+from cutaway.checkpoints.huggingface.folders import write_folder
+from cutaway.core.errors import ModelError, UnknownName
+from cutaway.draw.html_page import page
 from cutaway.views import VIEWS, module_of
-from cutaway.views import page as pages
-from cutaway.views.page import _title as page_title
-from cutaway.views.page import describe, options_for
+from cutaway.views import inspect_page as pages
+from cutaway.views.inspect_page import _title as page_title
+from cutaway.views.inspect_page import describe, options_for
 from cutaway.views.subject import open_model, open_preset, open_run
 
-from ..report.opened import Opened
+from ..reports.opened import Opened
 
 
 def test_options_go_where_they_are_known() -> None:

@@ -117,7 +117,7 @@ def test_rotations_are_those_of_queries_and_keys() -> None:
 def test_the_real_score_at_distance_nothing_is_the_models_own() -> None:
     subject = opened("parallel-transformer")
     found = positions.view(subject)
-    from cutaway.views.looks import alone, watch
+    from cutaway.views.attention_capture import alone, watch
 
     look = watch(subject.model, alone(subject.inputs, 0), lambda look: look)[0]
     own = float(look.products(0)[-1, -1]) * look.scale

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import FileError, UnknownName
+from cutaway.core.errors import FileError, UnknownName
 from cutaway.nn.quantized import dequantize_groups, dequantize_rows, quantize_groups, quantize_rows
-from cutaway.textbook.folding import fold_batch_norm
-from cutaway.training.run import Run
-from cutaway.views.page import described
+from cutaway.nn.textbook.folding import fold_batch_norm
+from cutaway.runs.run import Run
+from cutaway.views.inspect_page import described
 from cutaway.views.quantization import _weights, suits, view
-from cutaway.views.rounded import compare, fits, float_of
+from cutaway.views.quantization_error import compare, fits, float_of
 from cutaway.views.subject import Subject, open_model, open_run
 
 from .test_every_preset import assert_same, assert_whole, state_of

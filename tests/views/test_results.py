@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import cutaway
-from cutaway.files import read_json
+from cutaway.core.files import read_json
 from cutaway.views import results
 from cutaway.views.subject import open_preset, open_run
 

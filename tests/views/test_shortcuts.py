@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.models import resnet
 from cutaway.views import gradients
-from cutaway.views.looking import of_these_examples
+from cutaway.views.common import of_these_examples
 from cutaway.views.shortcuts import parted, parts
 from cutaway.views.subject import Subject, open_model
 

@@ -12,24 +12,24 @@ import torch
 import torch.nn.functional as F
 
 import cutaway
+from cutaway.core.errors import SettingError, UnknownName
+from cutaway.core.spec import Solution, TextSpec
+from cutaway.data.dataset_base import IGNORED
 from cutaway.data.problems.addition import Addition
 from cutaway.data.problems.countdown import Countdown
-from cutaway.data.sets import IGNORED
 from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
-from cutaway.draw.page import page
-from cutaway.errors import SettingError, UnknownName
-from cutaway.generation.thinker import form_of, think
-from cutaway.generation.thoughts import Method
+from cutaway.draw.html_page import page
+from cutaway.inference.language_model_thinker import form_of, think
+from cutaway.inference.thought_search import Method
 from cutaway.models.registry import create_model, preset
-from cutaway.spec import Solution, TextSpec
 from cutaway.views import suitable
 from cutaway.views import thoughts as view_of
-from cutaway.views.as_written import as_written, drawing_of
-from cutaway.views.grown import Step, steps_of
-from cutaway.views.page import describe
+from cutaway.views.generation_trace import as_written, drawing_of
+from cutaway.views.inspect_page import describe
+from cutaway.views.search_tree import Step, steps_of
 from cutaway.views.subject import Subject, open_model, with_examples
 
-from ..report.opened import Opened
+from ..reports.opened import Opened
 
 PROBLEMS = ["4 9 10 13 => 24", "3 8 => 24", "1 2 3 4 => 24"]
 METHODS = [

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.errors import CutawayError, ModelError, SettingError
+from cutaway.core.errors import CutawayError, ModelError, SettingError
+from cutaway.runs.run import Run
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.run import Run
 from cutaway.training.snapshots import kept
 from cutaway.views import module_of
 from cutaway.views import time as over_time
-from cutaway.views.page import describe, described
+from cutaway.views.inspect_page import describe, described
 from cutaway.views.subject import Subject, open_preset, open_run
 
 

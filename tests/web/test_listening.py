@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cutaway.errors import SettingError
-from cutaway.web.listening import is_loopback, reachable, socket_on
+from cutaway.apps.web.sockets import is_loopback, reachable, socket_on
+from cutaway.core.errors import SettingError
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cutaway.studio.guard import Guard
-from cutaway.web.listening import socket_on
-from cutaway.web.strangers import BACKLOG, MOST, Strangers
+from cutaway.apps.studio.guard import Guard
+from cutaway.apps.web.connection_limit import BACKLOG, MOST, Strangers
+from cutaway.apps.web.sockets import socket_on
 
 TOKEN = "a-token-that-nobody-knows"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 
-from cutaway.commands import COMMANDS, MEANT, WITH_SETTINGS, main
+from cutaway.apps.cli import COMMANDS, MEANT, WITH_SETTINGS, main
 
 CUT = "\nsettings"  # from here on: the list that has a page of its own
 HEAD = """# Command line

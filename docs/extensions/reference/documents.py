@@ -7,8 +7,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-from cutaway.data.shards.manifest import SCHEMA as SHARDS
-from cutaway.schema import WORDS, json_schema
+from cutaway.core.schema import WORDS, json_schema
+from cutaway.data.streaming.manifest import SCHEMA as SHARDS
 from cutaway.training.schemas import EVALUATION, RUN
 
 DOCUMENTS = {

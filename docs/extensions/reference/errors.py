@@ -14,18 +14,18 @@ from functools import cache
 from pathlib import Path
 
 import cutaway
-from cutaway.errors import CutawayError
+from cutaway.core.errors import CutawayError
 
 SOURCE = Path(cutaway.__file__).parent
 PARTS = (
-    "errors",
-    "settings",
-    "training.folder",
-    "training.memory.step",
-    "serving.openai",
-    "studio.workers",
-    "studio.uploads",
-    "interop.oracles",
+    "core.errors",
+    "core.config",
+    "training.run_folder",
+    "training.memory.fake_step",
+    "apps.serve.openai",
+    "apps.studio.workers",
+    "apps.studio.uploads",
+    "verify",
 )
 HEAD = """# Errors
 

@@ -14,7 +14,7 @@ from recipes.__main__ import figure
 
 from cutaway.models.registry import preset
 from cutaway.views import VIEWS
-from cutaway.views.sayings import sayings
+from cutaway.views.docs import sayings
 
 from .models import address, picture
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from cutaway.draw.words import count
+from cutaway.draw.number_format import count
 from cutaway.models.registry import presets
 
 DOCS = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any
 
 MODULES = {
-    "The door": ("cutaway", "cutaway.estimators", "cutaway.errors", "cutaway.spec"),
+    "The door": ("cutaway", "cutaway.estimators", "cutaway.core.errors", "cutaway.core.spec"),
     "Models": (
         "cutaway.models.card",
-        "cutaway.models.contract",
+        "cutaway.models.base",
         "cutaway.models.registry",
     ),
     "Looking inside": ("cutaway.inspect",),
@@ -35,21 +35,21 @@ MODULES = {
         "cutaway.nn.position",
         "cutaway.nn.recurrent",
         "cutaway.nn.transformer",
-        "cutaway.textbook.backprop",
-        "cutaway.textbook.convolution",
-        "cutaway.textbook.folding",
-        "cutaway.textbook.pooling",
+        "cutaway.nn.textbook.backprop",
+        "cutaway.nn.textbook.convolution",
+        "cutaway.nn.textbook.folding",
+        "cutaway.nn.textbook.pooling",
     ),
     "Measuring and comparing": (
-        "cutaway.tasks.metrics",
+        "cutaway.tasks.task",
         "cutaway.statistics.comparison",
         "cutaway.statistics.intervals",
-        "cutaway.comparing.baselines",
+        "cutaway.experiments.compare.baselines",
     ),
     "Writing and thinking": (
-        "cutaway.generation.sampling",
-        "cutaway.generation.text",
-        "cutaway.generation.thoughts",
+        "cutaway.inference.sampling",
+        "cutaway.inference.text",
+        "cutaway.inference.thought_search",
     ),
 }
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own

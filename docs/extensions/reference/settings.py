@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cutaway.comparing.settings import CompareSettings
-from cutaway.compression.settings import QuantizeSettings
+from cutaway.core.config import RENAMED, describe
 from cutaway.data.settings import DataSettings
-from cutaway.data.shards.settings import ShardSettings
-from cutaway.planning.settings import PlanSettings
-from cutaway.searching.settings import SearchSettings
-from cutaway.settings import RENAMED, describe
-from cutaway.training.settings import TrainSettings
+from cutaway.data.streaming.settings import ShardSettings
+from cutaway.deploy.quantize import QuantizeSettings
+from cutaway.experiments.compare.config import CompareSettings
+from cutaway.experiments.plan.config import PlanSettings
+from cutaway.experiments.search.config import SearchSettings
+from cutaway.training.config import TrainSettings
 
 GROUPS = {
     "Training": (TrainSettings, "`cutaway train` and all that trains"),

@@ -1,12 +1,13 @@
-"""Where examples come from: your files, the named data sets, splits, preprocessing.
+"""Data sets: files, named sets and objects from Python; splits, transforms and streaming.
 
-`opening.py` is the door: what a name or a path stands for, and who opens it. `kinds.py` has a line for each kind of
-data, and each kind has a folder with the same three files:
+`open_data.py` opens a name, a path or an object. `modalities.py` has a line for each kind of data, and each kind has a
+folder with these files:
 
-    opening.py        a source and settings to a data set: read, split, fitted on the training split, prepared
-    reading.py        files to plain values, each that is damaged or strange told by its name
-    preprocessing.py  plain values to tensors, for all splits and for new examples alike, and to JSON and back
+    *_files.py      read files into plain values; name every file that is damaged or has an unexpected form
+    transforms.py   turn plain values into tensors, for all splits and for new examples; saved as JSON with the run
+    dataset.py      find, read, split, fit on the training split, and build the data set
 
-What else stands in such a folder is what that kind alone has. `splits.py`, `assembly.py` and `sets.py` are for all
-kinds, `named/` fetches and reads the sets that have names, and `examples/` writes small ones to begin with.
+`splits.py`, `samplers.py`, `build.py` and `dataset_base.py` serve all kinds. `datasets/` fetches and reads the named
+sets, `in_memory/` takes objects from Python, `streaming/` reads shards and Parquet, `quality/` finds leakage,
+duplicates, label noise and drift, and `synthetic/` writes small files to try.
 """

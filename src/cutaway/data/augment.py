@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ..errors import SettingError
-from ..spec import Boxes, Classes, ImageSpec, Mask, Spec
-from .sets import IGNORED, Augment
+from ..core.errors import SettingError
+from ..core.spec import Boxes, Classes, ImageSpec, Mask, Spec
+from .dataset_base import IGNORED, Augment
 from .settings import DataSettings
 
 CUT = "blanks a part of an image, whose classes would still be asked for"

@@ -16,10 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..errors import DataError, SettingError, listed
-from ..spec import Episodes
-from .kinds import reject_changed
-from .sets import Batch, Split
+from ..core.errors import DataError, SettingError, listed
+from ..core.spec import Episodes
+from .dataset_base import Batch, Split
+from .modalities import reject_changed
 from .settings import DataSettings
 from .splits import Array, Rows, draw, drawn_splits, fractions_left
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from torch import Tensor
 
-from ..spec import Target
+from ..core.spec import Target
 
 ALIKE_AT_MOST = 3  # groups of labels that one finding names
 UNSEEN = ("Cf", "Zs", "Cc")  # signs that are not seen: zero-width marks and blanks of all kinds

@@ -18,11 +18,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError, listed
-from ..files import exists
+from ..core.errors import DataError, listed
+from ..core.files import exists
 from .findings import Finding, lookalike
 from .splits import Rows, kept_of
-from .tables.columns import natural_order
+from .tables.column_types import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 CAPTIONS = "captions.tsv"  # what stands beside images that are described in words

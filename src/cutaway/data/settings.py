@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..settings import setting
+from ..core.config import setting
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError, SettingError
+from ..core.errors import DataError, SettingError
 from .settings import DataSettings
 
 Rows = npt.NDArray[np.int64]  # example numbers

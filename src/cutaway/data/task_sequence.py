@@ -21,10 +21,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from ..errors import SettingError, listed
-from ..settings import short
-from ..spec import Classes, ImageSpec, Spec, TableSpec
-from .sets import Batch, DataSet, SequenceSplit, Split
+from ..core.config import short
+from ..core.errors import SettingError, listed
+from ..core.spec import Classes, ImageSpec, Spec, TableSpec
+from .dataset_base import Batch, DataSet, SequenceSplit, Split
 
 FORMS = "permuted:10 (ten tasks, the pixels of each in another order) or classes:2 (two classes a task)"
 MOST = 1000

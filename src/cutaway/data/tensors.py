@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import DataError
+from ..core.errors import DataError
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -26,10 +26,10 @@ from typing import Any
 
 import torch
 
-from ..errors import FileError
-from ..files import read_json, write_text
-from ..models.saving import head_of, opened_weights
-from ..schema import Between, reject_unlike
+from ..checkpoints.saving import head_of, opened_weights
+from ..core.errors import FileError
+from ..core.files import read_json, write_text
+from ..core.schema import Between, reject_unlike
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")

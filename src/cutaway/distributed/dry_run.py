@@ -4,7 +4,7 @@ PyTorch's fake process group has as many processes as one says and sends nothing
 The model is shared and a step is made as in training, so that what is listed is what would be done, and not what a
 formula says. Nothing is materialized: GPT-2 XL on 1 024 processes takes the memory of its layers' names.
 
-A batch's activations do not depend on the number of processes: `training.fitting` tells of them.
+A batch's activations do not depend on the number of processes: `training.memory_check` tells of them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..errors import SettingError
-from .parts import TENSOR, part
-from .sharding import mesh_of, shard
+from ..core.errors import SettingError
+from .dtensors import TENSOR, part
+from .fsdp import mesh_of, shard
 from .tensor_parallel import parallelize, reject_for_tensor_parallel
 
 # What the operations are called that send something, by what is called so.
@@ -124,8 +124,8 @@ def dry_run(
 ) -> DryRun:
     """What `processes` would hold and send in one step.
 
-    `build` makes the model, on the meta device (`models.memory.shaped`); `step` is given it and gives the loss of a
-    batch, whose inputs it makes: they have shapes alone. `blocks` are shared each by itself. `parallel` and
+    `build` makes the model, on the meta device (`core.memory_budget.shaped`); `step` is given it and gives the loss of
+    a batch, whose inputs it makes: they have shapes alone. `blocks` are shared each by itself. `parallel` and
     `tensor_parallel` are the settings of those names, `machine` the processes of one machine, for hsdp; weights of
     blocks travel as `dtype`. Both passes are made `within` that context (`training.recompute`), by the process of that
     `rank`; `carry_out` makes an operation on tensors without numbers. Dropout is off, which sends nothing.

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from ..errors import CutawayError, LostProcess
+from ..core.errors import CutawayError, LostProcess
 from .environment import launched, rank, restarts, world_size
 
 ARRIVAL = timedelta(minutes=5)  # for all to come

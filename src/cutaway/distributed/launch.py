@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import CutawayError, LostProcess, SettingError, TrainingError
+from ..core.errors import CutawayError, LostProcess, SettingError, TrainingError
 from .environment import rank
 
 FOUND, STOPPED = "found.txt", "stopped.txt"  # what the first process leaves: the run's folder

@@ -38,12 +38,12 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from ..errors import CutawayError, FileError
-from ..files import cause, make_folder
-from ..models.saving import verified, write_tensors
+from ..checkpoints.saving import verified, write_tensors
+from ..core.errors import CutawayError, FileError
+from ..core.files import cause, make_folder
 from .checkpoint import Checkpoint, complete, remove, write_index
+from .dtensors import blocks_of
 from .group import PATIENCE
-from .parts import blocks_of
 
 Offset = tuple[int, ...]  # where a block begins in the whole
 

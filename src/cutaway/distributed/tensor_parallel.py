@@ -25,7 +25,7 @@ from torch.distributed.tensor import distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from ..errors import SettingError
+from ..core.errors import SettingError
 from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from .ablation import ablate, patch
     from .attribution import attribute
     from .concepts import concept
-    from .gradients import flow
+    from .gradient_flow import flow
     from .interventions import Noise, Replace, Transplant, Zero, intervene
     from .probes import capture
 
 _FROM = {
     "capture": "probes",
-    "flow": "gradients",
+    "flow": "gradient_flow",
     "ablate": "ablation",
     "patch": "ablation",
     "attribute": "attribution",

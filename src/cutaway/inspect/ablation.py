@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, SettingError, UnknownName, require
+from ..core.errors import ModelError, SettingError, UnknownName, require
 from ..models.images import answers_of
+from ..nn.eval_mode import resting
 from ..nn.graphs import MessagePassing
-from ..nn.modes import resting
 from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
 from .probes import capture
 from .sites import OVER_TIME, PARTS, heads_of

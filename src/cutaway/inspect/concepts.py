@@ -28,9 +28,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, ModelError, UnknownName
-from .attribution.asking import undisturbed
-from .attribution.entry import Entry, entry_of
+from ..core.errors import DataError, ModelError, UnknownName
+from .attribution.differentiable_input import Entry, entry_of
+from .attribution.request import undisturbed
 from .attribution.target import kind_of, of_pixels, outputs_of
 
 Inputs = Tensor | tuple[Tensor, ...]

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, SettingError, UnknownName, require
+from ..core.errors import ModelError, SettingError, UnknownName, require
 from ..nn.graphs import MessagePassing
 from .outputs import reject_compiled
 from .sites import PARTS, Change, Runs, Site

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..models.memory import shaped
+from ..core.memory_budget import shaped
 from ..models.registry import Preset
 from .costs import multiply_adds, name_of
-from .example import example_inputs
-from .fields import ReceptiveFields, tensors_in
+from .example_inputs import example_inputs
+from .receptive_field import ReceptiveFields, tensors_in
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ..errors import ModelError
+from ..core.errors import ModelError
 from ..nn.recurrent import as_state
 from .gates import lengths_given
 

@@ -33,11 +33,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, UnknownName
+from ..core.errors import ModelError, UnknownName
 from ..nn.attention import Attention, Seen, SeenStep, Used
 from ..nn.graphs import MessagePassing, Pattern
 from ..nn.recurrent import reject_projections
-from .captured import Captured, Found
+from .captures import Captured, Found
 from .gates import draws, of_cell, read, replay
 from .outputs import carriers, reject_compiled, tensor_of
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import SettingError, require
+from ..core.errors import SettingError, require
 from ..nn.attention import Score, cosine, dot, scaled_dot
 
 MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}

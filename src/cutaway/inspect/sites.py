@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..errors import ModelError, SettingError, UnknownName
+from ..core.errors import ModelError, SettingError, UnknownName
 from ..nn.attention import Attention
 from ..nn.graphs import MessagePassing, Pattern
 from ..nn.recurrent import as_state

@@ -34,11 +34,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import ImageSpec
 from ..nn.normalization import local_response_norm
-from ..spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 

@@ -31,12 +31,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import real_places, visible
 from ..nn.transformer import MLP, Unembedding
-from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, reject_apart
 from .fields import Checked, fraction, positive

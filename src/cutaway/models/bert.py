@@ -33,13 +33,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, Masked, Tags, TextSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.masks import real_places, visible
 from ..nn.transformer import ACTIVATIONS, MLP, Unembedding
-from ..spec import Classes, Masked, Tags, TextSpec, Value
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
 STD = 0.02  # standard deviation of the initialization, cut off at two of them

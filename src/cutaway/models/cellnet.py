@@ -36,10 +36,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, nearest, short
-from ..spec import ImageSpec
+from ..core.errors import ModelError, nearest, short
+from ..core.spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, positive
 from .images import reject_small
 

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
-from ..spec import ImageSpec
+from .base import Network, TokenGrid
 from .card import Card, Divergence, Published
-from .contract import Network, TokenGrid
 from .fields import Checked, positive
 from .images import reject_small
 

@@ -36,12 +36,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..core.errors import ModelError
+from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import real_places
 from ..nn.recurrent import LSTM, lengths_of
-from ..spec import Classes, Value, VideoSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 

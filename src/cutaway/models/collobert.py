@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, Tags, TextSpec
 from ..nn.masks import real_places
-from ..spec import Classes, Tags, TextSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 
 

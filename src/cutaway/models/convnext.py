@@ -37,9 +37,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..spec import ImageSpec
+from ..core.spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, positive
 from .images import reject_small
 

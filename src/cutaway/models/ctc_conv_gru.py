@@ -40,14 +40,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import AudioSpec, Transcript
 from ..nn import recurrent
 from ..nn.ctc import BLANK, SILENT
 from ..nn.masks import real_places
 from ..nn.recurrent import lengths_of
-from ..spec import AudioSpec, Transcript
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, positive
 
 

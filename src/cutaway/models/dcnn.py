@@ -28,11 +28,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import real_first, real_places
-from ..spec import Classes, TextSpec, Value
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, positive
 
 
@@ -172,7 +172,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1404.2188",
     family="words",
     equation="F_j = tanh(k-max(fold(Σ_k m_jk ∗ F_k)) + b_j), k_l = max(k_top, ⌈(L − l)/L · s⌉)",
-    oracle="the equations for one sentence at a time, with the pooling of `textbook/pooling.py`",
+    oracle="the equations for one sentence at a time, with the pooling of `nn/textbook/pooling.py`",
     published={
         "dcnn": Published(
             493_754, None, (), "computed from the paper's sizes for sentiment of two classes, with 10 000 words"

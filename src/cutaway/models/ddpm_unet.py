@@ -33,11 +33,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import ImageSpec, Noise
 from ..nn.diffusion import SCHEDULES, Draw, Watch, guided, sample, signal_of, times_of, unwatched
-from ..spec import ImageSpec, Noise
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive, several
 
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..nn.cache import Cache
+from ..core.errors import ModelError
+from ..core.spec import Classes, NextToken, TextSpec, Value
+from ..nn.kv_cache import Cache
 from ..nn.masks import places_among_real, real_first, real_places, visible
-from ..spec import Classes, NextToken, TextSpec, Value
-from .contract import Network
+from .base import Network
 
 STD = 0.02  # standard deviation of the initialization
 HEADS = ("next", "classes")

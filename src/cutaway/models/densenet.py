@@ -47,10 +47,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import require
-from ..spec import ImageSpec
+from ..core.errors import require
+from ..core.spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 

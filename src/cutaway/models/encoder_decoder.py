@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..nn.cache import Cache
+from ..core.errors import ModelError
+from ..core.spec import PairSpec, Spec, Target, Tokens
+from ..nn.kv_cache import Cache
 from ..nn.masks import real_places, visible
-from ..spec import PairSpec, Spec, Target, Tokens
-from .contract import Network
+from .base import Network
 
 
 class EncoderDecoder(Network):

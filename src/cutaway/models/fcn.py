@@ -30,11 +30,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
-from ..spec import ImageSpec, Mask
+from ..core.errors import require
+from ..core.spec import ImageSpec, Mask
 from . import resnet
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 
 

@@ -36,12 +36,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import Boxes, ImageSpec
 from ..nn.boxes import locations
-from ..spec import Boxes, ImageSpec
 from . import resnet
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 from .images import reject_small
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import require
+from ..core.errors import require
 
 
 @dataclass(frozen=True)

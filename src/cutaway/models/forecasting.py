@@ -22,8 +22,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
-from ..spec import AudioSpec, Horizon, SeriesSpec, TextSpec
+from ..core.errors import ModelError, require
+from ..core.spec import AudioSpec, Horizon, SeriesSpec, TextSpec
 from . import recurrent
 from .fields import at_least
 from .recurrent import Recurrent

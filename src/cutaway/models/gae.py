@@ -21,11 +21,11 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..core.errors import ModelError
+from ..core.spec import GraphSpec, Links
 from ..nn.links import DECODERS, decoder
-from ..spec import GraphSpec, Links
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .gcn import GCNConv
 from .graphs import chosen, decoded, reject_features

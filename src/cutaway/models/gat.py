@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.spec import GraphSpec
 from ..nn.graphs import (
     MOST_ENTRIES,
     READS,
@@ -42,9 +43,8 @@ from ..nn.graphs import (
     product,
 )
 from ..nn.links import DECODERS, decoder
-from ..spec import GraphSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
 

@@ -27,11 +27,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
 from ..nn.links import DECODERS, decoder
-from ..spec import GraphSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, dropout, neighbours, product
-from ..spec import GraphSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 

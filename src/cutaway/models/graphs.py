@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, GraphSpec, Links, Value
 from ..nn.graphs import Pattern, read_out
-from ..spec import Classes, GraphSpec, Links, Value
 from .fields import Checked
 
 Config = TypeVar("Config", bound=Checked)

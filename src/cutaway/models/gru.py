@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import require
+from ..core.errors import require
 from ..nn import recurrent as layers
 from ..nn.recurrent import State, Weights
 from . import forecasting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import ModelError
+from ..core.errors import ModelError
 
 
 def reject_small(x: Tensor, least: int, name: str) -> None:

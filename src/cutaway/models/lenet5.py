@@ -32,12 +32,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import ImageSpec, Value
 from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
-from ..spec import ImageSpec, Value
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, positive
 
 # Table I of the paper: the maps of S2 that each of the 16 maps of C3 sees. Every map sees others than its neighbour

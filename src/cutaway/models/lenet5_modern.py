@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..spec import ImageSpec
+from ..core.errors import ModelError
+from ..core.spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, positive
 
 

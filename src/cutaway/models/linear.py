@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import sigmoid, softmax
-from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
+from .base import Dense, Network
 from .card import Card, Divergence, Published
-from .contract import Dense, Network
 from .fields import Checked, one_of, positive
 
 _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most

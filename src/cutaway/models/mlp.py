@@ -6,7 +6,7 @@ After D. Rumelhart, G. Hinton, R. Williams, Learning representations by back-pro
     a₀ = x,   a_l = g(W_l a_{l−1} + b_l),   z = W a_L + b
 
 Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for
-a number. `textbook/backprop.py` has its forward and backward propagation written out.
+a number. `nn/textbook/backprop.py` has its forward and backward propagation written out.
 
 A hidden layer is linear → norm → activation → dropout, without what is not asked for.
 """
@@ -21,11 +21,11 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..errors import ModelError, UnknownName, require
+from ..core.errors import ModelError, UnknownName, require
+from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from ..nn.activations import activation, formula
-from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
+from .base import Dense, Network
 from .card import Card, Divergence
-from .contract import Dense, Network
 from .fields import Checked, fraction, one_of, positive, several
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}

@@ -36,13 +36,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import TextSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import real_places
 from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Unembedding
-from ..spec import TextSpec
 from .card import Card, Divergence, Published
 from .decoders import HEADS, Decoder, fitted, initialize, last_real
 from .fields import Checked, fraction, one_of, positive

@@ -31,12 +31,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, Horizon, SeriesSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from ..spec import Classes, Horizon, SeriesSpec, Value
+from .base import Network, SeriesPatches
 from .card import Card, Divergence, Published
-from .contract import Network, SeriesPatches
 from .fields import Checked, at_least, fraction, one_of, positive
 
 EPS = 1e-5  # added to the variance of a window

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..core.errors import ModelError
+from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import step
-from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
+from .base import Dense, Network
 from .card import Card, Divergence
-from .contract import Dense, Network
 from .fields import Checked, at_least, positive
 
 

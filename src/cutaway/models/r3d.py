@@ -38,11 +38,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..core.errors import ModelError
+from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import after_padding, real_places
-from ..spec import Classes, Value, VideoSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, one_of, positive
 
 STEMS = {"r3d": (7, 2), "small": (3, 2)}  # pixels a side of the first kernel, and its stride in space

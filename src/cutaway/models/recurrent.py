@@ -31,11 +31,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import AudioSpec, Classes, Horizon, NextToken, SeriesSpec, Tags, Target, TextSpec, Value
 from ..nn.masks import real_places
 from ..nn.recurrent import Ragged, State, as_given, as_state, lengths_of, packed
-from ..spec import AudioSpec, Classes, Horizon, NextToken, SeriesSpec, Tags, Target, TextSpec, Value
-from .contract import Network
+from .base import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
 POOLING = ("auto", "last", "mean", "max", "flat", "every")

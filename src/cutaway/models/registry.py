@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import ModelError, SettingError, UnknownName, listed, short
-from ..settings import as_text, parse
-from ..spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
+from ..core.config import as_text, parse
+from ..core.errors import ModelError, SettingError, UnknownName, listed, short
+from ..core.memory_budget import FRACTION, reject_too_large
+from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
+from .base import Network
 from .card import Card, PresetCard
-from .contract import Network
-from .memory import FRACTION, reject_too_large
 
 # What fields of a Config were called before 0.7, and what they are called now, in one family or another: whoever types
 # an old name is told the new one, and models of that time are read. To be dropped at 1.0.

@@ -38,10 +38,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
-from ..spec import ImageSpec
+from ..core.errors import require
+from ..core.spec import ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, one_of, positive
 
 

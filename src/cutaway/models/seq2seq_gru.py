@@ -36,13 +36,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..core.errors import ModelError
+from ..core.spec import PairSpec, Tokens
 from ..nn.attention import Attention, SeenStep
 from ..nn.masks import real_places
 from ..nn.recurrent import goes_back, lengths_of, over_steps, packed
-from ..spec import PairSpec, Tokens
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, positive
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, attention), h (N, T, 2·hidden), mask (N, T)

@@ -35,11 +35,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.spec import ImageSpec, Tokens
 from ..nn.position import grid_sinusoids
 from ..nn.recurrent import over_steps
-from ..spec import ImageSpec, Tokens
+from .base import Network, TokenGrid
 from .card import Card, Divergence, Published
-from .contract import Network, TokenGrid
 from .fields import Checked, fraction, positive
 from .images import reject_small
 from .seq2seq_gru import AdditiveAttention

@@ -37,13 +37,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import causal_mask, combined, real_places, visible
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Unembedding
-from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, reject_apart
 from .fields import Checked, at_least, fraction, positive

@@ -26,10 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import real_places
-from ..spec import Classes, TextSpec, Value
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")

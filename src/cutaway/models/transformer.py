@@ -32,13 +32,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
+from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import places_among_real, real_places, visible
 from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Unembedding
-from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, sides
 from .fields import Checked, fraction, one_of, positive

@@ -39,13 +39,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import AudioSpec, Spelled
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import real_places, visible
 from ..nn.recurrent import lengths_of
 from ..nn.transformer import MLP, Unembedding
-from ..spec import AudioSpec, Spelled
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed
 from .fields import Checked, fraction, positive

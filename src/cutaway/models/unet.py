@@ -26,10 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..spec import ImageSpec, Mask
+from ..core.errors import ModelError
+from ..core.spec import ImageSpec, Mask
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 

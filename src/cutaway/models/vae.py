@@ -35,11 +35,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Image, ImageSpec
 from ..nn.gaussians import log_density, log_level, normal_kl
-from ..spec import Image, ImageSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, positive, several
 
 

@@ -45,13 +45,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import Classes, Value, VideoSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.masks import real_places
 from ..nn.transformer import MLP
-from ..spec import Classes, Value, VideoSpec
+from .base import Network, TokenGrid
 from .card import Card, Divergence, Published
-from .contract import Network, TokenGrid
 from .fields import Checked, fraction, positive
 from .vit import interpolate_positions
 

@@ -39,12 +39,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from ..spec import ImageSpec
+from .base import Network, TokenGrid
 from .card import Card, Divergence, Published
-from .contract import Network, TokenGrid
 from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 

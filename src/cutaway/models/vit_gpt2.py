@@ -30,13 +30,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
+from ..core.spec import ImageSpec, Tokens
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, LayerCache
+from ..nn.kv_cache import Cache, LayerCache
 from ..nn.transformer import MLP, Unembedding
-from ..spec import ImageSpec, Tokens
+from .base import TokenGrid
 from .card import Card, Divergence, Published
-from .contract import TokenGrid
 from .decoders import STD
 from .encoder_decoder import EncoderDecoder, placed
 from .fields import Checked, fraction, positive

@@ -19,7 +19,7 @@ predicts there: what learning makes as large as it can.
 Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). Given
 `reach`, (N, L, 2), the L words in the middle are learned from, and the others stand there as context alone.
 
-Subsampling of frequent words, and the window's width b_t, are matters of the data: `data/text/stretches.py`.
+Subsampling of frequent words, and the window's width b_t, are matters of the data: `data/text/word2vec_dataset.py`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..core.spec import Context, TextSpec
 from ..nn.masks import real_places
-from ..spec import Context, TextSpec
+from .base import Network
 from .card import Card, Divergence, Published
-from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 
 

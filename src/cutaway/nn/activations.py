@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..errors import UnknownName
+from ..core.errors import UnknownName
 
 LEAKY_SLOPE = 0.01  # of leaky ReLU below zero: PyTorch's default
 SLOPE = re.compile(r"\d*\.?\d+")  # another, as it is written

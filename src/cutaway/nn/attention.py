@@ -36,8 +36,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
-from .cache import LayerCache
+from ..core.errors import require
+from .kv_cache import LayerCache
 from .masks import causal_mask as causal_mask
 from .masks import combined as combined
 from .masks import masked_softmax as masked_softmax

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..errors import ModelError
-from .patterns import Listed, starts_of
-from .patterns import Pattern as Pattern
+from ..core.errors import ModelError
+from .sparse import Listed, starts_of
+from .sparse import Pattern as Pattern
 
 CSR_ON = ("cpu", "cuda")  # devices with products of sparse matrices; elsewhere the terms are gathered and added up
 SPARSE_BELOW = 0.1  # fraction of a node's features that are not 0, from which on they are multiplied as a dense matrix

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..errors import SettingError
+from ..core.errors import SettingError
 
 TILE = 64  # numbers
 RUBBISH = 20.0  # j of the MAP criterion, a squared distance: the paper asks for a positive constant and names none

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import ModelError
+from ..core.errors import ModelError
 
 
 def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:

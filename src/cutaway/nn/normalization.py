@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
 
 
 def batch_norm(

@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
+from ..core.errors import require
 
 Rotation = tuple[Tensor, Tensor]  # cosine and sine of the angle of each pair of numbers at each position
 

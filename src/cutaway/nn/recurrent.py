@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..errors import ModelError, require
+from ..core.errors import ModelError, require
 from .masks import after_padding, real_places
 
 State = tuple[Tensor, ...]  # h, and c after it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole

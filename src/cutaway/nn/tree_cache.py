@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .cache import Cache, LayerCache
+from .kv_cache import Cache, LayerCache
 
 
 class Path(NamedTuple):

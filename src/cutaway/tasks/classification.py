@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.spec import Classes
 from ..nn import losses
-from ..spec import Classes
 from ..statistics.intervals import Metric, mean, proportion
 from .calibration import calibration_error
 from .confusion import Confusion

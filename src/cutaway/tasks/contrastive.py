@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..spec import Classes, Unlabelled
+from ..core.spec import Classes, Unlabelled
 from ..statistics.intervals import Metric
 from .classification import Classification
 

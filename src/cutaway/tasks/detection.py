@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.spec import Boxes
+from ..data.dataset_base import IGNORED, Split
 from ..data.folders import NAMED_AT_MOST
-from ..data.images.box_preprocessing import BoxPreprocessing
-from ..data.sets import IGNORED, Split
+from ..data.images.detection import BoxPreprocessing
 from ..nn import boxes as bx
 from ..nn.losses import focal
-from ..spec import Boxes
 from ..statistics.intervals import Metric, ratio, without_interval
 from . import precision
 

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.spec import Episodes
 from ..nn.few_shot import adapted_answers, nearness, prototypes
-from ..spec import Episodes
 from ..statistics.intervals import Metric, mean, share
 
 

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.series.windows import WindowSplit
-from ..spec import Horizon
+from ..core.spec import Horizon
+from ..data.series.transforms import WindowSplit
 from ..statistics.blocks import of_windows
 from ..statistics.intervals import Metric, symmetric
 from .simple_forecasts import simple_forecasts

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..spec import Image, Noise
+from ..core.spec import Image, Noise
 from ..statistics.intervals import Metric, mean
 
 LEVELS = 256  # of a pixel

@@ -1,6 +1,15 @@
-"""The next token: outputs (N, T, V) are logits, the target (N, T) is the token after each, IGNORED at padding.
+"""Language modelling: the next token, and masked tokens.
+
+Next token: outputs (N, T, V) are logits, the target (N, T) is the token after each, IGNORED at padding.
 
 loss = −(1/n) Σ ln p(token | those before it), in nats; perplexity = e^loss; bits = loss / ln 2
+
+Masked tokens: outputs (N, T, V) are logits; the target (N, T) is the token that was hidden, IGNORED
+where none was.
+
+J. Devlin et al., BERT, 2018, section 3.1, <https://arxiv.org/abs/1810.04805>
+
+loss = −(1/n) Σ ln p(token | the others), over the n tokens that were chosen, in nats
 """
 
 from __future__ import annotations
@@ -14,10 +23,29 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.sets import IGNORED
-from ..spec import Masked, NextToken
+from ..core.spec import Masked, NextToken
+from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, ratio, share
-from .token_loss import TokenLoss
+
+
+class TokenLoss:
+    """Outputs (N, T, V) are logits, the target (N, T) is the right token at each place, IGNORED where there is none."""
+
+    label_smoothing: float
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over all tokens that are not IGNORED, (), in one fused call."""
+        return F.cross_entropy(
+            outputs.flatten(0, 1),  # (N·T, V)
+            target.flatten(),
+            ignore_index=IGNORED,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+
+    def count(self, target: Tensor) -> float:
+        """The tokens that are not IGNORED."""
+        return int((target != IGNORED).sum())
 
 
 class Language(TokenLoss):
@@ -119,3 +147,18 @@ def _real(target: Tensor) -> Tensor:
 def _exp(x: float) -> float:
     """eˣ; infinity where that is too large a number."""
     return math.exp(x) if x < 700 else math.inf
+
+
+class MaskedLanguage(Language):
+    """Cross-entropy of the tokens that were hidden, and how often the likeliest token is the right one."""
+
+    NOUN = "masked tokens"
+    name = "masked-language modelling"
+
+    def __init__(self, target: Masked, label_smoothing: float = 0.0) -> None:
+        super().__init__(target, label_smoothing)
+
+    def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+        """The loss of predicting each token by how often it occurs in training, (V,), whatever stands around it."""
+        found = super().baseline_of(counts, target)
+        return {**found, "name": "each token as likely as it is in training, whatever stands around it"}

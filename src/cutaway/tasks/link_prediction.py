@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.graphs.pairs import LinkSplit, pairs_of
-from ..spec import Links
+from ..core.spec import Links
+from ..data.graphs.link_pairs import LinkSplit, pairs_of
 from ..statistics import classes
 from ..statistics.intervals import Metric, mean, share
 from .classification import Classification

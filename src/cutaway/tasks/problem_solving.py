@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.spec import Solution
+from ..data.dataset_base import IGNORED
 from ..data.problems.problem import Verdict
-from ..data.sets import IGNORED
-from ..spec import Solution
 from ..statistics.intervals import Metric, mean, proportion, ratio, share
-from .token_loss import TokenLoss
+from .language import TokenLoss
 
 # The columns of what evaluation keeps of an example; where a solution was written, there are more: the tokens that the
 # model read and wrote for it, what is true of it, and the ids.

@@ -8,8 +8,8 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.spec import Value
 from ..nn import losses
-from ..spec import Value
 from ..statistics.intervals import Metric, jackknife, mean, quotient, root_mean_square
 
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.spec import Mask
 from ..nn.losses import dice
-from ..spec import Mask
 from ..statistics.classes import LEAST_OF_CLASS, few_of
 from ..statistics.intervals import Metric, fraction, jackknife, mean, share, without_interval
 

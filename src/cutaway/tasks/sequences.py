@@ -1,16 +1,21 @@
-"""One sequence from another: outputs (N, S, V) are logits of the token after each place of the right answer so far.
+"""Sequence to sequence and captioning: outputs (N, S, V) are logits of the next token after each target token.
 
-What a model says by itself is decoded token after token (`cutaway.generation`), and held to the right answer by the
+What a model says by itself is decoded token after token (`cutaway.inference`), and held to the right answer by the
 edit distance: the fewest tokens to insert, delete or replace (V. I. Levenshtein, 1966), for each token of the right
 answer. Of phonemes that is the phoneme error rate. Where there are several right answers, the nearest counts. Sentences
 are held to the right ones as text too, by BLEU (`bleu.py`).
+
+Captions are compared with all captions of their image. Their metrics add the fraction of images whose caption is, word
+for word, one of the right ones. A caption's probability is the product of those of its words and its end; the words
+that a beam did not choose are not among them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,11 +23,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.sets import IGNORED
-from ..spec import Tokens
+from ..core.spec import Tokens
+from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, proportion, ratio
 from .bleu import COUNTS, bleu_counts, bleu_metric, bleu_signature
-from .token_loss import TokenLoss
+from .language import TokenLoss
 
 NONE = -1  # after the end of a decoded sequence
 NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
@@ -201,3 +206,51 @@ def _padded(sequences: Sequence[Sequence[int]], filling: int) -> tuple[NDArray[n
         (i for ids in sequences for i in ids), np.int64, count=int(lengths.sum())
     )
     return padded, lengths
+
+
+class Referenced(Protocol):
+    """A split that knows all right answers to an example."""
+
+    def __len__(self) -> int: ...
+    def references(self, i: int) -> list[list[int]]:
+        """Those to example i, as ids without `end`."""
+        ...
+
+
+class Captioning(SequenceToSequence):
+    """Cross-entropy of the next word; the fraction of images with a right caption, BLEU and edits."""
+
+    NOUN = "captions"
+    name = "image captioning"
+    headline = "exact_match"
+
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
+        """First the fraction of images whose caption is one of the right ones, where it was decoded, with Wilson's
+        interval; then those of all sequences."""
+        found = super().metrics(kept, target)
+        if found.pop("sequence_error", None) is None:
+            return found
+        exact = proportion(float((kept[:, EDITS] == 0).sum()), len(kept))
+        return {"exact_match": exact, **{k: found[k] for k in ("bleu", "token_error", "loss") if k in found}}
+
+    def beside(self, kept: Tensor, train: Referenced, split: Referenced) -> dict[str, Any]:
+        """How many images the commonest caption of the training split would be right of."""
+        del kept
+        counts = Counter(tuple(ids) for i in range(len(train)) for ids in train.references(i))
+        commonest = counts.most_common(1)[0][0]
+        right = np.mean([commonest in map(tuple, split.references(i)) for i in range(len(split))])
+        return {"baseline": {"name": f"always “{self.words(list(commonest))}”", "value": float(right)}}
+
+    def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
+        """The caption of each image and its probability."""
+        chances = kept[:, LOG_P].double().exp().tolist()
+        return [{**row, "probability": p} for row, p in zip(super().predictions(kept), chances)]
+
+    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """What each caption was and what was said; of several right ones that which was said, where it is among them,
+        else the first."""
+        chances = kept[:, LOG_P].double().exp().tolist()
+        return [
+            {**row, "actual": row["actual"] if row["wrong"] else row["predicted"], "confidence": p}
+            for row, p in zip(super().mistakes(kept, target), chances)
+        ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data.series.windows import WindowSplit
+from ..data.series.transforms import WindowSplit
 
 MOST_WINDOWS = 20_000  # that the linear model is fitted on, an even choice where there are more
 MOST_INPUTS = 1_000  # numbers that it sees; of longer histories the last steps

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..data.sets import IGNORED
-from ..spec import Tags
+from ..core.spec import Tags
+from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, fraction, jackknife, ratio
 from .confusion import Confusion
 

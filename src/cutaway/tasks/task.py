@@ -1,4 +1,4 @@
-"""What is learned: a task turns raw outputs into a loss, into metrics and into words."""
+"""Tasks: each turns raw outputs, (N, …) with examples first, into a loss, metrics and predictions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from ..errors import SettingError
-from ..spec import (
+from ..core.errors import SettingError
+from ..core.spec import (
     Boxes,
     Classes,
     Context,
@@ -33,23 +33,35 @@ from ..spec import (
     Views,
 )
 from ..statistics.intervals import Metric
-from .captioning import Captioning
 from .classification import Classification
 from .contrastive import Contrastive, MaskedPatches
 from .detection import Detection
 from .few_shot import FewShot
 from .forecasting import Forecasting
 from .image_generation import Denoising, LikelihoodBound
-from .language import Language
+from .language import Language, MaskedLanguage
 from .link_prediction import LinkPrediction
-from .masked import MaskedLanguage
 from .problem_solving import ProblemSolving
 from .regression import Regression
 from .segmentation import Segmentation
-from .sequences import SequenceToSequence
+from .sequences import Captioning, SequenceToSequence
 from .tagging import Tagging
 from .transcription import SpeechRecognition, Spelling
 from .word_vectors import WordVectors
+
+# Metrics of which more is better; of all others, losses and errors, less is.
+HIGHER_IS_BETTER = frozenset(
+    (
+        *("accuracy", "balanced_accuracy", "top5_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall"),
+        *("knn_accuracy", "r2", "bleu"),
+        *("average_accuracy", "backward_transfer"),
+        *("mean_iou", "pixel_accuracy"),
+        *("map", "map_50", "map_75"),
+        *("auc", "average_precision", "mrr"),
+        *("exact_match", "solved", "answer_accuracy", "token_accuracy"),
+    )
+)
+
 
 KINDS: dict[type[Target], Any] = {
     Classes: Classification,

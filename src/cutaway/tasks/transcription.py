@@ -5,9 +5,9 @@ characters of the transcripts, IGNORED after their end; the loss is −log p(tra
 each character of the transcripts. Of the second, outputs (N, S, K) are logits of the token after each place of the
 right transcript so far, targets the characters and the end; the loss is the cross-entropy of the next token.
 
-What is read out of the outputs (`generation/ctc.py`), or decoded (`generation/decoding.py`), is held to the transcripts
-by jiwer: the word error rate counts words that are substituted, deleted and inserted, for each word of the transcripts,
-and the character error rate the same of characters. Both may be above 1, where much is said too much.
+What is read out of the outputs (`inference/ctc.py`), or decoded (`inference/sequence_decoding.py`), is held to the
+transcripts by jiwer: the word error rate counts words that are substituted, deleted and inserted, for each word of the
+transcripts, and the character error rate the same of characters. Both may be above 1, where much is said too much.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.sets import IGNORED
+from ..core.spec import Spelled, Transcript
+from ..data.dataset_base import IGNORED
 from ..nn.ctc import ctc_loss
-from ..spec import Spelled, Transcript
 from ..statistics.intervals import Metric, mean, proportion, ratio
 
 # The columns of what evaluation keeps of an example; the ids that were read are after them, negative after their end.

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import DataError, Problem
-from ..files import read_bytes
-from ..spec import Context
+from ..core.errors import DataError, Problem
+from ..core.files import read_bytes
+from ..core.spec import Context
 from ..statistics.classes import correlation
 from ..statistics.intervals import Metric, proportion, ratio
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..errors import SettingError
+from ..core.config import as_text, short
+from ..core.errors import SettingError
+from ..core.spec import OfTokens, Spec
 from ..nn.lora import adapt, adaptable
-from ..settings import as_text, short
-from ..spec import OfTokens, Spec
-from .layers import auxiliary, heads
-from .settings import TrainSettings
+from .config import TrainSettings
+from .parameter_groups import auxiliary, heads
 
 
 def adapted(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:

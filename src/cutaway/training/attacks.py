@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from torch import Generator, Tensor, nn
 
+from ..core.errors import SettingError, UnknownName
+from ..core.spec import Classes
 from ..data.augment import by_channel
-from ..data.images.preprocessing import ImagePreprocessing
-from ..data.sets import Batch, Preprocessing, Split
-from ..errors import SettingError, UnknownName
+from ..data.dataset_base import Batch, Preprocessing, Split
+from ..data.images.transforms import ImagePreprocessing
 from ..models.images import answers_of
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.modes import resting
-from ..spec import Classes
+from ..nn.eval_mode import resting
 from ..tasks.task import Task
-from .placement import Placement
+from .device import Placement
 
 METHODS = ("fgsm", "pgd")
 

@@ -8,12 +8,12 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.lengths import bucketed, padding
-from ..data.plans import Batches, Plan
-from ..data.sets import DataSet, Split
+from ..data.bucketing import bucketed, padding
+from ..data.dataset_base import DataSet, Split
+from ..data.samplers import Batches, Plan
 from ..data.task_sequence import part_of
+from .config import TrainSettings
 from .evaluation import planned
-from .settings import TrainSettings
 
 WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..checkpoints.saving import misfits, read_tensors, write_tensors
+from ..core.errors import FileError
+from ..core.schema import COUNT, NUMBER, finite, from_document, reject_unlike, schema_of
 from ..distributed.checkpoint import INDEX, Checkpoint, OneFile, complete, remove
-from ..distributed.parts import gathered, in_parts, like, load
-from ..errors import FileError
-from ..models.saving import misfits, read_tensors, write_tensors
-from ..schema import COUNT, NUMBER, finite, from_document, reject_unlike, schema_of
-from .average import Average
+from ..distributed.dtensors import gathered, in_parts, like, load
+from .weight_averaging import Average
 
 LAST = "last"
 WHOLE = f"{LAST}.safetensors"

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import __version__
-from ..data.kinds import KINDS
-from ..data.named.opening import NAMED
-from ..data.sets import IN_MEMORY
-from ..models.own import Own
-from ..settings import command_of
+from ..checkpoints.custom import Own
+from ..core.config import command_of
+from ..core.version import __version__
+from ..data.dataset_base import IN_MEMORY
+from ..data.datasets.registry import NAMED
+from ..data.modalities import KINDS
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_of
-from . import shown
+from . import evaluation_examples
 from .checkpoint import State
 from .evaluation import Results, at_once, results_of
-from .loop import CONVERGED
-from .prepared import Prepared
-from .same import instructions
-from .sequence import over_tasks
+from .reproducibility import instructions
+from .setup import Prepared
+from .task_schedule import over_tasks
+from .trainer import CONVERGED
 
 SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme on more takes minutes
 
@@ -152,8 +152,10 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
         **tasks,
         "baseline": baseline,
         **(task.beside(outputs, train, split) if hasattr(task, "beside") else {}),
-        **shown.details(ready, split, outputs, target),
-        **shown.examples(split, task, outputs, target, shown.masked(ready, split), fractions),
+        **evaluation_examples.details(ready, split, outputs, target),
+        **evaluation_examples.examples(
+            split, task, outputs, target, evaluation_examples.masked(ready, split), fractions
+        ),
     }
 
 

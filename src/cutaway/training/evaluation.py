@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..data.plans import Batches
-from ..data.sets import IGNORED, Split
+from ..core.spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
+from ..data.dataset_base import IGNORED, Split
+from ..data.samplers import Batches
 from ..data.text.problems import ProblemSplit
-from ..generation.ctc import transcribe
-from ..generation.decoding import decode_likely
-from ..generation.thinker import solved
-from ..generation.thoughts import GREEDY, Method
-from ..models.contract import Advances
-from ..nn.modes import resting
-from ..spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
+from ..inference.ctc import transcribe
+from ..inference.language_model_thinker import solved
+from ..inference.sequence_decoding import decode_likely
+from ..inference.thought_search import GREEDY, Method
+from ..models.base import Advances
+from ..nn.eval_mode import resting
 from ..tasks.task import Task
-from .placement import Placement
-from .tokens import words_of
+from .chunked_head import words_of
+from .device import Placement
 
 AT_ONCE = 256  # examples that are evaluated together
 PIXELS = 1 << 20  # and pixels, where each has an answer
@@ -54,9 +54,9 @@ def results_of(
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
-    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`); one that transcribes is
-    given what is read out of the outputs, or spelled, by greedy search unless it `decodes`; one of problems is given
-    the solutions that a search by `method` writes (`generation.thoughts`). `tokens` bounds a batch as
+    itself too, with so many `num_beams` and that `length_penalty` (`inference.sequence_decoding`); one that transcribes
+    is given what is read out of the outputs, or spelled, by greedy search unless it `decodes`; one of problems is given
+    the solutions that a search by `method` writes (`inference.thought_search`). `tokens` bounds a batch as
     in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
     are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
     batch norm answers as in evaluation while the others learn.

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..distributed.parts import in_parts_of, like, part, whole
+from ..distributed.dtensors import in_parts_of, like, part, whole
 
 A, B, C = 3.4445, -4.7750, 2.0315  # chosen by the author for the steepest rise at 0, not to end at 1 exactly
 ITERATIONS = 5

@@ -17,14 +17,14 @@ from typing import Any
 from torch import nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
-from ..distributed.parts import in_parts
-from ..errors import SettingError
-from ..models.contract import contract_of
-from ..models.memory import Size
-from ..settings import as_text
-from .layers import depths, heads
+from ..core.config import as_text
+from ..core.errors import SettingError
+from ..core.memory_budget import Size
+from ..distributed.dtensors import in_parts
+from ..models.base import contract_of
+from .config import TrainSettings
 from .muon import Muon
-from .settings import TrainSettings
+from .parameter_groups import depths, heads
 
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}

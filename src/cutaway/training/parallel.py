@@ -13,13 +13,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..distributed.batch_norm import SynchronizedBatchNorm
-from ..distributed.gradients import added_up
+from ..distributed.ddp import added_up
 from .checkpoint import State, save_whole
-from .layers import blocks, has_batch_norm
-from .placement import Placement
+from .config import TrainSettings
+from .device import Placement
+from .parameter_groups import blocks, has_batch_norm
+from .qat import rounding_of
 from .recompute import recomputing
-from .rounding import rounding_of
-from .settings import TrainSettings
 
 
 class Alone:

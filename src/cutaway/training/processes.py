@@ -9,18 +9,18 @@ from typing import Any
 
 from torch import nn
 
-from ..data.sets import DataSet
+from ..core.config import build
+from ..core.errors import LostProcess, SettingError
+from ..core.files import read_json
+from ..core.memory_budget import free_memory, in_bytes
+from ..data.dataset_base import DataSet
 from ..distributed import environment
 from ..distributed.group import place as place_in_group
-from ..errors import LostProcess, SettingError
-from ..files import read_json
-from ..models.contract import Network, contract_of
-from ..models.memory import free_memory, in_bytes
-from ..settings import build
+from ..models.base import Network, contract_of
 from .batches import examples_of_a_batch
 from .checkpoint import newest
-from .placement import Placement
-from .settings import TrainSettings
+from .config import TrainSettings
+from .device import Placement
 
 # Others compare the examples of a whole batch, or remember what they have seen.
 SHARED = ("supervised", "mae")

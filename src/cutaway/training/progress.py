@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..terms import column_name
+from ..core.metric_names import column_name
 
 if TYPE_CHECKING:
     import rich.progress

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..errors import SettingError
-from ..settings import as_text, short
-from .settings import PATTERN, TrainSettings
+from ..core.config import as_text, short
+from ..core.errors import SettingError
+from .config import PATTERN, TrainSettings
 
 TIMES = 100  # that the smallest weights are looked for while the schedule runs
 IN_PATTERN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MultiheadAttention)  # weights are (outputs, inputs, …)

@@ -22,9 +22,9 @@ from typing import Any
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from ..errors import SettingError
-from .layers import NORMS, blocks
-from .settings import TrainSettings
+from ..core.errors import SettingError
+from .config import TrainSettings
+from .parameter_groups import NORMS, blocks
 
 # What costs much time for the memory that it takes. Attention written out, whose scores are as large as a text is long
 # squared, is made of `bmm`, and computed again. What processes sent one another is not sent twice.

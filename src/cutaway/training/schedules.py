@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from .settings import TrainSettings
+from .config import TrainSettings
 
 
 def factor(settings: TrainSettings, t: float, steps: int) -> float:

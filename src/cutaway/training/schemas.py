@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..data.sets import IN_MEMORY
+from ..core.config import among, as_now, build
+from ..core.errors import DataError, FileError
+from ..core.files import read_json
+from ..core.schema import NUMBER, naming, reject_unlike, write_document
+from ..core.spec import TASKS_BEFORE, kind_now
+from ..data.dataset_base import IN_MEMORY
 from ..data.settings import DataSettings
-from ..errors import DataError, FileError
-from ..files import read_json
 from ..models.registry import find
-from ..schema import NUMBER, naming, reject_unlike, write_document
-from ..settings import among, as_now, build
-from ..spec import TASKS_BEFORE, kind_now
-from .settings import TrainSettings
+from .config import TrainSettings
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
 METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: why there is no interval

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..models.deferred import Deferred
+from ..checkpoints.deferred_init import Deferred
+from .config import TrainSettings
+from .device import Placement
 from .parallel import Alone, Replicated
-from .placement import Placement
-from .settings import TrainSettings
 
 
 def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None) -> Alone:
@@ -16,6 +16,6 @@ def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferr
         return Alone(place.model(model), place, settings)
     if not settings.in_parts:
         return Replicated(place.model(model), place, settings)
-    from .sharded import Sharded  # what it imports takes a second
+    from .sharded_strategy import Sharded  # what it imports takes a second
 
     return Sharded(model, place, settings, deferred)

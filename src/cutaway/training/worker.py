@@ -10,10 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+from ..core.errors import CutawayError
 from ..distributed.environment import rank
 from ..distributed.launch import AGENT, FOUND, STOPPED, failed, tell
-from ..errors import CutawayError
-from .session import fit
+from .train import fit
 
 
 def main(folder: Path) -> int:

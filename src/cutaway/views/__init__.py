@@ -17,7 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..errors import UnknownName
+from ..core.errors import UnknownName
 
 if TYPE_CHECKING:  # the names of views are asked for where torch is not
     from .subject import Subject

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ..data.images.preprocessing import ImagePreprocessing
-from ..draw import make
+from ..core.errors import SettingError
+from ..core.spec import Classes
+from ..data.images.transforms import ImagePreprocessing
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, percent
-from ..errors import SettingError
-from ..generation.images import as_images
+from ..draw.number_format import number, percent
+from ..inference.image_generation import as_images
 from ..models.images import answers_of
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.modes import resting
-from ..spec import Classes
+from ..nn.eval_mode import resting
 from ..tasks.classification import Classification
-from .looking import whole
-from .numbers import image_url
+from .common import whole
+from .json_values import image_url
 from .subject import Subject
 
 SAYS = "adversarial examples: how little of an image has to change until a classifier errs, by FGSM and PGD"
@@ -175,12 +175,12 @@ def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gri
                 _tile(group, f"change, drawn {factor}", added),
                 _tile(group, f"changed: {_answer(one, names, e)}", one.pixels[e]),
             ]
-        drawing = make.tiles("", tiles, pixel=6)
+        drawing = charts.tiles("", tiles, pixel=6)
         options.append(
             {"name": f"ε = {number(round(eps, 4))}, {number(round(255 * eps, 1))} of 255 levels", "drawings": [drawing]}
         )
     start = found["pgd"].errs_at(actual)
-    return make.choice(
+    return charts.choice(
         "The image, what is added to it, and the sum", "ε", options, slider=True,
         start=len(grid) - 1 if start is None else max(start, 1),
     )  # fmt: skip
@@ -200,7 +200,7 @@ def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[in
     """Those classes, and where the model first errs."""
     at = one.errs_at(classes[0])
     mark = {"x": float(grid[at]), "label": f"says {names[one.said[at]]}"} if at else None
-    return make.lines(
+    return charts.lines(
         f"What the model says along ε, {called}",
         "ε",
         [

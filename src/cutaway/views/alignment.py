@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data.sets import IGNORED
-from ..draw import make
+from ..core.spec import Transcript
+from ..data.dataset_base import IGNORED
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, percent, plural
-from ..generation.ctc import best_path
+from ..draw.number_format import number, percent, plural
+from ..inference.ctc import best_path
 from ..nn.ctc import BLANK, occupancies
-from ..nn.modes import resting
+from ..nn.eval_mode import resting
 from ..nn.recurrent import lengths_of
-from ..spec import Transcript
-from .looking import whole
-from .numbers import averaged, plain
-from .places import FRAME_SECONDS
+from .common import whole
+from .json_values import averaged, plain
 from .subject import Subject
+from .token_labels import FRAME_SECONDS
 
 SAYS = "which character a recording has at each frame, above its spectrogram, and the best path"
 READ = (
@@ -115,7 +115,7 @@ def _drawings(heard: Heard) -> list[Drawing]:
     likely = heard.log_probs[shown].exp()  # (t, K)
     rows = [k for k in range(likely.shape[1]) if k == BLANK or float(likely[:, k].max()) >= HEARD][:ROWS]
     drawings = [
-        make.matrix(
+        charts.matrix(
             "Probability of each character",
             plain(likely[:, rows].T),
             ("character", [heard.names[k] for k in rows]),
@@ -131,7 +131,7 @@ def _drawings(heard: Heard) -> list[Drawing]:
     if bands.shape[1] > len(times):
         bands = torch.nn.functional.adaptive_avg_pool2d(bands[None], (bands.shape[0], len(times)))[0]
     names = [f"band {b}" for b in range(len(bands), 0, -1)]
-    drawings.append(make.matrix("What was given", plain(bands.flip(0)), ("mel band", names), ("time", times)))
+    drawings.append(charts.matrix("What was given", plain(bands.flip(0)), ("mel band", names), ("time", times)))
     return drawings
 
 
@@ -140,7 +140,7 @@ def _right(heard: Heard, times: list[str]) -> Drawing:
     assert heard.target is not None, "the right text is known"
     where = occupancies(heard.log_probs, heard.target)[: len(times), 1::2]  # (t, S): without the blanks between
     shown = heard.target[:ROWS].tolist()
-    return make.matrix(
+    return charts.matrix(
         "Where each character of the right text is spoken",
         plain(where[:, : len(shown)].T),
         ("character", [f"{i + 1}: {heard.names[k]}" for i, k in enumerate(shown)]),

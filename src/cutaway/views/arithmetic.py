@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.errors import ModelError
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, plural
-from ..errors import ModelError
-from .looking import Convolution, chosen, convolutions, run, seeing, whole
-from .numbers import plain
+from ..draw.number_format import by, count, number, plural
+from .common import Convolution, chosen, convolutions, run, seeing, whole
+from .json_values import plain
 from .subject import Subject
 
 SAYS = "Convolution arithmetic: the window slides over the layer's input, and the products sum to the number shown"

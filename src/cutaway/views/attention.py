@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..draw import make
+from ..core.spec import OF_TOKENS
+from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import number, plural
-from ..models.contract import contract_of
-from ..spec import OF_TOKENS
+from ..draw.number_format import number, plural
+from ..models.base import contract_of
+from .attention_capture import AttentionLook, alone, attentions, names_of, watch
+from .common import chosen, spread_over, whole
 from .heads import Head, drawings_of, image_for, layer_of
-from .looking import chosen, spread_over, whole
-from .looks import AttentionLook, alone, attentions, names_of, watch
-from .places import Side, sides
 from .subject import Subject
+from .token_labels import Side, sides
 
 SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
 READ = (
@@ -130,7 +130,7 @@ def view(subject: Subject) -> View:
         table=_numbers(found),
         drawings=[
             *_by_depth(found),
-            make.choice(f"In {said}", "layer", options, start=start),
+            charts.choice(f"In {said}", "layer", options, start=start),
         ],
     )
 
@@ -217,4 +217,4 @@ def _curves(title: str, looks: list[AttentionSummary], measure: Callable[[Head],
     named = [("most", max), *named, ("least", min)] if several else named
     alone = {} if several else {"split": "all"}
     series = [{"name": name if several else "", **alone, "points": of(put)} for name, put in named]
-    return make.lines(title, "layer, in order", series)
+    return charts.lines(title, "layer, in order", series)

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..core.errors import DataError, ModelError, SettingError, UnknownName
+from ..core.spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, percent
-from ..errors import DataError, ModelError, SettingError, UnknownName
+from ..draw.number_format import count, number, percent
 from ..inspect.attribution import METHODS, Attribution, attribute
 from ..inspect.attribution.budget import plan, seconds
 from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from ..spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
-from .looking import patch_blocks, whole
+from .common import patch_blocks, whole
 from .maps import NAMES, columns_of, drawn, node_names
 from .subject import Subject, with_examples
 
@@ -334,7 +334,7 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
     ]
     title = "What is left of each map when weights become random: rank correlation"
     x = "stages, from the output down"
-    return make.lines(title, x, series) if series else None
+    return charts.lines(title, x, series) if series else None
 
 
 def _checks(one: Subject, found: list[Attribution]) -> Drawing:

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..core.spec import Classes, Value
 from ..draw.description import Drawing, View, table
-from ..draw.words import number
-from ..models.contract import Dense
+from ..draw.number_format import number
+from ..models.base import Dense
 from ..nn.activations import formula, softmax
-from ..nn.modes import resting
-from ..spec import Classes, Value
-from ..textbook.backprop import Layer, backward, forward, slope
-from .looking import dense_layers_of, linear_of, target_of, whole
-from .numbers import plain
+from ..nn.eval_mode import resting
+from ..nn.textbook.backprop import Layer, backward, forward, slope
+from .common import dense_layers_of, linear_of, target_of, whole
+from .json_values import plain
 from .plane import features
 from .subject import Subject
 
@@ -125,7 +125,7 @@ def _precisely(one: Subject) -> Subject:
 
 
 def propagate(one: Subject) -> tuple[list[Numbers], float]:
-    """Every layer's numbers for the one example of the subject, as `textbook/backprop.py` has them, and its loss."""
+    """Every layer's numbers for the one example of the subject, as `nn/textbook/backprop.py` has them, and its loss."""
     found = dense_layers_of(one.model)
     layers = [_layer_of(one.model, dense) for dense in found.values()]
     with resting(one.model), torch.no_grad():

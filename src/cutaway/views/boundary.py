@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..core.spec import Classes, Value
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, percent, plural
-from ..models.contract import contract_of
-from ..nn.modes import resting
-from ..spec import Classes, Value
-from .looking import dense_layers_of, linear_of, seeing, target_of
+from ..draw.number_format import number, percent, plural
+from ..models.base import contract_of
+from ..nn.eval_mode import resting
+from .common import dense_layers_of, linear_of, seeing, target_of
 from .plane import Plane, features, plane
 from .subject import Subject
 

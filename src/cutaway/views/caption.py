@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..draw import make
+from ..core.spec import Tokens
+from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import number, percent, plural
-from ..generation.decoding import decode
-from ..models.contract import Decodes
-from ..nn.modes import resting
-from ..spec import Tokens
+from ..draw.number_format import number, percent, plural
+from ..inference.sequence_decoding import decode
+from ..models.base import Decodes
+from ..nn.eval_mode import resting
+from .attention_capture import AttentionLook, attentions, watch
+from .common import chosen, patches_of, spread_over, target_of, whole
 from .heads import image_for
-from .looking import chosen, patches_of, spread_over, target_of, whole
-from .looks import AttentionLook, attentions, watch
-from .numbers import thousandths
+from .json_values import thousandths
 from .subject import Subject
 
 SAYS = "where a captioning model looked in the image for each word that it wrote"
@@ -82,7 +82,7 @@ def view(subject: Subject) -> View:
         {
             "name": one.name,
             "drawings": [
-                make.overlay(
+                charts.overlay(
                     "At each word, in their order",
                     [
                         {
@@ -109,7 +109,7 @@ def view(subject: Subject) -> View:
         says="The caption that the model writes of an image, word by word; over the image is where it looked for each.",
         summary=_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
         table=_numbers(words, found),
-        drawings=[make.choice("", "layer", options, start=start)] if len(options) > 1 else _alone(options[0]),
+        drawings=[charts.choice("", "layer", options, start=start)] if len(options) > 1 else _alone(options[0]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..draw.description import View
 from .run.documents import read_documents
-from .run.making import curves
+from .run.reproduction import curves
 from .subject import Subject
 
 SAYS = "how loss, metrics and learning rate went, epoch by epoch"

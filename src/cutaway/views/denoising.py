@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..core.errors import SettingError
+from ..core.spec import ImageSpec, Noise
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, plural
-from ..errors import SettingError
-from ..generation.images import Asked, as_images, as_levels, asked_of, classes_for, draw
-from ..models.contract import DrawsImages
+from ..draw.number_format import count, number, plural
+from ..inference.image_generation import Asked, as_images, as_levels, asked_of, classes_for, draw
+from ..models.base import DrawsImages
 from ..nn.diffusion import times_of
-from ..nn.modes import resting
-from ..spec import ImageSpec, Noise
-from .looking import spread_over, whole
-from .numbers import image_url
+from ..nn.eval_mode import resting
+from .common import spread_over, whole
+from .json_values import image_url
 from .subject import Subject
 
 SAYS = "how a diffusion model makes images of noise step by step, its noise schedule, and its loss at each timestep"
@@ -133,7 +133,7 @@ def _on_the_way(name: str, moments: Sequence[Moment], k: int) -> Drawing:
         for group, images in rows.items()
         for m, image in zip(moments, images)
     ]
-    return make.tiles(f"On the way to {name}", found)
+    return charts.tiles(f"On the way to {name}", found)
 
 
 def _guidance(
@@ -146,7 +146,7 @@ def _guidance(
         levels = draw(model, spec, hasty, classes, IMAGES, seed)
         group = f"guidance {scale:g}" + {0.0: ": no notice of the class", 1.0: ": the class alone"}.get(scale, "")
         found += [_tile(name, image, group, [name, group]) for name, image in zip(names, levels)]
-    return make.tiles("The same noise with more and more guidance", found)
+    return charts.tiles("The same noise with more and more guidance", found)
 
 
 def _tile(label: str, levels: Tensor, group: str, tip: list[str]) -> dict[str, Any]:
@@ -178,12 +178,12 @@ def _schedule(signal: Tensor) -> list[Drawing]:
 
     parts = {"image, √ᾱ_t": signal.sqrt(), "noise, √(1 − ᾱ_t)": (1 - signal).sqrt()}
     return [
-        make.lines(
+        charts.lines(
             "How much of x_t is image and how much noise",
             "timestep",
             [{"name": name, "points": points(values)} for name, values in parts.items()],
         ),
-        make.lines(
+        charts.lines(
             "Signal-to-noise ratio", "timestep", [{"name": "", "points": points(signal / (1 - signal))}], log=True
         ),
     ]
@@ -192,7 +192,7 @@ def _schedule(signal: Tensor) -> list[Drawing]:
 def _loss(losses: Mapping[int, float]) -> Drawing:
     """The loss along the timesteps, beside that of who predicts nothing."""
     series = {"the model": losses, "no noise predicted": dict.fromkeys(losses, 1.0)}
-    return make.lines(
+    return charts.lines(
         "Mean squared error of the predicted noise",
         "timestep",
         [{"name": name, "points": [[t, value] for t, value in values.items()]} for name, values in series.items()],

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.graphs.pairs import LinkSplit
-from ..data.sets import IGNORED
+from ..core.spec import OF_TOKENS, Classes, Value
+from ..data.dataset_base import IGNORED
+from ..data.graphs.link_pairs import LinkSplit
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import count, number, percent, plural
+from ..draw.number_format import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne, umap
-from ..nn.modes import resting
-from ..spec import OF_TOKENS, Classes, Value
-from . import spring
-from .looking import batch_of, chosen, seen_by_head, spread_over
-from .numbers import image_url
+from ..nn.eval_mode import resting
+from . import contextual_embedding
+from .common import batch_of, chosen, seen_by_head, spread_over
+from .json_values import image_url
 from .subject import Subject
 
 SAYS = "words and examples as the model sees them: PCA and t-SNE, nearest neighbours, one word through the layers"
@@ -294,7 +294,7 @@ def _part(
         "points": points,
         "groups": groups,
         "places": [
-            {"name": name, **spring.axes(plane.explained), "at": _rounded(plane.places)}
+            {"name": name, **contextual_embedding.axes(plane.explained), "at": _rounded(plane.places)}
             | ({"note": BETWEEN} if plane.explained is None else {})
             for name, plane in planes.items()
         ],
@@ -341,6 +341,10 @@ def _rounded(values: Tensor) -> list[list[float]]:
 
 def _one_word(subject: Subject) -> Part | None:
     """One word through the layers of a Transformer for text."""
-    if subject.family != "transformer" or subject.kind not in OF_TOKENS or not spring.blocks_of(subject.model):
+    if (
+        subject.family != "transformer"
+        or subject.kind not in OF_TOKENS
+        or not contextual_embedding.blocks_of(subject.model)
+    ):
         return None
-    return spring.drawings(subject)
+    return contextual_embedding.drawings(subject)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, percent, plural
-from ..models.contract import TokenGrid
-from .looking import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
-from .numbers import averaged, image_url, pixels_of, plain
+from ..draw.number_format import by, count, number, percent, plural
+from ..models.base import TokenGrid
+from .common import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
+from .json_values import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 SAYS = "Feature maps: what each channel of a layer makes of one example"
@@ -83,7 +83,7 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": name, "drawings": _drawings(subject, i, name, s, frame)} for name, s in seen.items()
     ]
-    drawing: Drawing = make.choice("Feature maps", "layer", options, slider=True)
+    drawing: Drawing = charts.choice("Feature maps", "layer", options, slider=True)
     first, last = rows[0], rows[-1]
     went = (
         f"{first[0]} has {first[1]} values and {last[0]} {last[1]}"
@@ -241,7 +241,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
         else plural(len(tiles), "channel")
     )
     title = f"{name}: {some}, {by(seen.size[1:])} places each"
-    return [make.tiles(title, [*given, *tiles])]
+    return [charts.tiles(title, [*given, *tiles])]
 
 
 def _given(subject: Subject, i: int, frame: Frame | None = None) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
         {"name": f"variable {v + 1}", "split": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
         for v in range(min(VARIABLES, x.shape[1]))
     ]
-    return [make.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
+    return [charts.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
 def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
@@ -285,8 +285,8 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Dra
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
     ]
     return [
-        make.tiles(f"{name}: principal components of {places} tokens", [*_given(subject, i), *components]),
-        make.tiles(f"{name}: how long each token is", first, scale="amount"),
+        charts.tiles(f"{name}: principal components of {places} tokens", [*_given(subject, i), *components]),
+        charts.tiles(f"{name}: how long each token is", first, scale="amount"),
     ]
 
 
@@ -299,7 +299,7 @@ def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing
         else plural(len(seen.kept), "channel")
     )
     fewer = f", means over {number(seen.size[1] / steps)} steps each" if steps < seen.size[1] else ""
-    return make.matrix(
+    return charts.matrix(
         f"{name}: {some}, {seen.size[1]} steps{fewer}",
         plain(seen.maps),
         ("channel", [f"channel {k}" for k in seen.kept]),

@@ -8,16 +8,16 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from ..draw import make
+from ..checkpoints.custom import Own
+from ..core.errors import ModelError
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, percent, plural
-from ..errors import ModelError
+from ..draw.number_format import count, number, percent, plural
+from ..inspect.effective_receptive_field import ORANGE
 from ..inspect.layers import LayerTable, layer_table, table_of
-from ..inspect.receptive import ORANGE
-from ..models.own import Own
-from ..nn.modes import resting
-from .looking import chosen, convolutions, patch_blocks, patches_of, seeing, spread_over, whole
-from .numbers import averaged, image_url, plain
+from ..nn.eval_mode import resting
+from .common import chosen, convolutions, patch_blocks, patches_of, seeing, spread_over, whole
+from .json_values import averaged, image_url, plain
 from .subject import Subject
 
 SAYS = "Receptive field of each layer on the image: how far it can see, and where a change would matter"
@@ -235,7 +235,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
         )
     height, width = x.shape[1:]
     title = f"Fields on {subject.name(i)}, {number(height)}×{number(width)} pixels"
-    return make.overlay(title, items, scale="amount")
+    return charts.overlay(title, items, scale="amount")
 
 
 def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
@@ -268,7 +268,7 @@ def _bars(found: dict[str, Field]) -> list[Drawing]:
         for name, f in found.items()
     ]
     columns = [
-        make.bar("can see, pixels"),
-        make.bar("95\u202f% within"),
+        charts.bar("can see, pixels"),
+        charts.bar("95\u202f% within"),
     ]
-    return [make.rows("Fields by layer", columns, rows)]
+    return [charts.rows("Fields by layer", columns, rows)]

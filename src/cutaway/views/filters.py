@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from ..draw import make
+from ..core.errors import SettingError
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, plural
-from ..errors import SettingError
-from .looking import Convolution, chosen, convolutions, dense_layers_of, linear_of, spread_over, target_of, whole
-from .numbers import averaged, image_url, plain
+from ..draw.number_format import by, count, number, plural
+from .common import Convolution, chosen, convolutions, dense_layers_of, linear_of, spread_over, target_of, whole
+from .json_values import averaged, image_url, plain
 from .subject import Subject
 
 SAYS = "Filters of convolutions, patch embeddings and first dense layers, as images of their weights"
@@ -78,7 +78,7 @@ def view(subject: Subject) -> View:
     for option in options:
         for tile in option["drawings"][0]["tiles"]:
             del tile["norm"]
-    drawings = options[0]["drawings"] if len(options) == 1 else [make.choice("Filters", "layer", options)]
+    drawings = options[0]["drawings"] if len(options) == 1 else [charts.choice("Filters", "layer", options)]
     total = len(wide) + (dense is not None)
     some = (
         f" {len(options)} of {total} layers are shown; layer= names any other."
@@ -207,7 +207,7 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
 
 
 def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
-    return make.tiles(title, tiles, range=range_)
+    return charts.tiles(title, tiles, range=range_)
 
 
 # --- dense layers over images -------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..core.spec import Value
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, plural
-from ..models.contract import Dense
-from ..nn.modes import resting
-from ..spec import Value
-from .looking import dense_layers_of, linear_of, seeing, target_of
+from ..draw.number_format import number, plural
+from ..models.base import Dense
+from ..nn.eval_mode import resting
+from .common import dense_layers_of, linear_of, seeing, target_of
 from .plane import Line, features, line
 from .subject import Subject
 
@@ -115,7 +115,7 @@ def _curve(on: Line, target: Value, x: Tensor, curve: Tensor) -> Drawing:
         if was is not None
     ]
     series.append({"name": "model", "split": "test", "points": _points(x, curve)})
-    return make.lines(f"{target.column} over {on.axis.name}", on.axis.name, series, zero=False)
+    return charts.lines(f"{target.column} over {on.axis.name}", on.axis.name, series, zero=False)
 
 
 def _neurons(on: Line, x: Tensor, each: Tensor) -> Drawing:
@@ -124,7 +124,7 @@ def _neurons(on: Line, x: Tensor, each: Tensor) -> Drawing:
     most = each.std(0).argsort(descending=True)[:NEURONS].sort().values.tolist()
     which = f"the {len(most)} that move it most" if len(most) < each.shape[1] else "each times its weight"
     series = [{"name": "", "split": "train", "points": _points(x, each[:, j])} for j in most]
-    return make.lines(f"Its neurons: {which}", on.axis.name, series, zero=False)
+    return charts.lines(f"Its neurons: {which}", on.axis.name, series, zero=False)
 
 
 def _points(x: Tensor, y: Tensor) -> list[list[float]]:

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..checkpoints.custom import Own
+from ..core.errors import UnknownName
+from ..core.spec import OF_TOKENS
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, percent, plural
-from ..errors import UnknownName
+from ..draw.number_format import count, number, percent, plural
 from ..inspect.gates import replay, state_of, step_of
-from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
-from ..models.own import Own
-from ..nn.modes import resting
+from ..inspect.recurrent_memory import PROBES, by_lag, plain_network, readings, steps_of
+from ..nn.eval_mode import resting
 from ..nn.recurrent import State, weights_of
-from ..spec import OF_TOKENS
-from .looking import whole
-from .numbers import plain
+from .common import whole
+from .json_values import plain
 from .subject import Subject
 
 SAYS = "the gates, cell and state of a recurrent network step by step, and how far back it remembers"
@@ -103,7 +103,7 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": layer.name, "drawings": _drawings(subject, layer, example, len(shown))} for layer in shown
     ]
-    drawings: list[Drawing] = [make.choice("Layer", "layer", options)]
+    drawings: list[Drawing] = [charts.choice("Layer", "layer", options)]
     if len(options) == 1:
         drawings = list(options[0]["drawings"])
     lags = _lags(subject, layers[0])
@@ -186,7 +186,7 @@ def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) ->
     if words is not None and sized:
         means = torch.stack([gates[name].mean(1) for name in sized])
         title, values = "Gates, mean over the units, by token", plain(means)
-        found.append(make.matrix(title, values, ("gate", sized), ("token", words), scale="amount", low=0, high=1))
+        found.append(charts.matrix(title, values, ("gate", sized), ("token", words), scale="amount", low=0, high=1))
     elif sized:
         found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
     sizes = {f"|{name}|": gates[name].abs().mean(1) for name in held if name != "candidate"}
@@ -222,7 +222,7 @@ def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawin
             f"mean {number(float(gate.mean()))}",
         ]
         tiles.append({"label": name, "group": "", "values": plain(rows), "tip": tip})
-    return make.tiles(title, tiles, scale=scale, range="global")
+    return charts.tiles(title, tiles, scale=scale, range="global")
 
 
 def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: int) -> Drawing:
@@ -240,12 +240,12 @@ def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: 
         drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
         options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
     of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
-    return make.choice(f"One unit by itself: {of}", "unit", options)
+    return charts.choice(f"One unit by itself: {of}", "unit", options)
 
 
 def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
     series = [{"name": name, "points": _points(values)} for name, values in curves.items()]
-    return make.lines(title, "step", series, zero=not any(name in curves for name in HELD))
+    return charts.lines(title, "step", series, zero=not any(name in curves for name in HELD))
 
 
 def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
@@ -286,7 +286,7 @@ def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
     log = len(known) > 0 and float(known.max() / known.min()) > FAR
     series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
     title = f"How much of what was held{of} lasts so many steps"
-    return make.lines(title, "steps back", series, log=log, zero=not log)
+    return charts.lines(title, "steps back", series, log=log, zero=not log)
 
 
 def _seen(values: Tensor) -> Tensor:

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, percent, plural, written
+from ..draw.number_format import number, percent, plural, written
 from ..inspect.outputs import carriers
-from .looking import examples_said, of_these_examples
+from .common import examples_said, of_these_examples
 from .network import layers_of
 from .plain_networks import beside_plain
-from .run.making import LOG_FROM
+from .run.reproduction import LOG_FROM
 from .shortcuts import parted
 from .subject import Subject, with_first
 
@@ -313,7 +313,7 @@ def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
     ]
     values = [y for points in series.values() for _, y in points if y is not None]
     log = bool(values) and max(values) >= LOG_FROM * min(values)
-    return make.lines(title, x, shown, log=log, zero=not log)  # fmt: skip
+    return charts.lines(title, x, shown, log=log, zero=not log)  # fmt: skip
 
 
 def points(values: list[float]) -> list[list[Any]]:
@@ -331,8 +331,8 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
         }
         for i, label in enumerate(labels)
     ]
-    heads = [make.bar(name, format) for name in columns]
-    return make.rows(title, heads, rows)
+    heads = [charts.bar(name, format) for name in columns]
+    return charts.rows(title, heads, rows)
 
 
 def _by_layer(layers: list[LayerGradients], optimizer: str, lr: float) -> list[Drawing]:

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.errors import UnknownName
+from ..core.spec import Classes
 from ..data.graphs.splits import NodeSplit
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, percent, plural
-from ..errors import UnknownName
+from ..draw.number_format import count, number, percent, plural
 from ..inspect.probes import OF, capture
-from ..nn.modes import resting
-from ..spec import Classes
-from .looking import batch_of, nodes_called, target_of, whole
-from .nets import HOPS, Alike, Net, Reach, hops_to, links_among, placed, reach, rounded
-from .nets import alike as likeness
+from ..nn.eval_mode import resting
+from .common import batch_of, nodes_called, target_of, whole
+from .graph_diffusion import HOPS, Alike, Net, Reach, hops_to, links_among, placed, reach, rounded
+from .graph_diffusion import alike as likeness
 from .subject import Subject
 
 SAYS = "the graph: messages along edges by layer and head, how far a node sees, how alike nodes become"
@@ -290,7 +290,7 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
         for name, values in ((net.name(node), reached.own), (of_all, reached.mean))
     ]
     mark = {"x": depth, "label": f"{plural(depth, 'layer')} of this model"}
-    return make.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
+    return charts.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
 
 
 def _smooth(alike: list[Alike]) -> list[Drawing]:
@@ -307,7 +307,7 @@ def _smooth(alike: list[Alike]) -> list[Drawing]:
             series = [
                 {"name": name, "points": [[k, v] for k, v in enumerate(values)]} for name, values in known.items()
             ]
-            drawings.append(make.lines(title, "layer", series, zero=zero))
+            drawings.append(charts.lines(title, "layer", series, zero=zero))
     return drawings
 
 

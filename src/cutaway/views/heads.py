@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing
-from ..draw.words import count, number, plural
-from .asking import arithmetic
-from .looks import AttentionLook
-from .numbers import averaged, image_url, pixels_of, thousandths
-from .places import Side, of
+from ..draw.number_format import count, number, plural
+from .attention_arithmetic import arithmetic
+from .attention_capture import AttentionLook
+from .json_values import averaged, image_url, pixels_of, thousandths
 from .subject import Subject
+from .token_labels import Side, of
 
 TILES, MAPS = 50_000, 130_000  # numbers that the small maps and the whole ones of all layers may have
 IMAGES = 600_000  # characters of images
@@ -103,7 +103,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
     first = min(head, look.heads - 1)
     whole_heads = sorted({first, *[h for h in range(look.heads) if h != first][: room.heads - 1]})
     maps = [look.weights(h) for h in range(look.heads)]
-    small = make.tiles(
+    small = charts.tiles(
         f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
         [
             {
@@ -118,7 +118,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
     )
     options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
     missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
-    chosen_head = make.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
+    chosen_head = charts.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
     seen = _overlays(layer, maps, asked, layers, image) if layer.queries.grid is not None else []
     return [*seen, small, chosen_head]
 
@@ -158,7 +158,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
         if look.cross_attends:
             s = slice(0, wide)
         found.append(
-            make.matrix(
+            charts.matrix(
                 "Weights" + _of(t, len(queries.labels)),
                 thousandths(weights[t, s]),
                 ("query", queries.labels[t]),
@@ -188,7 +188,7 @@ def _overlays(
         {
             "name": _named(side, q),
             "drawings": [
-                make.overlay(
+                charts.overlay(
                     f"What {_named(side, q)} looks at",
                     [
                         {
@@ -210,7 +210,7 @@ def _overlays(
     ]
     if len(options) == 1:
         return list(options[0]["drawings"])
-    return [make.choice("", "from", options)]
+    return [charts.choice("", "from", options)]
 
 
 def image_for(subject: Subject, i: int, layers: int, frame: int | None = None) -> str:

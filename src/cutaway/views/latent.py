@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..draw import make
+from ..core.spec import Image
+from ..draw import charts
 from ..draw.description import View, table
-from ..draw.words import count, number, plural
-from ..generation.images import as_images, as_levels
-from ..models.contract import Encodes
+from ..draw.number_format import count, number, plural
+from ..inference.image_generation import as_images, as_levels
+from ..models.base import Encodes
+from ..nn.eval_mode import resting
 from ..nn.gaussians import normal_kl
-from ..nn.modes import resting
-from ..spec import Image
-from .looking import whole
-from .numbers import image_url
+from .common import whole
+from .json_values import image_url
 from .subject import Subject
 
 SAYS = "what the code of a variational auto-encoder holds: images out of codes, and what each number changes"
@@ -79,11 +79,11 @@ def view(subject: Subject) -> View:
         f"nats or more); all together say {number(float(kl.sum()))} nats. Moved is the code of {subject.name(i)}.",
         table=table({"number": "count", "KL, nats": "number", "spread of means": "number", "mean σ": "number"}, rows),
         drawings=[
-            make.tiles("Images, and what their codes are decoded to", decoded),
-            make.tiles("One number of a code moved", along),
-            make.rows(
+            charts.tiles("Images, and what their codes are decoded to", decoded),
+            charts.tiles("One number of a code moved", along),
+            charts.rows(
                 "How much each number says",
-                [make.bar("KL, nats", "number")],
+                [charts.bar("KL, nats", "number")],
                 [_row(f"number {k}", float(kl[k])) for k in order],
             ),
         ],

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..draw import make
+from ..core.spec import OF_TOKENS
+from ..draw import charts
 from ..draw.description import Drawing
-from ..draw.words import count, number, plural
+from ..draw.number_format import count, number, plural
 from ..inspect.attribution import Attribution
-from ..spec import OF_TOKENS
-from .looking import batch_of, nodes_called, spread_over
-from .nets import placed
-from .numbers import averaged, image_url, pixels_of, plain
+from .common import batch_of, nodes_called, spread_over
+from .graph_diffusion import placed
+from .json_values import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 NAMES = {
@@ -78,7 +78,7 @@ def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         for one in found
     ]
     title = f"What counts in {subject.name(i)}"
-    drawing = make.overlay(title, items, scale=_scale(found))
+    drawing = charts.overlay(title, items, scale=_scale(found))
     return [drawing | {"image": image}]
 
 
@@ -100,7 +100,7 @@ def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list
             }
             for t in places
         ]
-        drawings.append(make.overlay(_titled(one), items, scale=_scale([one])))
+        drawings.append(charts.overlay(_titled(one), items, scale=_scale([one])))
     return drawings
 
 
@@ -167,7 +167,7 @@ def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[
         }
         for label, note, values in rows
     ]
-    return make.rows(title, columns, given)
+    return charts.rows(title, columns, given)
 
 
 def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
@@ -181,7 +181,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(x[steps, f]))]}
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
-        drawings.append(make.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
+        drawings.append(charts.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
     if x.shape[1] == 1:  # one curve for each method, by its own strongest value
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
         names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
@@ -189,14 +189,14 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(curve[steps]))]}
             for name, curve in zip(names, curves)
         ]
-        return [*drawings, make.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
+        return [*drawings, charts.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
     kept = spread_over(range(len(variables)), VARIABLES)
     for one in found:
         title = _titled(one) + ("" if one.passed else " · fails its check")
         values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
         named = [variables[f] for f in kept]
-        drawings.append(make.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
+        drawings.append(charts.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
     return drawings
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checkpoints.custom import Own
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import by, count, percent, plural
+from ..draw.number_format import by, count, percent, plural
 from ..inspect.layers import LayerTable, Row, layer_table, on_meta
-from ..models.own import Own
 from ..models.registry import preset
 from .subject import Subject
 

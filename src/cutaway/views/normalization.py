@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, plural
-from ..nn.modes import resting
-from .looking import chosen, seeing, spread_over
-from .numbers import plain
+from ..draw.number_format import by, count, number, plural
+from ..nn.eval_mode import resting
+from .common import chosen, seeing, spread_over
+from .json_values import plain
 from .subject import FEW, Subject
 
 SAYS = "Normalization: which values share a mean, and what it does to the means and standard deviations"
@@ -86,7 +86,7 @@ def view(subject: Subject) -> View:
     seen = _look(subject, {name: names[name] for name in some})
     drawings = {name: _drawings(name, one) for name, one in seen.items()}
     options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
-    drawing = make.choice("Normalization", "layer", options, slider=True)
+    drawing = charts.choice("Normalization", "layer", options, slider=True)
     return View(
         id="normalization",
         title="Normalization",
@@ -229,7 +229,7 @@ def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
         _tiles(name, one),
         _lines(f"Mean of each {one.sets}", one, one.centre, running[0]),
         _lines(f"{word[0].upper()}{word[1:]} of each {one.sets}", one, one.spread, running[1]),
-        make.lines(
+        charts.lines(
             "How all values are spread out",
             "value",
             [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
@@ -248,7 +248,7 @@ def _tiles(name: str, one: NormalizedSets) -> Drawing:
     blocks = [plain(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
     title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
-    return make.tiles(title, tiles, scale="amount", range="global", pixel=9)
+    return charts.tiles(title, tiles, scale="amount", range="global", pixel=9)
 
 
 _WHAT = ("example", "channel", "place")
@@ -260,7 +260,7 @@ def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], runni
     if running is not None:
         series.append(("running", plain(running)))
     title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
-    return make.lines(
+    return charts.lines(
         title, one.sets, [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series]
     )
 

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing
-from ..draw.words import SUPERSCRIPT, number
+from ..draw.number_format import SUPERSCRIPT, number
 from ..inspect.probes import capture
-from ..models.contract import Residual
+from ..models.base import Residual
 from ..models.resnet import NoShortcut
 from .subject import Subject
 
@@ -105,4 +105,4 @@ def _points(pairs: Any) -> list[list[Any]]:
 def _lines(title: str, x: str, values: list[list[list[Any]]]) -> Drawing:
     names = (("residual", "test"), ("plain", "val"))
     series = [{"name": name, "split": split, "points": v} for (name, split), v in zip(names, values)]
-    return make.lines(title, x, series, log=True, zero=False)
+    return charts.lines(title, x, series, log=True, zero=False)

@@ -10,12 +10,12 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ..data.sets import Split
-from ..data.tables.columns import show
+from ..core.errors import SettingError, UnknownName
+from ..data.dataset_base import Split
+from ..data.tables.column_types import show
 from ..data.tables.encoders import Category, Encoder, Numeric
-from ..data.tables.preprocessing import TablePreprocessing
-from ..draw.words import number
-from ..errors import SettingError, UnknownName
+from ..data.tables.transforms import TablePreprocessing
+from ..draw.number_format import number
 from .subject import Subject
 
 MARGIN = 0.08  # of the points' range, that the plane goes beyond it

@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import count, number, plural
-from ..models.contract import contract_of
+from ..draw.number_format import count, number, plural
+from ..models.base import contract_of
 from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias, distance_buckets, rotary
-from .looking import spread_over
-from .looks import alone, watch
-from .numbers import plain, thousandths
+from .attention_capture import alone, watch
+from .common import spread_over
+from .json_values import plain, thousandths
 from .subject import Subject
 
 SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
@@ -171,7 +171,7 @@ def _values(found: Positions) -> Drawing:
     shown = found.rows[rows][:, columns]
     end = _end(found.rows)
     bounds: dict[str, Any] = {} if end is None else {"low": -end, "high": end}
-    return make.matrix(
+    return charts.matrix(
         f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
         plain(shown),
         ("place", [_place(found, i) if found.grid else str(i) for i in rows]),
@@ -205,7 +205,7 @@ def _outlier(found: Positions) -> str:
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:
     which = spread_over(range(len(alike)), ROWS)
-    return make.matrix(
+    return charts.matrix(
         "How alike two places are",
         plain(alike[which][:, which]),
         ("place", [str(i) for i in which]),
@@ -223,7 +223,7 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     which = spread_over(range(places), CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
     series = [{"name": f"place {p}", "points": [[i, plain(alike[p, i])] for i in which]} for p in fixed]
-    return [make.lines(f"How alike the others are to these, {found.name}", "place", series)]
+    return [charts.lines(f"How alike the others are to these, {found.name}", "place", series)]
 
 
 def _patches(found: Positions, alike: Tensor) -> Drawing:
@@ -232,7 +232,7 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
     which = [r * columns + c for r in spread_over(range(rows), side) for c in spread_over(range(columns), side)]
-    return make.tiles(
+    return charts.tiles(
         "How alike each patch's place is to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
         [
@@ -268,7 +268,7 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
         f"{name} adds a number for each of {bias.buckets} buckets of distances to the scores of "
         f"{plural(heads, 'head')}; that of head {steep} varies most, by {number(span)} over {len(distances)} distances."
     )
-    drawn = make.lines(f"{name}: what is added to a score", "key − query, tokens", series)
+    drawn = charts.lines(f"{name}: what is added to a score", "key − query, tokens", series)
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
@@ -308,9 +308,9 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
         f"the product{fallen}. The real query and key are those of the last token in head 0 of {name}."
     )
     drawn = [
-        make.lines("How far a pair is turned: the cosine of its angle", "place", turns),
-        make.lines("Product of two vectors of ones, by distance", "distance, tokens", series),
-        make.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
+        charts.lines("How far a pair is turned: the cosine of its angle", "place", turns),
+        charts.lines("Product of two vectors of ones, by distance", "distance, tokens", series),
+        charts.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
     ]
     wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
     apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in spread_over(range(reach), 17)]

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, percent, plural
-from ..models.low_precision import integers_of, matrices, scheme_of
-from .looking import chosen, examples_said, spread_over
-from .numbers import plain
-from .rounded import Compared, LayerErrors, compare, float_of, ratio, weight_of
+from ..draw.number_format import number, percent, plural
+from ..nn.low_precision import integers_of, matrices, scheme_of
+from .common import chosen, examples_said, spread_over
+from .json_values import plain
+from .quantization_error import Compared, LayerErrors, compare, float_of, ratio, weight_of
 from .subject import Subject
 
 SAYS = "Quantization: the error of each layer beside the float network, weights before and after, and which layer hurts"
@@ -69,7 +69,9 @@ def view(subject: Subject) -> View:
 
 def _view(summary: str, numbers: Any, above: list[Drawing], weights: dict[str, list[Drawing]]) -> View:
     options = [{"name": name, "drawings": inside} for name, inside in weights.items()]
-    one = next(iter(weights.values())) if len(weights) == 1 else [make.choice("Weights", "layer", options, slider=True)]
+    one = (
+        next(iter(weights.values())) if len(weights) == 1 else [charts.choice("Weights", "layer", options, slider=True)]
+    )
     return View(
         id="quantization",
         title="Quantization",
@@ -101,7 +103,7 @@ def _errors(found: Compared) -> Drawing:
     title = "Relative error of what each layer gives"
     if len(found.layers) > ROWS:
         drawn = [{"name": name, "points": _points(values)} for name, values in series.items()]
-        return make.lines(title, "layer", drawn, format="fraction")
+        return charts.lines(title, "layer", drawn, format="fraction")
     rows = [
         {
             "label": layer.name or "the model",
@@ -114,7 +116,7 @@ def _errors(found: Compared) -> Drawing:
         }
         for i, layer in enumerate(found.layers)
     ]
-    return make.rows(title, [make.bar(name, "fraction") for name in series], rows)
+    return charts.rows(title, [charts.bar(name, "fraction") for name in series], rows)
 
 
 def _points(values: list[float]) -> list[list[Any]]:
@@ -126,7 +128,7 @@ def _costs(found: Compared) -> list[Drawing]:
     layers = found.layers
     if len(layers) > ROWS:
         layers = sorted(layers, key=lambda layer: -_costs_alone(layer))[:ROWS]
-    heads = [make.bar("this layer alone", "fraction"), make.bar("all but this layer", "fraction")]
+    heads = [charts.bar("this layer alone", "fraction"), charts.bar("all but this layer", "fraction")]
     drawn = [_bars("Relative error of the output", heads, layers, [("error", 0.0), ("error", 0.0)])]
     if found.whole.loss is not None:
         first = found.whole.loss
@@ -145,7 +147,7 @@ def _bars(
         said = [f"{column['name']}: {_written(value, column)}" for column, value in zip(columns, both)]
         cells = [{"value": _finite(value)} for value in both]
         rows.append({"label": layer.name or "the model", "cells": cells, "tip": [layer.name, *said]})
-    return make.rows(title, columns, rows)
+    return charts.rows(title, columns, rows)
 
 
 def _written(value: float, column: dict[str, Any]) -> str:
@@ -168,7 +170,7 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
         part = torch.histc(values, BINS, low, high) / len(values)
         middles = plain((edges[1:] + edges[:-1]) / 2)
         lines.append({"name": label, "points": [[x, y] for x, y in zip(middles, plain(part))]})
-    drawn = [make.lines(f"Weights of {name}", "weight", lines, format="fraction")]
+    drawn = [charts.lines(f"Weights of {name}", "weight", lines, format="fraction")]
     integers = [q for key in keys if (q := integers_of(model, name, key)) is not None]
     if not integers:
         return drawn

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..draw.description import Drawing, View, table
-from .run.boxes import per_class as boxes_by_class
 from .run.classes import confusion, per_class
+from .run.detection import per_class as boxes_by_class
 from .run.documents import read_documents
-from .run.drawn import drawn, unlikely
 from .run.forecast import forecast_views
+from .run.generated_images import drawn, unlikely
 from .run.links import links
-from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
+from .run.segmentation import masks
 from .run.speech import words
 from .run.tasks import over_time
 from .run.values import residuals

@@ -16,12 +16,12 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
-from ..draw.words import percent
+from ..draw import charts
+from ..draw.number_format import percent
 from ..inspect.probes import capture
-from ..models.contract import Residual
+from ..models.base import Residual
 from ..models.resnet import NoShortcut
-from .looking import of_these_examples
+from .common import of_these_examples
 from .plain_networks import Compared
 from .subject import Subject
 
@@ -46,7 +46,7 @@ def parted(subject: Subject) -> Compared | None:
         f"At {direct} of the inputs of {len(norms)} blocks the part of the gradient that comes straight through the "
         f"shortcut is the larger one ({percent(direct / len(norms))})."
     )
-    return Compared([make.lines("The gradient at a block's input", "block", series, log=True, zero=False)], said)
+    return Compared([charts.lines("The gradient at a block's input", "block", series, log=True, zero=False)], said)
 
 
 def parts(subject: Subject) -> list[tuple[float, float]]:

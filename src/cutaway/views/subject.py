@@ -13,21 +13,21 @@ import torch.nn.functional as F
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from ..data.objects.asking import holds_examples, new_examples
-from ..data.sets import DataSet, Preprocessing, Split
+from ..checkpoints.custom import Own
+from ..checkpoints.match_config import differing, nearest, with_settings
+from ..core.errors import DataError, FileError, ModelError
+from ..core.spec import OF_TOKENS, Masked, Spec, Transcript
+from ..data.dataset_base import DataSet, Preprocessing, Split
+from ..data.in_memory.predict_inputs import holds_examples, new_examples
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
-from ..errors import DataError, FileError, ModelError
 from ..inspect.attribution.target import kind_of
-from ..inspect.example import example_inputs, example_shape, kind_taken
-from ..models.contract import Decodes
+from ..inspect.example_inputs import example_inputs, example_shape, kind_taken
+from ..models.base import Decodes
 from ..models.images import answers_of
-from ..models.own import Own
-from ..models.recognition import differing, nearest, with_settings
 from ..models.registry import Preset, preset, presets
-from ..spec import OF_TOKENS, Masked, Spec, Transcript
+from ..runs.run import Run
 from ..tasks.task import Task
-from ..training.run import Run
 
 FEW = 8  # examples that are looked at, where the person names none
 TOKENS = 32  # of a random text
@@ -287,7 +287,7 @@ def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: R
 
 def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
     """One random example of that spec, in the precision of the model."""
-    from ..inspect.example import inputs_for
+    from ..inspect.example_inputs import inputs_for
 
     return inputs_for(model, spec, torch.Generator().manual_seed(0))
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..core.config import parse
+from ..core.errors import SettingError
 from ..data.text.problems import ProblemPreprocessing, ProblemSplit
-from ..draw import make
+from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import count, number, plural
-from ..errors import SettingError
-from ..generation.thinker import form_of, think
-from ..generation.thoughts import Found, Method
-from ..models.contract import Extends
-from ..settings import parse
-from ..training.asked import reject_method
-from .as_written import Written, as_written, drawing_of, numbers_of
-from .grown import SAYS_OF, THOUGHT, Step, drawing, steps_of
-from .looking import chosen, whole
-from .looks import names_of
+from ..draw.number_format import count, number, plural
+from ..inference.language_model_thinker import form_of, think
+from ..inference.thought_search import Found, Method
+from ..models.base import Extends
+from ..runs.predict import reject_method
+from .attention_capture import names_of
+from .common import chosen, whole
+from .generation_trace import Written, as_written, drawing_of, numbers_of
+from .search_tree import SAYS_OF, THOUGHT, Step, drawing, steps_of
 from .subject import Subject
 
 SAYS = "a problem solved in writing: the tree or the chains of thoughts, and what the network saw as it wrote each"
@@ -106,7 +106,7 @@ def view(subject: Subject) -> View:
         table=_numbers(steps),
         drawings=[
             drawing(found, steps, method, opened.steps, opened.steps[first] if options else None),
-            *([make.choice("One step as it was written", THOUGHT, options, start=first)] if options else []),
+            *([charts.choice("One step as it was written", THOUGHT, options, start=first)] if options else []),
         ],
     )
 

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..draw import make
+from ..core.errors import ModelError, SettingError
+from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, percent
-from ..errors import ModelError, SettingError
+from ..draw.number_format import count, number, percent
 from ..training.checkpoint import load_weights
 from ..training.snapshots import kept
 from . import VIEWS, module_of
-from .looking import spread_over
+from .common import spread_over
 from .run.documents import read_metrics
 from .subject import Subject
 
@@ -160,7 +160,7 @@ def _moved(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
 
 
 def _choice(found: list[tuple[Moment, View]]) -> Drawing:
-    return make.choice(
+    return charts.choice(
         f"{found[0][1]['title']} over time",
         "moment",
         [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],

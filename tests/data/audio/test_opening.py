@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.audio.opening import open_audio
-from cutaway.data.audio.preprocessing import AudioPreprocessing
-from cutaway.data.audio.reading import commonest
-from cutaway.data.sets import DataSet, SequenceSplit
+from cutaway.core.errors import DataError
+from cutaway.core.spec import AudioSpec, Classes
+from cutaway.data.audio.audio_files import commonest
+from cutaway.data.audio.dataset import open_audio
+from cutaway.data.audio.transforms import AudioPreprocessing
+from cutaway.data.dataset_base import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError
-from cutaway.spec import AudioSpec, Classes
 
 from .test_reading import write
 

@@ -10,8 +10,8 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.audio.reading import Look, Samples, data_bytes, look_at, read_samples, sound_files
-from cutaway.errors import DataError, Problem
+from cutaway.core.errors import DataError, Problem
+from cutaway.data.audio.audio_files import Look, Samples, data_bytes, look_at, read_samples, sound_files
 
 WAVE = (0.5 * np.sin(np.arange(800) / 5)).astype(np.float32)
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal
 
-from cutaway.data.audio.reading import resampled
-from cutaway.data.audio.spectrogram import (
+from cutaway.data.audio.audio_files import resampled
+from cutaway.data.audio.transforms import (
     FLOOR,
     band_edges,
     frame_count,

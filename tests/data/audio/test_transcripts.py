@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.data.audio.opening import open_audio
-from cutaway.data.audio.preprocessing import AudioPreprocessing
-from cutaway.data.opening import kind_of
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import IGNORED, DataSet, SequenceSplit
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Spelled, Transcript
+from cutaway.data.audio.dataset import open_audio
+from cutaway.data.audio.transforms import AudioPreprocessing
+from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
+from cutaway.data.open_data import kind_of
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Spelled, Transcript
 
 from .test_opening import names, sound, split
 

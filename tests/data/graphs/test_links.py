@@ -11,17 +11,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.assembly import Origin
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Links
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import Batch, DataSet
+from cutaway.data.graphs.link_pairs import LinkSplit, absent_pairs, codes, pairs_of
 from cutaway.data.graphs.links import link_dataset
-from cutaway.data.graphs.pairs import LinkSplit, absent_pairs, codes, pairs_of
-from cutaway.data.graphs.preprocessing import GraphPreprocessing
 from cutaway.data.graphs.raw import RawGraphs
-from cutaway.data.kinds import KINDS
-from cutaway.data.opening import open_data
-from cutaway.data.sets import Batch, DataSet
+from cutaway.data.graphs.transforms import GraphPreprocessing
+from cutaway.data.modalities import KINDS
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Links
 
 LINKS = DataSettings(links=True, val=0.05, test=0.1)
 
@@ -103,7 +103,7 @@ def test_absent_pairs_are_absent_and_different(seed: int, nodes: int, count: int
     rng = np.random.default_rng(seed)
     linked = codes(pairs_of(rng.integers(0, nodes, (2, nodes)), nodes), nodes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cutaway.data.graphs.pairs.LISTED", 10**6 if listed else 0)
+        patch.setattr("cutaway.data.graphs.link_pairs.LISTED", 10**6 if listed else 0)
         found = codes(absent_pairs(linked, nodes, count, rng), nodes)
     assert len(np.unique(found)) == len(found) == min(count, nodes * (nodes - 1) // 2 - len(linked))
     assert not np.isin(found, linked).any()
@@ -129,7 +129,7 @@ def test_a_preprocessing_goes_out_and_in_and_reads_pairs(tmp_path: Path) -> None
     assert any("Attributes of edges are left out: since." in note for note in data.notes)
     text = data.preprocessing
     assert isinstance(text, GraphPreprocessing)
-    assert KINDS["graph"].member("preprocessing.GraphPreprocessing").from_json(text.to_json()) == text
+    assert KINDS["graph"].member("transforms.GraphPreprocessing").from_json(text.to_json()) == text
     assert isinstance(text.spec.target, Links)
     (tmp_path / "pairs.csv").write_text("source,target\np3,p1\n")
     asked = text.examples([folder, tmp_path / "pairs.csv"])

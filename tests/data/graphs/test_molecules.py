@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from cutaway.core.errors import DataError, SettingError, UnknownName
+from cutaway.core.spec import Classes, GraphSpec, Value
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.graphs.molecules import ATOM, BOND, read_molecules
-from cutaway.data.graphs.preprocessing import GraphPreprocessing
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.data.graphs.transforms import GraphPreprocessing
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.forms import Form
-from cutaway.errors import DataError, SettingError, UnknownName
-from cutaway.spec import Classes, GraphSpec, Value
+from cutaway.data.tables.dialect import Form
 
 pytest.importorskip("rdkit")
 

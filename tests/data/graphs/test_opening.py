@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.assembly import Origin
-from cutaway.data.graphs.opening import graph_dataset, open_graph
-from cutaway.data.graphs.preprocessing import GraphPreprocessing
+from cutaway.core.errors import DataError, SettingError, UnknownName
+from cutaway.core.spec import Classes, Value
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import Batch, DataSet
+from cutaway.data.graphs.dataset import graph_dataset, open_graph
 from cutaway.data.graphs.raw import RawGraphs
 from cutaway.data.graphs.splits import GraphsSplit, NodeSplit
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import Batch, DataSet
+from cutaway.data.graphs.transforms import GraphPreprocessing
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError, UnknownName
-from cutaway.spec import Classes, Value
 
 
 def people(folder: Path, rows: int = 40, label: Any = None, extra: str = "") -> Path:
@@ -171,7 +171,7 @@ def molecules(features: bool = True) -> RawGraphs:
     """Twelve graphs of two to four nodes, mixed up; those with three nodes are of another class."""
     import polars as pl
 
-    from cutaway.data.tables.reading import Table
+    from cutaway.data.tables.table_files import Table
 
     sizes = [2, 3, 4] * 4
     graph = np.repeat(np.arange(12), sizes)

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import DataError
+from cutaway.data.graphs.graph_files import read_graphs
 from cutaway.data.graphs.raw import both_ways, side_by_side
-from cutaway.data.graphs.reading import read_graphs
-from cutaway.errors import DataError
 
 
 def write(folder: Path, **files: str) -> Path:

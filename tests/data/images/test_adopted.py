@@ -7,15 +7,14 @@ import dataclasses
 import pytest
 import torch
 
-from cutaway.data.images.box_preprocessing import BoxPreprocessing
-from cutaway.data.images.caption_split import CaptionSplit
-from cutaway.data.images.captions import CaptionPreprocessing
-from cutaway.data.images.mask_preprocessing import MaskPreprocessing
-from cutaway.data.opening import open_data
-from cutaway.data.sets import Batch, DataSet, Split
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Boxes, Mask
+from cutaway.data.dataset_base import Batch, DataSet, Split
+from cutaway.data.images.captioning import CaptionPreprocessing, CaptionSplit
+from cutaway.data.images.detection import BoxPreprocessing
+from cutaway.data.images.segmentation import MaskPreprocessing
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError
-from cutaway.spec import Boxes, Mask
 
 FEW = torch.arange(20)
 

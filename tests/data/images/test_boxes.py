@@ -14,15 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Boxes, ImageSpec
 from cutaway.data.augment import mirror_boxes, shift_boxes
-from cutaway.data.images.box_preprocessing import BoxPreprocessing
-from cutaway.data.images.boxes import find, is_boxes, yaml_names
-from cutaway.data.opening import kind_of, open_data
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import IGNORED, DataSet
+from cutaway.data.dataset_base import IGNORED, DataSet
+from cutaway.data.images.detection import BoxPreprocessing, find, is_boxes, yaml_names
+from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Boxes, ImageSpec
 
 SIZE = (20, 30)  # height and width of the images here
 Box = tuple[int, float, float, float, float]  # class, x1, y1, x2, y2

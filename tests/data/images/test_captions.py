@@ -9,14 +9,14 @@ import pytest
 import torch
 from PIL import Image
 
-from cutaway.data.images import caption_split, captions
-from cutaway.data.images.captions import CaptionPreprocessing
-from cutaway.data.opening import kind_of, open_data
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import IGNORED
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import ImageSpec, Tokens
+from cutaway.data.dataset_base import IGNORED
+from cutaway.data.images import captioning
+from cutaway.data.images.captioning import CaptionPreprocessing
+from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import ImageSpec, Tokens
 
 WORDS = ("a dog", "a cat , asleep", "two birds", "an empty street")
 
@@ -165,7 +165,7 @@ def test_long_captions_are_left_out_where_a_length_is_given(tmp_path: Path) -> N
 
 
 def test_a_caption_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (captions, caption_split):
+    for module in (captioning, captioning):
         monkeypatch.setattr(module, "MOST_TOKENS", 4)
     root = folder(tmp_path / "photos")  # "a cat , asleep" has four tokens
     data = open_data(root, DataSettings())

@@ -9,16 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
-from cutaway.data.assembly import Origin
-from cutaway.data.images import dataset as images_module
-from cutaway.data.images.dataset import PixelSplit, image_dataset, in_colour
-from cutaway.data.images.preprocessing import ImagePreprocessing
-from cutaway.data.images.reading import as_image, as_pixels, read_image
-from cutaway.data.sets import DataSet, TensorSplit
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import ImageSizes
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet, TensorSplit
+from cutaway.data.images import build as images_module
+from cutaway.data.images.build import PixelSplit, image_dataset, in_colour
+from cutaway.data.images.image_files import as_image, as_pixels, read_image
+from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import complete_split
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import ImageSizes
 
 LABELS = np.arange(120) % 3
 

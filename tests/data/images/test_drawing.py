@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image as Pillow
 
-from cutaway.data.opening import open_data
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Classes, Image, ImageSizes, Noise
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Classes, Image, ImageSizes, Noise
 
 
 def flat(path: Path, *sides: int) -> Path:

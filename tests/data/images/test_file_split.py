@@ -13,10 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from cutaway.data.images.file_split import HANDFUL, FileSplit, cores, in_threads
-from cutaway.data.images.preprocessing import ImagePreprocessing
-from cutaway.errors import DataError
-from cutaway.spec import Classes, ImageSpec
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Classes, ImageSpec
+from cutaway.data.images.transforms import HANDFUL, FileSplit, ImagePreprocessing, cores, in_threads
 
 SPEC = ImageSpec(3, 6, 6, Classes(("a", "b")))
 PREPROCESSING = ImagePreprocessing(SPEC, (0.5,) * 3, (0.2,) * 3, "crop", (6, 6), (0, 0, 0))

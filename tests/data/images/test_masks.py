@@ -12,15 +12,14 @@ import pytest
 import torch
 from PIL import Image
 
-from cutaway.data.images.mask_preprocessing import MaskPreprocessing, MaskSplit
-from cutaway.data.images.masks import Outlines, are_masks, palette, read_mask
-from cutaway.data.opening import kind_of, open_data
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import ImageSizes, Mask
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.images.segmentation import MaskPreprocessing, MaskSplit, Outlines, are_masks, palette, read_mask
+from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
 from cutaway.models.registry import preset
-from cutaway.spec import ImageSizes, Mask
 
 SIDE = 12
 

@@ -11,14 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
+from cutaway.core.errors import DataError
+from cutaway.core.spec import ImageSizes
+from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.data.folders import IMAGES, find, holds
-from cutaway.data.images.file_split import FileSplit
-from cutaway.data.images.opening import open_folder, verify
-from cutaway.data.images.preprocessing import ImagePreprocessing
-from cutaway.data.sets import DataSet, TensorSplit
+from cutaway.data.images.dataset import open_folder, verify
+from cutaway.data.images.transforms import FileSplit, ImagePreprocessing
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError
-from cutaway.spec import ImageSizes
 
 
 def save(path: Path, seed: int, size: tuple[int, int] = (12, 10), mode: str = "RGB") -> Path:

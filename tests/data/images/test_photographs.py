@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cutaway.commands import main
-from cutaway.data.examples import photographs
-from cutaway.data.images.opening import open_folder
-from cutaway.data.images.reading import facts, read_image
+from cutaway.apps.cli import main
+from cutaway.core.errors import DataError
+from cutaway.data.images.dataset import open_folder
+from cutaway.data.images.image_files import facts, read_image
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError
+from cutaway.data.synthetic import photographs
 
 
 @pytest.fixture(scope="module")

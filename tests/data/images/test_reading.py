@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from cutaway.data.images.reading import (
+from cutaway.core.errors import DataError
+from cutaway.data.images.image_files import (
     as_image,
     as_pixels,
     covering,
@@ -26,7 +27,6 @@ from cutaway.data.images.reading import (
     read_image,
     resized,
 )
-from cutaway.errors import DataError
 
 
 def saved(image: Image.Image, path: Path, **options: Any) -> Path:

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.data.opening import open_data
-from cutaway.data.pairs import preprocessing as pairs_preprocessing
-from cutaway.data.pairs.preprocessing import BEGIN, END, PairPreprocessing
-from cutaway.data.pairs.split import PairsSplit
-from cutaway.data.sets import IGNORED, DataSet
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import PairSpec, Tokens
+from cutaway.data.dataset_base import IGNORED, DataSet
+from cutaway.data.open_data import open_data
+from cutaway.data.pairs import transforms as pairs_preprocessing
+from cutaway.data.pairs.transforms import BEGIN, END, PairPreprocessing, PairsSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import PairSpec, Tokens
 
 SOUNDS = dict(zip("abcdefgh", ["AH0", "B", "K", "D", "EH1", "F", "G", "HH"]))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.data.pairs.reading import read_lines, read_pairs
-from cutaway.errors import DataError, FileError
+from cutaway.core.errors import DataError, FileError
+from cutaway.data.pairs.pair_files import read_lines, read_pairs
 
 
 def test_one_file_with_tabs(tmp_path: Path) -> None:

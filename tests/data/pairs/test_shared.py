@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from cutaway.data.opening import open_data
-from cutaway.data.pairs.preprocessing import BEGIN, END, SHIFT, PairPreprocessing, joined
-from cutaway.data.pairs.split import PairsSplit
-from cutaway.data.sets import IGNORED, DataSet
+from cutaway.core.errors import DataError, FileError, SettingError
+from cutaway.core.spec import PairSpec, Tokens
+from cutaway.data.dataset_base import IGNORED, DataSet
+from cutaway.data.open_data import open_data
+from cutaway.data.pairs.transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, joined
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.data.text.tokenizers import train_tokenizer
-from cutaway.errors import DataError, FileError, SettingError
-from cutaway.spec import PairSpec, Tokens
 
 GERMAN = ["Der Hund läuft im Park", "Eine Frau liest ein Buch", "Zwei Kinder spielen im Schnee", "Ein Mann im Park"]
 ENGLISH = ["The dog runs in the park", "A woman reads a book", "Two children play in the snow", "A man in the park"]

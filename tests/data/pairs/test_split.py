@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.lengths import padding
-from cutaway.data.pairs.split import PairsSplit
-from cutaway.errors import DataError
+from cutaway.core.errors import DataError
+from cutaway.data.bucketing import padding
+from cutaway.data.pairs.transforms import PairsSplit
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60)
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import DataError
 from cutaway.data.problems.addition import Addition
 from cutaway.data.problems.arithmetic import MOST, reached, solvable, steps
 from cutaway.data.problems.countdown import Countdown, parsed, problem_of
 from cutaway.data.problems.kinds import PROBLEMS
 from cutaway.data.problems.problem import Branches
-from cutaway.errors import DataError
 
 HANDS = list(combinations_with_replacement(range(1, 14), 4))
 COUNTDOWN, ADDITION = Countdown(), Addition()

@@ -14,15 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.series.calendar import circles
-from cutaway.data.series.opening import open_series
-from cutaway.data.series.preprocessing import ForecastPreprocessing
-from cutaway.data.series.times import FORMATS, Clock, Step
-from cutaway.data.series.windows import WindowSplit
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError, SettingError, UnknownName
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.series.dataset import open_series
+from cutaway.data.series.times import FORMATS, Clock, Step, circles
+from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError, UnknownName
 
 HOUR = 3_600_000_000
 

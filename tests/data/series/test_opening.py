@@ -12,14 +12,13 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.series.opening import open_series
-from cutaway.data.series.preprocessing import ForecastPreprocessing
-from cutaway.data.series.windows import WindowSplit
-from cutaway.data.sets import Batch, DataSet
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Horizon, SeriesSpec
+from cutaway.data.dataset_base import Batch, DataSet
+from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.series.dataset import open_series
+from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Horizon, SeriesSpec
 
 LENGTH = 400
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cutaway.data.series.columns import choose_columns
-from cutaway.data.series.reading import Series, read_series
+from cutaway.core.errors import DataError, SettingError, UnknownName
+from cutaway.data.series.column_roles import choose_columns
+from cutaway.data.series.series_files import Series, read_series
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.reading import Table, read_table
-from cutaway.errors import DataError, SettingError, UnknownName
+from cutaway.data.tables.table_files import Table, read_table
 
 HEAD = "date,load,wind,holiday\n"
 GOOD = [f"2024-03-{d:02},{100 + d},{d % 7},{'no' if d % 5 else 'yes'}" for d in range(1, 25)]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.preprocessing import preprocessing_from_json
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Classes, SeriesSpec
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.series.signals import SeriesPreprocessing
-from cutaway.errors import DataError
-from cutaway.spec import Classes, SeriesSpec
 
 SPEC = SeriesSpec(5, 2, Classes(("up", "down")))
 SERIES = np.random.default_rng(0).normal([3.0, -1.0], [2.0, 0.5], (7, 5, 2))

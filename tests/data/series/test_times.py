@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import DataError
 from cutaway.data.series.times import COMPACT, DAY, NUMBER, Clock, Step, format_of, moments, step_of
-from cutaway.errors import DataError
 
 
 def cells(*written: str) -> pl.Series:

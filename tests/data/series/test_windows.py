@@ -10,15 +10,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.series.columns import Columns
-from cutaway.data.series.preprocessing import ForecastPreprocessing
-from cutaway.data.series.reading import Series
+from cutaway.core.errors import DataError, SettingError
+from cutaway.data.dataset_base import Batch
+from cutaway.data.series.column_roles import Columns
+from cutaway.data.series.series_files import Series
 from cutaway.data.series.times import ROW, Clock, Step
-from cutaway.data.series.windows import WindowSplit, covered, split_by_time, window_starts
-from cutaway.data.sets import Batch
+from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit, covered, split_by_time, window_starts
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import Rows
-from cutaway.errors import DataError, SettingError
 
 
 def series(length: int, seed: int = 0, missing: float = 0.0, known: bool = True) -> Series:

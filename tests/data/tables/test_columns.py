@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.tables.columns import (
+from cutaway.core.errors import SettingError
+from cutaway.data.tables.column_types import (
     DATES,
     ColumnType,
     asked_for,
@@ -17,7 +18,6 @@ from cutaway.data.tables.columns import (
     natural_order,
     show,
 )
-from cutaway.errors import SettingError
 
 
 def column(*cells: str | None) -> pl.Series:

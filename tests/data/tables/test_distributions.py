@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from cutaway.data.tables import distributions as module
-from cutaway.data.tables.columns import ColumnType
+from cutaway.data.tables.column_types import ColumnType
 from cutaway.data.tables.distributions import distributions, histogram
 
 

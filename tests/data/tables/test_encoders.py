@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from cutaway.data.tables.columns import ColumnType, meaning
+from cutaway.data.tables.column_types import ColumnType, meaning
 from cutaway.data.tables.encoders import MOST_CATEGORIES, Category, Encoder, Numeric, encoder_from_json, fit_encoder
 
 NUMBER, CATEGORY = ColumnType("number"), ColumnType("category")

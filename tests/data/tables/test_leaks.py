@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
 ROWS = 240

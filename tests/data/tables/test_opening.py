@@ -14,14 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import CutawayError, DataError, SettingError
+from cutaway.core.spec import Classes, TableSpec, Value
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.opening import open_table, table_dataset
-from cutaway.data.tables.preprocessing import TablePreprocessing, TableSplit
-from cutaway.data.tables.reading import frame_table
-from cutaway.errors import CutawayError, DataError, SettingError
-from cutaway.spec import Classes, TableSpec, Value
+from cutaway.data.tables.dataset import open_table, table_dataset
+from cutaway.data.tables.table_files import frame_table
+from cutaway.data.tables.transforms import TablePreprocessing, TableSplit
 
 
 def written(tmp_path: Path, text: str, name: str = "houses.csv") -> Path:

@@ -13,20 +13,20 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.data.images.opening import verify
-from cutaway.data.opening import kind_of, open_data
-from cutaway.data.sets import DataSet, Split
+from cutaway.core.errors import DataError, SettingError
+from cutaway.data.dataset_base import DataSet, Split
+from cutaway.data.images.dataset import verify
+from cutaway.data.open_data import kind_of, open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables import opening, parquet, streamed
+from cutaway.data.tables import dataset, parquet, streamed_dataset
+from cutaway.data.tables.dialect import Form
 from cutaway.data.tables.encoders import Numeric
-from cutaway.data.tables.forms import Form
 from cutaway.data.tables.parquet import row_groups
 from cutaway.data.tables.quantiles import at_ranks
-from cutaway.data.tables.streamed_split import BlockOrder, RowGroupSplit
-from cutaway.errors import DataError, SettingError
+from cutaway.data.tables.streamed_dataset import BlockOrder, RowGroupSplit
 from cutaway.training.batches import batches_of
-from cutaway.training.placement import Placement
-from cutaway.training.settings import TrainSettings
+from cutaway.training.config import TrainSettings
+from cutaway.training.device import Placement
 
 ROWS, GROUP = 3000, 170
 
@@ -140,7 +140,7 @@ def test_a_folder_of_files_is_one_table(table: Path, tmp_path: Path) -> None:
 def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
     table: Path, window: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed, "_window", lambda *_: window)
+    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: window)
     split = opened(table, memory=0, workers=workers).splits["train"]
     assert isinstance(split, RowGroupSplit)
     expected = inputs(split)
@@ -157,7 +157,7 @@ def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
 
 
 def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "_window", lambda *_: 2)
+    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 2)
     data = opened(table, memory=0, val=0, test=0)
     split = data.splits["train"]
     plan = split.plan(50, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
@@ -176,7 +176,7 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "_window", lambda *_: 3)
+    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 3)
     split = opened(table, memory=0).splits["train"]
     plan = batches_of(split, TrainSettings(batch_size=50), epoch=1)
     places = [Placement(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
@@ -193,7 +193,7 @@ def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
 
 
 def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "_window", lambda *_: 2)
+    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 2)
     split = opened(table, memory=0, val=0, test=0).splits["train"]
     assert isinstance(split, RowGroupSplit)
     held: list[int] = []
@@ -415,7 +415,7 @@ def test_a_target_of_one_value_is_said_before_the_table_is_read(
     def read_whole(*words: Any) -> Any:
         raise AssertionError("the table is read as a whole")
 
-    monkeypatch.setattr(opening, "read_table", read_whole)
+    monkeypatch.setattr(dataset, "read_table", read_whole)
     monkeypatch.setattr(parquet, "MOST_ROWS", 100)
     kinds: list[str | None] = [None, *["b"] * 697, "", None]
     pl.DataFrame({"x": range(700), "kind": kinds}).write_parquet(tmp_path / "one.parquet", row_group_size=170)

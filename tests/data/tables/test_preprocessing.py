@@ -14,13 +14,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.opening import table_dataset
-from cutaway.data.tables.preprocessing import TablePreprocessing
-from cutaway.data.tables.reading import frame_table
-from cutaway.errors import DataError
+from cutaway.data.tables.dataset import table_dataset
+from cutaway.data.tables.table_files import frame_table
+from cutaway.data.tables.transforms import TablePreprocessing
 
 ROWS = 60
 

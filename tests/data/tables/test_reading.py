@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import DataError, FileError
 from cutaway.data.tables.delimited import CHUNK
-from cutaway.data.tables.forms import Form
-from cutaway.data.tables.reading import frame_table, read_table, rows_table
-from cutaway.errors import DataError, FileError
+from cutaway.data.tables.dialect import Form
+from cutaway.data.tables.table_files import frame_table, read_table, rows_table
 
 
 def written(tmp_path: Path, content: str | bytes, name: str = "houses.csv") -> Path:

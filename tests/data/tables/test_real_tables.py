@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cutaway.core.spec import Classes, TableSpec, Value
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.opening import open_table
-from cutaway.data.tables.preprocessing import TableSplit
-from cutaway.spec import Classes, TableSpec, Value
+from cutaway.data.tables.dataset import open_table
+from cutaway.data.tables.transforms import TableSplit
 
 
 def test_california_housing(shared_data: Path) -> None:

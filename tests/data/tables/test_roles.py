@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from cutaway.core.config import build, exact
+from cutaway.core.errors import CutawayError, DataError, SettingError, UnknownName
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.reading import Table
 from cutaway.data.tables.roles import choose_roles
-from cutaway.errors import CutawayError, DataError, SettingError, UnknownName
-from cutaway.settings import build, exact
+from cutaway.data.tables.table_files import Table
 
 TABLE = Table("houses.csv", pl.DataFrame({c: ["1"] for c in ("id", "size (m²)", "city", " price", "Rooms")}))
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.data.tables.reading import Table
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Classes, Value
+from cutaway.data.tables.table_files import Table
 from cutaway.data.tables.targets import check_learnable, check_taught, complete_rows, read_labels
-from cutaway.errors import DataError
-from cutaway.spec import Classes, Value
 
 
 def table_of(*targets: object, **more: list[str]) -> Table:

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.objects.given import Given
-from cutaway.data.opening import open_data
+from cutaway.core.errors import DataError
+from cutaway.data.in_memory.source import Given
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.preprocessing import TablePreprocessing
-from cutaway.data.tables.reading import frame_table, read_table
-from cutaway.errors import DataError
+from cutaway.data.tables.table_files import frame_table, read_table
+from cutaway.data.tables.transforms import TablePreprocessing
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import DataSet, SequenceSplit
+from cutaway.core.errors import DataError, FileError, SettingError, UnknownName
+from cutaway.core.spec import Classes, TextSpec, Value
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.classes import text_dataset
-from cutaway.data.text.opening import open_text
-from cutaway.data.text.preprocessing import TextPreprocessing
-from cutaway.errors import DataError, FileError, SettingError, UnknownName
-from cutaway.spec import Classes, TextSpec, Value
+from cutaway.data.text.classification import text_dataset
+from cutaway.data.text.dataset import open_text
+from cutaway.data.text.transforms import TextPreprocessing
 
 from .tokenizer_files import bert_like, gpt2_like
 

@@ -12,14 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.data.assembly import Origin
-from cutaway.data.named.opening import open_named, where
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError, FileError, SettingError
+from cutaway.core.spec import ANY_SIZE, Context, TextSpec, from_json, to_json
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet
+from cutaway.data.datasets.registry import open_named, where
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.context import ContextPreprocessing, context_dataset, known, open_context, paragraphs
-from cutaway.data.text.stretches import NOISE, STRETCH, ContextSplit, Draws, alias, within
-from cutaway.errors import DataError, FileError, SettingError
-from cutaway.spec import ANY_SIZE, Context, TextSpec, from_json, to_json
+from cutaway.data.text.word2vec_dataset import (
+    NOISE,
+    STRETCH,
+    ContextPreprocessing,
+    ContextSplit,
+    Draws,
+    alias,
+    context_dataset,
+    known,
+    open_context,
+    paragraphs,
+    within,
+)
 
 TALE = "The king met the queen. The queen met the king!\n\nA dog saw the cat; the cat saw a dog.\n\n" * 40
 

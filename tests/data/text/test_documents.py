@@ -10,13 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError, SettingError
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.documents import documents_of, split_documents
-from cutaway.data.text.running import RunningPreprocessing, open_running
-from cutaway.data.text.running_files import Read
+from cutaway.data.text.corpus import RunningPreprocessing, open_running
+from cutaway.data.text.corpus_files import Read, documents_of, split_documents
 from cutaway.data.text.stream import StreamSplit
-from cutaway.errors import DataError, SettingError
 
 
 def opened(path: Path, **given_: Any) -> DataSet:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.text.draws import mixed, uniform
+from cutaway.data.text.positional_random import mixed, uniform
 
 PLACES = np.arange(100_000)
 

@@ -11,15 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.opening import open_data
-from cutaway.data.preprocessing import preprocessing_from_json
-from cutaway.data.sets import IGNORED, DataSet
+from cutaway.core.errors import SettingError
+from cutaway.core.spec import Classes, Masked, NextToken, TextSpec
+from cutaway.data.dataset_base import IGNORED, DataSet
+from cutaway.data.open_data import open_data
+from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.fitting import Frame
-from cutaway.data.text.masked import MaskedPreprocessing, MaskedSplit
-from cutaway.data.text.masking import Masking
-from cutaway.errors import SettingError
-from cutaway.spec import Classes, Masked, NextToken, TextSpec
+from cutaway.data.text.masking import MaskedPreprocessing, MaskedSplit, Masking
+from cutaway.data.text.tokenizer_fitting import Frame
 
 from .tokenizer_files import bert_like, gpt2_like
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sets import IGNORED
+from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.masking import Masking
 
 MASK = 50

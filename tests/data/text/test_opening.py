@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cutaway.core.errors import SettingError
 from cutaway.data.settings import DataSettings
-from cutaway.data.text import opening
-from cutaway.errors import SettingError
+from cutaway.data.text import dataset
 
 
 def files(root: Path, *names: str) -> Path:
@@ -32,12 +32,12 @@ def files(root: Path, *names: str) -> Path:
     ],
 )
 def test_which_folders_have_classes(tmp_path: Path, names: list[str], classes: bool) -> None:
-    assert opening.has_classes(files(tmp_path, *names)) is classes
+    assert dataset.has_classes(files(tmp_path, *names)) is classes
 
 
 def test_a_column_of_running_text_is_rejected(tmp_path: Path) -> None:
     path = files(tmp_path, "book.txt") / "book.txt"
     with pytest.raises(SettingError, match="text= is for texts in tables"):
-        opening.open_text(path, DataSettings(text="words"))
+        dataset.open_text(path, DataSettings(text="words"))
     with pytest.raises(SettingError, match="target= is for"):
-        opening.open_text(files(tmp_path / "f", "a.txt"), DataSettings(target="words"))
+        dataset.open_text(files(tmp_path / "f", "a.txt"), DataSettings(target="words"))

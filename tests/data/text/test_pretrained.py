@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
-from cutaway.data.assembly import Origin
+from cutaway.core.errors import FileError, SettingError
+from cutaway.data.build import Origin
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.fitting import frame_for, mask_for, vocabulary_of
+from cutaway.data.text.corpus import running_dataset
 from cutaway.data.text.pretrained import Pretrained
-from cutaway.data.text.running import running_dataset
 from cutaway.data.text.tokenizer_files import open_tokenizer, tokenizer_from_json
+from cutaway.data.text.tokenizer_fitting import frame_for, mask_for, vocabulary_of
 from cutaway.data.text.tokenizers import KINDS, Tokenizer, train_tokenizer
-from cutaway.errors import FileError, SettingError
 
 from .tokenizer_files import BERT, TEXTS, bert_like, gpt2_like
 

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import CutawayError, DataError, SettingError
+from cutaway.core.spec import NextToken, TextSpec
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import split_by_position
-from cutaway.data.text.running import RunningPreprocessing, open_running, running_dataset
-from cutaway.data.text.running_preprocessing import pieces_of
+from cutaway.data.text.corpus import RunningPreprocessing, open_running, running_dataset
+from cutaway.data.text.corpus_transforms import pieces_of
 from cutaway.data.text.stream import StreamSplit
 from cutaway.data.text.tokenizers import UNKNOWN
-from cutaway.errors import CutawayError, DataError, SettingError
-from cutaway.spec import NextToken, TextSpec
 
 POEM = "Tiger, tiger, burning bright\nIn the forests of the night,\nWhat immortal hand or eye\n" * 12
 

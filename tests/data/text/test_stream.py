@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sets import IGNORED
+from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.stream import EVALUATED, StreamSplit
 
 few = settings(max_examples=40, deadline=None)

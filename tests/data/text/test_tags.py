@@ -12,15 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.assembly import Origin
-from cutaway.data.sets import IGNORED, DataSet, SequenceSplit
+from cutaway.core.errors import DataError, SettingError
+from cutaway.core.spec import Tags, TextSpec
+from cutaway.data.build import Origin
+from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.opening import open_text
-from cutaway.data.text.preprocessing import cut
-from cutaway.data.text.tagged import Tagged, read_tagged
-from cutaway.data.text.tags import TagPreprocessing, tagged_dataset
-from cutaway.errors import DataError, SettingError
-from cutaway.spec import Tags, TextSpec
+from cutaway.data.text.dataset import open_text
+from cutaway.data.text.tagging import TagPreprocessing, tagged_dataset
+from cutaway.data.text.text_files import Tagged, read_tagged
+from cutaway.data.text.transforms import cut
 
 from .tokenizer_files import bert_like, gpt2_like
 

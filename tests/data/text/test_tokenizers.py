@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.core.errors import DataError, SettingError
 from cutaway.data.text.tokenizer_files import tokenizer_from_json
 from cutaway.data.text.tokenizers import (
     KINDS,
@@ -23,7 +24,6 @@ from cutaway.data.text.tokenizers import (
     train_tokenizer,
     words_tokenizer,
 )
-from cutaway.errors import DataError, SettingError
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog.",

@@ -11,14 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.data.lengths import padding
-from cutaway.data.sets import DataSet
+from cutaway.core.errors import DataError
+from cutaway.core.spec import Classes, ImageSizes, VideoSpec
+from cutaway.data.bucketing import padding
+from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.video.opening import open_videos
-from cutaway.data.video.preprocessing import VideoPreprocessing
-from cutaway.data.video.split import VideoSplit
-from cutaway.errors import DataError
-from cutaway.spec import Classes, ImageSizes, VideoSpec
+from cutaway.data.video.dataset import open_videos
+from cutaway.data.video.transforms import VideoPreprocessing, VideoSplit
 
 from .making import moving_bar, write_frames, write_video
 

@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cutaway.data.images.reading import Pixels, as_pixels
-from cutaway.data.video.containers import missing_bytes
-from cutaway.data.video.reading import Video, as_video, chosen, look_at, look_at_all, read_frames, video_paths
-from cutaway.errors import DataError
+from cutaway.core.errors import DataError
+from cutaway.data.images.image_files import Pixels, as_pixels
+from cutaway.data.video.video_files import (
+    Video,
+    as_video,
+    chosen,
+    look_at,
+    look_at_all,
+    missing_bytes,
+    read_frames,
+    video_paths,
+)
 
 from .making import Frames, moving_bar, turn, write_frames, write_video
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import cutaway
-from cutaway.errors import SettingError
-from cutaway.planning import making
+from cutaway.core.errors import SettingError
+from cutaway.experiments.plan import planner
+from cutaway.training.device import Placement
 from cutaway.training.memory import choice
 from cutaway.training.memory.choice import held_by_each, settle_parallel
-from cutaway.training.placement import Placement
-from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.setup import Prepared, prepare
 
 GIVEN: dict[str, Any] = {
     "model.layers": 3, "model.dim": 64, "model.heads": 2, "length": 64, "batch_size": 16, "memory_fraction": 0.5,
@@ -53,7 +53,7 @@ def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.
         assert again.settings.parallel == expected
         fits = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].fits
         assert fits == (expected == "ddp")
-        assert making.room_here is choice.room_here
+        assert planner.room_here is choice.room_here
 
 
 def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

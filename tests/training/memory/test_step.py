@@ -9,8 +9,8 @@ import torch
 from benchmarks.formulas import flops_per_token
 from benchmarks.plan import allocated, counted, given_by, tracked
 
-from cutaway.training.memory.step import step_of, without_numbers
-from cutaway.training.prepared import Prepared, prepare
+from cutaway.training.memory.fake_step import step_of, without_numbers
+from cutaway.training.setup import Prepared, prepare
 
 SMALL = "gpt2 text.txt model.layers=2 model.dim=64 model.heads=2 length=64"
 

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from cutaway.data.sets import DataSet, TensorSplit
-from cutaway.settings import build
-from cutaway.spec import ImageSpec
+from cutaway.core.config import build
+from cutaway.core.spec import ImageSpec
+from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.tasks.task import task_for
+from cutaway.training.config import TrainSettings
 from cutaway.training.objectives.mae import MAE
-from cutaway.training.settings import TrainSettings
 
 
 def masking(model: nn.Module, spec: ImageSpec, **given: Any) -> MAE:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.errors import SettingError, UnknownName
-from cutaway.training.prepared import prepare
-from cutaway.training.run import Run
+from cutaway.core.errors import SettingError, UnknownName
+from cutaway.runs.run import Run
+from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 import cutaway
+from cutaway.core.errors import SettingError
 from cutaway.data.task_sequence import PermutedSplit
-from cutaway.errors import SettingError
+from cutaway.runs.run import Run
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.loop import Trainer
 from cutaway.training.objectives.choice import epochs_of
 from cutaway.training.objectives.ewc import EWC
 from cutaway.training.objectives.rehearsal import Rehearsal
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
-from cutaway.training.run import Run
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
 

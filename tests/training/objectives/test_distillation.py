@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import cutaway
-from cutaway.errors import FileError, SettingError
+from cutaway.core.errors import FileError, SettingError
 from cutaway.nn.losses import distillation
-from cutaway.training.prepared import prepare
+from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 

@@ -14,16 +14,16 @@ from PIL import Image
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.commands import main
+from cutaway.apps.cli import main
+from cutaway.core.errors import CutawayError, DataError, ModelError, SettingError
+from cutaway.core.spec import Episodes, ImageSpec
 from cutaway.data.episodes import COUNTS
-from cutaway.errors import CutawayError, DataError, ModelError, SettingError
 from cutaway.models.registry import preset
-from cutaway.spec import Episodes, ImageSpec
+from cutaway.runs.run import Run
 from cutaway.tasks.few_shot import FewShot
-from cutaway.training.estimate import estimate
-from cutaway.training.layers import auxiliary, heads
-from cutaway.training.prepared import prepare
-from cutaway.training.run import Run
+from cutaway.training.cost_estimate import estimate
+from cutaway.training.parameter_groups import auxiliary, heads
+from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 

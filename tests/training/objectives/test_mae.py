@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import CutawayError, DataError, ModelError, SettingError
+from cutaway.core.errors import CutawayError, DataError, ModelError, SettingError
+from cutaway.core.spec import ImageSpec, Patches
 from cutaway.models.vit import Config, ViT
-from cutaway.spec import ImageSpec, Patches
-from cutaway.training.loop import Trainer
+from cutaway.runs.run import Run
 from cutaway.training.objectives.mae import DECODER, MAE, Decoder, normalized, parted, patches_of
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
-from cutaway.training.run import Run
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
 from .masked import masking

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 import cutaway
-from cutaway.data.sets import IGNORED
+from cutaway.core.errors import ModelError, SettingError
+from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.problems import END
-from cutaway.errors import ModelError, SettingError
+from cutaway.runs.run import Run
 from cutaway.training.objectives.grpo import GRPO, advantages
+from cutaway.training.objectives.sampled_solutions import OwnAnswers, Tries
 from cutaway.training.objectives.star import ExpertIteration
-from cutaway.training.objectives.tries import OwnAnswers, Tries
-from cutaway.training.prepared import prepare
-from cutaway.training.run import Run
+from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 

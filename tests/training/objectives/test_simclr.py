@@ -13,15 +13,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 import cutaway
-from cutaway.commands import main
-from cutaway.errors import DataError, ModelError, SettingError
-from cutaway.spec import Views
+from cutaway.apps.cli import main
+from cutaway.core.errors import DataError, ModelError, SettingError
+from cutaway.core.spec import Views
+from cutaway.runs.run import Run
 from cutaway.tasks.contrastive import TEMPERATURE, Contrastive
-from cutaway.training.loop import Trainer
 from cutaway.training.objectives.simclr import head_of
-from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
-from cutaway.training.run import Run
+from cutaway.training.setup import prepare
+from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
 from .unlabelled import is_judged_by_neighbours, photographs

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cutaway.training.run import Run
+from cutaway.runs.run import Run
 
 
 def is_judged_by_neighbours(run: Run) -> None:

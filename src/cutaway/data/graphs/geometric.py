@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 import torch
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ..splits import Rows
-from ..tables.reading import Table
+from ..tables.table_files import Table
 from ..tensors import to_numpy
 from .raw import RawGraphs
 

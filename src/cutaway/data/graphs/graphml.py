@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, Problem
-from ...files import reject_irregular
-from ..tables.reading import Table
-from ..unusable import leave_out
+from ...core.errors import DataError, Problem
+from ...core.files import reject_irregular
+from ..tables.table_files import Table
+from ..unusable_examples import leave_out
+from .csv_files import GRAPH, SPLIT, digest_of, splits_of
 from .raw import Edges, RawGraphs
-from .tables import GRAPH, SPLIT, digest_of, splits_of
 
 
 def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraphs:

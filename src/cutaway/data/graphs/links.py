@@ -14,16 +14,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import DataError, SettingError
-from ...spec import Links
-from ..assembly import Origin, assemble
-from ..sets import DataSet
+from ...core.errors import DataError, SettingError
+from ...core.spec import Links
+from ..build import Origin, assemble
+from ..dataset_base import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
-from ..tables.reading import counted
-from .pairs import LinkSplit, Pairs, absent_pairs, codes, pairs_of, without
-from .preprocessing import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing
+from ..tables.table_files import counted
+from .link_pairs import LinkSplit, Pairs, absent_pairs, codes, pairs_of, without
 from .raw import RawGraphs
+from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing
 
 
 def link_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:

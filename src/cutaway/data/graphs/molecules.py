@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError, brief
-from ..tables.forms import Form
-from ..tables.reading import TABLE_SUFFIXES, Table, read_table
+from ...core.errors import DataError, Problem, SettingError, brief
+from ..tables.dialect import Form
 from ..tables.roles import find_column
-from ..unusable import leave_out
+from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
+from ..unusable_examples import leave_out
+from .csv_files import digest_of
 from .raw import RawGraphs
-from .tables import digest_of
 
 ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
 BOND = ("bond", "conjugated", "bond in a ring")

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError
-from ...files import read_bytes
-from ..named.pickles import read_pickle
-from ..tables.reading import Table
+from ...core.errors import DataError
+from ...core.files import read_bytes
+from ..datasets.pickle_reader import read_pickle
+from ..tables.table_files import Table
+from .csv_files import digest_of
 from .raw import Edges, RawGraphs
-from .tables import digest_of
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION = 500  # nodes after those for training

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError
+from ...core.errors import DataError
 from ..splits import Rows
-from ..tables.reading import Table
+from ..tables.table_files import Table
 
 Edges = npt.NDArray[np.int64]  # (2, E) sources above targets
 Matrix = npt.NDArray[np.float32]  # (V, F)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..sets import Batch, Split
+from ..dataset_base import Batch, Split
 from .sampling import Around
 
 Row = Callable[[int], dict[str, str] | None]

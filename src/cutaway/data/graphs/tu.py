@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, Problem
-from ...files import read_bytes
-from ..tables.reading import Table, counted
+from ...core.errors import DataError, Problem
+from ...core.files import read_bytes
+from ..tables.table_files import Table, counted
+from .csv_files import digest_of
 from .raw import RawGraphs
-from .tables import digest_of
 
 CLASS, LABEL, ATTRIBUTE = "class", "node label", "attribute"
 EDGE_LABEL = "edge label"

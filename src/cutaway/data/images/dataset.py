@@ -1,221 +1,171 @@
-"""Image sets that lie in memory: small enough to be read once, split, fitted and held as one tensor."""
+"""Data sets of image folders: class folders, masks, boxes and captions.
+
+photos/cats/1.jpg, or photos/train/cats/1.jpg with val/ and test/    classification
+a mask for each image                                                 segmentation
+COCO or YOLO boxes                                                    detection
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from PIL import Image
-from torch import Tensor
 
-from ...spec import Episodes, ImageSizes, ImageSpec, Mask, Target
-from ..assembly import Origin, assemble
-from ..episodes import class_split, in_episodes
-from ..guard.duplicates import straddle_note
-from ..kinds import reject_changed
-from ..sets import Batch, DataSet, Split, TensorSplit
+from ...core.errors import Problem
+from ...core.spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Mask, Target, Unlabelled
+from ..build import Origin, assemble
+from ..dataset_base import DataSet, Split
+from ..episodes import EpisodeSplit, in_episodes
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat
+from ..parallel import Progress
+from ..quality.duplicates import straddle_note
 from ..settings import DataSettings
-from ..splits import Rows, complete_split
-from .drawing import ImageTarget, OfImages, Shape, drawn, target_of
-from .mask_preprocessing import MaskPreprocessing, MaskSplit
-from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
-from .reading import Pixels, as_image
+from ..splits import complete_split
+from ..streaming.folder_index import read_folder
+from ..streaming.tar_index import read_shards
+from ..streaming.tars import is_sharded
+from ..unsupported_formats import reject_flat, reject_layout
+from ..unusable_examples import look_through, reject_fill
+from . import detection, segmentation
+from .build import image_notes, prepared, sampled, split_of, splits_of
+from .detection import ONE, fit_boxes, padded, target_for
+from .generation import DrawnSplit, target_of
+from .image_files import Looks, Seen, look_at, packed
+from .segmentation import MaskPreprocessing, held, streamed
+from .transforms import SHARDED, fit_preprocessing
 
-Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
-FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
-CHUNK = 1024  # images whose levels are counted at a time
-
-
-def image_dataset(
-    pixels: Pixels,
-    labels: Labels,
-    classes: Sequence[str],
-    origin: Origin,
-    settings: DataSettings,
-    sizes: ImageSizes,
-    splits: Mapping[str, Rows] | None = None,
-    targets: tuple[type[Target], ...] = (),
+def open_folder(
+    path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
+    images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
+    Models that draw images, or learn without labels, learn from a folder of images without classes too.
 
-    `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
-    its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
+    Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
+    held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
+    Raises DataError that names every file or folder that cannot be used.
     """
-    reject_changed(settings, ("missing",), "is for files, and this set is whole")
-    indices, said = split_of(labels, classes, splits, settings, targets)
-    learned = partial(target_of, classes, targets=targets, settings=settings)
-    preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
-    held = in_episodes(held, preprocessing.spec.target, classes)
-    return assemble(origin, settings, indices, preprocessing, held, [*said, *notes])
+    sharded = is_sharded(path)
+    if not sharded and segmentation.are_masks(path, targets):
+        return open_masks(path, settings, sizes)
+    if not sharded and detection.is_boxes(path):
+        return open_boxes(path, settings, sizes)
+    if not sharded and has_captions(path):
+        from .captioning import open_captions  # needs what only text needs
+
+        return open_captions(path, settings, sizes)
+    draws, apart = any(issubclass(target, Drawn) for target in targets), Episodes in targets
+    needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
+    read = _shards if sharded else _folder
+    found, seen, fingerprint = read(path, settings, needs_classes, apart)
+    indices, said = split_of(found.labels, found.classes, found.splits, settings, targets)
+    learned = partial(target_of, found.classes, targets=targets, settings=settings)
+    preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
+    spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
+    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
+    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else said
+    notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
+    if draws and len(seen.sizes) > 1:
+        notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
-def split_of(
-    labels: Rows,
-    classes: Sequence[str],
-    given: Mapping[str, Rows] | None,
-    settings: DataSettings,
-    targets: tuple[type[Target], ...],
-) -> tuple[dict[str, Rows], list[str]]:
-    """Train, val and test, and sentences on them: by example, or, where episodes are learned, by class."""
-    if Episodes in targets:
-        return class_split(labels, classes, given, settings)
-    return complete_split(labels, classes, given, settings), []
+Read = tuple[Found[Any], Looks, str]  # images with their classes, what a look at each told, the fingerprint of them all
 
 
-def images_at_hand(
-    pixels: Pixels,
-    labels: Labels,
-    indices: Mapping[str, Rows],
-    learned: Callable[[Shape], OfImages],
-    settings: DataSettings,
-    sizes: ImageSizes,
-    names: Sequence[str] = (),
-) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
-    """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
-    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W), and what each is called,
-    where it has a name."""
-    read = at_hand(pixels, indices, learned, settings, sizes, names)
-    preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
-    return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
+def _shards(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
+    """The images in tar shards."""
+    reject_fill(settings)
+    read = read_shards(path, SHARDED, needs_classes, settings.missing == "drop", apart)
+    return read.found, Looks(read.looks), read.fingerprint
 
 
-class AtHand(NamedTuple):
-    """What is known of images in memory before the preprocessing is fitted, and what it is fitted on."""
-
-    images: Tensor  # uint8 (n, C, h, w), in the colours that were asked for
-    spec: ImageSpec
-    own_size: tuple[int, int]
-    training: Iterator[Tensor]  # the training images, some at a time
-    names: Sequence[str]
-    image: Callable[[int], Image.Image]  # each as it was given
-    notes: list[str | None]  # on images that are enlarged or stand in two splits
-
-
-def at_hand(
-    pixels: Pixels,
-    indices: Mapping[str, Rows],
-    learned: Callable[[Shape], ImageTarget],
-    settings: DataSettings,
-    sizes: ImageSizes,
-    names: Sequence[str] = (),
-) -> AtHand:
-    """Choose a size and channels for `pixels` (n, C, h, w), 0…255; what is `learned` of images (C, H, W)."""
-    images = in_colour(torch.from_numpy(pixels), settings.color)
-    own_size = (images.shape[2], images.shape[3])
-    size = sizes.choose(settings.image_size, own_size)
-    shape = (images.shape[1], *size)
-    training = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
-    names = names or [f"image {i}" for i in range(len(images))]
-    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
-
-    def image(i: int) -> Image.Image:
-        return as_image(pixels[i].transpose(1, 2, 0))
-
-    notes = [sizes.note(own_size, size, settings.image_size), straddle]
-    return AtHand(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
+def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
+    """The images in class folders; in a folder itself where they need no classes."""
+    flat = is_flat(path, IMAGES)
+    if flat and needs_classes:
+        reject_flat(path)
+    elif needs_classes:
+        reject_layout(path, needs_classes)
+    least = 2 if needs_classes else 1
+    read = read_folder(
+        path,
+        SHARDED,
+        "flat" if flat else f"{least}{'-apart' * apart}",
+        lambda: find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart),
+        look_at,
+        settings,
+    )
+    return read.found, Looks(read.looks), read.fingerprint
 
 
-def mask_dataset(
-    pixels: Pixels,
-    masks: Pixels,
-    classes: Sequence[str],
-    origin: Origin,
-    settings: DataSettings,
-    sizes: ImageSizes,
-    splits: Mapping[str, Rows] | None = None,
-) -> DataSet:
-    """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
-    `classes[k]`; all else as of `image_dataset`."""
-    reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
-    indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
-    read = at_hand(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
-    fitted = fit_preprocessing(read.spec, read.training, settings.resize, read.own_size)
+def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
+    """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
+    read = split.images if isinstance(split, DrawnSplit) else split
+    read = split.examples if isinstance(split, EpisodeSplit) else read
+    damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
+    return damaged(progress) if damaged is not None else []
+
+
+def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Read a folder of images with masks, as `open_folder` reads one of class folders."""
+    reject_fill(settings)
+    found = segmentation.find(path, settings.missing)
+    usable = look_through(found.images, SHARDED, look_at, settings)
+    if usable.notes:
+        found.keep(usable.rows, usable.notes)
+    looks = segmentation.look_through(found, [s.facts.size for s in usable.looks], settings.missing)
+    if looks.notes:
+        found.keep(looks.rows, looks.notes)
+    seen = Looks(packed([usable.looks[i] for i in looks.rows]))
+    values, digests = np.stack([counts for counts, _ in looks.looks]), [digest for _, digest in looks.looks]
+    classes = segmentation.classes_of(found, values)
+    indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
+    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, beside=1)
+    fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
     preprocessing = MaskPreprocessing(**vars(fitted))
-    pairs = preprocessing.pairs(read.images, masks)
-    counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
-    held: dict[str, Split] = {
-        name: MaskSplit(
-            pairs[torch.from_numpy(rows)],
-            counts[rows],
-            preprocessing,
-            [read.names[i] for i in rows],
-            lambda i, rows=rows: read.image(int(rows[i])),  # type: ignore[misc]
-        )
-        for name, rows in indices.items()
-    }
-    return assemble(origin, settings, indices, preprocessing, held, read.notes)
+    splits = (
+        held(found, indices, values, preprocessing)
+        if read.held
+        else {name: streamed(found, rows, values, preprocessing, settings.workers) for name, rows in indices.items()}
+    )
+    fingerprint = fingerprint_of([*found.names, *found.names], [*(s.digest for s in seen), *digests])
+    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
+    named = Found(classes, found.images, found.names, np.zeros(len(seen), np.int64))
+    absent = segmentation.absent_notes(values[:, : len(classes)], classes, indices)
+    notes = [*absent, *image_notes(named, seen, indices, read.spec.channels), read.enlarged]
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
-def in_memory(
-    pixels: Tensor,
-    labels: Labels,
-    indices: Mapping[str, Rows],
-    preprocessing: ImagePreprocessing,
-    names: Sequence[str],
-    image: Callable[[int], Image.Image],
-) -> dict[str, Split]:
-    """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
-
-    `names` and `image` are of all n images.
-    """
-    spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
-    once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
-
-    def as_split(rows: Rows) -> Split:
-        own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
-        inputs = preprocessing.prepare(own) if once else own
-        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
-        return drawn(held if once else PixelSplit(held, preprocessing), spec.target)
-
-    return {name: as_split(rows) for name, rows in indices.items()}
-
-
-class PixelSplit(Split):
-    """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
-
-    def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
-        self.target = pixels.target
-        self._pixels = pixels
-        self._preprocessing = preprocessing
-
-    def __len__(self) -> int:
-        return len(self._pixels)
-
-    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, C, H, W) in the given order; nothing is varied here, the loop augments whole batches."""
-        for (pixels,), target in self._pixels.batches(order, seed):
-            yield Batch((self._preprocessing.prepare(pixels),), target)
-
-    def name(self, i: int) -> str:
-        """What a person calls example i."""
-        return self._pixels.name(i)
-
-    def image(self, i: int) -> Image.Image | None:
-        """Example i as it was given."""
-        return self._pixels.image(i)
+def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Read a folder of images with boxes, as `open_folder` reads one of class folders."""
+    reject_fill(settings)
+    annotated = detection.find(path)
+    usable = look_through(annotated.files, SHARDED, look_at, settings)
+    if usable.notes:
+        annotated.keep(usable.rows, usable.notes)
+    seen = Looks(packed(usable.looks))
+    own_sizes, classes = [s.facts.size for s in seen], annotated.classes
+    rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
+    indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
+    target = target_for(classes, rows, indices["train"])
+    read = sampled(annotated.files, seen, indices, lambda _: target, settings, sizes)
+    preprocessing = fit_boxes(read.spec, read.images, settings, read.own_size)
+    labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
+    found = Found(classes, annotated.files, annotated.names, labels)
+    splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
+    origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
+    straddle = straddle_note(seen.alike, indices, found.names.__getitem__, "images")
+    said = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
+    return assemble(origin, settings, indices, preprocessing, splits, said)
 
 
-def in_colour(images: Tensor, color: str) -> Tensor:
-    """uint8 images (n, C, h, w) in the colours that the setting asks for: auto, rgb or grey."""
-    if color == "rgb" and images.shape[1] == 1:
-        return images.expand(-1, 3, -1, -1)
-    if color == "gray" and images.shape[1] == 3:
-        # Luma as Pillow rounds it, so that files read by it later give the same pixels.
-        return torch.cat([_luma(some) for some in in_chunks(images)])
-    return images
-
-
-def in_chunks(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensor in pieces of CHUNK along its first dimension."""
-    return (tensor[start : start + CHUNK] for start in range(0, len(tensor), CHUNK))
-
-
-def _luma(images: Tensor) -> Tensor:
-    red, green, blue = images.int().unbind(1)
-    return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).to(torch.uint8)[:, None]  # (n, 1, h, w)
+def _fingerprint(annotated: detection.Annotated, seen: Sequence[Seen], rows: Sequence[detection.Rectangles]) -> str:
+    """sha256 of every image's name, content and boxes."""
+    digests = [f"{s.digest} {hashlib.sha256(own.tobytes()).hexdigest()}" for s, own in zip(seen, rows)]
+    return fingerprint_of(annotated.names, digests)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from random import Random
 
-from ...errors import DataError
+from ...core.errors import DataError
 from .problem import Verdict
 
 DIGITS = 3

@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import lru_cache
 from random import Random
 
-from ...errors import DataError
+from ...core.errors import DataError
 from .arithmetic import MOST, SIGNS, State, Step, reached, result, solvable, steps
 from .problem import Standing, Verdict
 

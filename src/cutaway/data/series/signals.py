@@ -15,13 +15,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ... import spec as specs
-from ...errors import DataError, Problem
-from ...files import read_bytes
-from ...schema import NUMBER
-from ...spec import Classes, SeriesSpec, Views
-from ..sets import TensorSplit
-from .views import SeriesViews
+from ...core import spec as specs
+from ...core.errors import DataError, Problem
+from ...core.files import read_bytes
+from ...core.schema import NUMBER
+from ...core.spec import Classes, SeriesSpec, Views
+from ..dataset_base import TensorSplit
+from .contrastive_augmentation import SeriesViews
 
 
 @dataclass(frozen=True)

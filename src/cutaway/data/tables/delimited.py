@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, brief
-from .forms import AUTO, Form
+from ...core.errors import DataError, Problem, brief
+from .dialect import AUTO, Form
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters

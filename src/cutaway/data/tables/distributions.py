@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from .columns import ColumnType, decode, show
+from .column_types import ColumnType, decode, show
 
 MOST_COLUMNS = 200
 BARS = 24

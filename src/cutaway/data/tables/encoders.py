@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import short
-from ...schema import NUMBER, Tagged, from_document, schema_of
-from .columns import ColumnType, Numbers, decode, natural_order
+from ...core.errors import short
+from ...core.schema import NUMBER, Tagged, from_document, schema_of
+from .column_types import ColumnType, Numbers, decode, natural_order
 
 Inputs = npt.NDArray[np.float32]
 Curve = tuple[tuple[float, float], ...]  # points (training quantile, its place on the standard normal curve)

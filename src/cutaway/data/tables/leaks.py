@@ -10,7 +10,7 @@ import polars as pl
 
 from ..findings import Finding
 from ..splits import Rows
-from .columns import ColumnType, decode
+from .column_types import ColumnType, decode
 from .targets import NUMBER, Labels
 
 ROWS = 20  # with fewer, anything can be so by chance

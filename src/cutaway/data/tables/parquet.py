@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem, SettingError
-from ...files import MEBIBYTE, cause, open_regular
+from ...core.errors import DataError, Problem, SettingError
+from ...core.files import MEBIBYTE, cause, open_regular
 from ..folders import entries
-from .columns import meaning
-from .forms import KEPT, OF_TEXT, Form
-from .reading import Table, plain_columns, read_table, text_frame
+from .column_types import meaning
+from .dialect import KEPT, OF_TEXT, Form
+from .table_files import Table, plain_columns, read_table, text_frame
 
 PARQUET = ".parquet"
 MAGIC = b"PAR1"

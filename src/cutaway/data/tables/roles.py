@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import DataError, Problem, SettingError, UnknownName, nearest
+from ...core.errors import DataError, Problem, SettingError, UnknownName, nearest
 from ..settings import DataSettings
-from .columns import TYPES
-from .reading import Table
+from .column_types import TYPES
+from .table_files import Table
 
 LISTED = 40  # columns that an error names
 

@@ -11,16 +11,26 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...errors import DataError, Problem, brief
-from ...spec import Classes, Simple, Value
+from ...core.errors import DataError, Problem, brief
+from ...core.spec import Classes, Simple, Value
 from ..findings import Finding, lookalike
 from ..settings import DataSettings
 from ..splits import Array, Rows
-from .columns import MOSTLY, ColumnType, decode, explain, find_codes, find_yes_no, meaning, natural_order, unreadable
+from .column_types import (
+    MOSTLY,
+    ColumnType,
+    decode,
+    explain,
+    find_codes,
+    find_yes_no,
+    meaning,
+    natural_order,
+    unreadable,
+)
+from .dialect import AUTO
 from .encoders import mean_and_std
-from .forms import AUTO
 from .parquet import MOST_VALUES_OF_CLASSES
-from .reading import Table, counted
+from .table_files import Table, counted
 
 NUMBER = ColumnType("number")
 NAMES = ("na", "none", "null")  # words for a missing cell that people name classes by

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from .columns import MOSTLY, meaning
-from .forms import Form
+from .column_types import MOSTLY, meaning
+from .dialect import Form
 
 CURRENCY = r"(?:US|A|C|R|NZ|HK)?[$€£¥₹₽₩₪₺]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|KRW|TRY"
 SCALES = {"k": "e3", "K": "e3", "M": "e6", "mn": "e6", "B": "e9", "bn": "e9"}  # 1.2k is 1.2e3

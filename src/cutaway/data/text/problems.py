@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ... import spec as specs
-from ...errors import DataError, SettingError
-from ...spec import Solution, TextSpec
-from ..lengths import bucketed
+from ...core import spec as specs
+from ...core.errors import DataError, SettingError
+from ...core.spec import Solution, TextSpec
+from ..bucketing import bucketed
+from ..dataset_base import IGNORED, Batch, Split
 from ..problems.kinds import PROBLEMS
 from ..problems.problem import Problem
-from ..sets import IGNORED, Batch, Split
 
 PADDING, UNKNOWN, END = 0, 1, 2
 FIRST = 3  # the id of the first token of the vocabulary

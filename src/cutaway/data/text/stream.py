@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ...errors import Problem
-from ..lengths import bucketed
-from ..plans import Batches, Order, Plan
-from ..sets import IGNORED, Batch, Split, WholeBatch
-from ..shards.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
-from ..verifying import Progress
+from ...core.errors import Problem
+from ..bucketing import bucketed
+from ..dataset_base import IGNORED, Batch, Split, WholeBatch
+from ..parallel import Progress
+from ..samplers import Batches, Order, Plan
+from ..streaming.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
 from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DataError, SettingError
+from ...core.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, short
-from ...files import exists, read_json, reject_address
-from ...schema import Between, Tagged, fault_in
-from ...spec import kind_now
-from .ids import IDS, Ids
+from ...core.errors import FileError, short
+from ...core.files import exists, read_json, reject_address
+from ...core.schema import Between, Tagged, fault_in
+from ...core.spec import kind_now
 from .pretrained import MOST_IDS, ROLES, Pretrained, specials
+from .token_ids import IDS, Ids
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, SettingError, require, short
+from ...core.errors import DataError, SettingError, require, short
 from .subword_training import (
     BYTES,
     PAD,

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from .asking import undisturbed
 from .checks import LEAST_DRAWS, MOST_DRAWS, SPREAD, STAGES
 from .occlusion import ACROSS, PARTS, SHORT
+from .request import undisturbed
 from .shap import FOR_EACH, SETS
 from .target import kind_of
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .entry import Entry
+from .differentiable_input import Entry
 from .result import Randomisation
 
 STAGES = 6  # at which the map is drawn again; more layers than that are made random several at once

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ...errors import ModelError
+from ...core.errors import ModelError
 from .target import kind_of
 
 

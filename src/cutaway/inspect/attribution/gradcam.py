@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import ModelError, UnknownName
-from .asking import Ask, Found
-from .entry import Entry
+from ...core.errors import ModelError, UnknownName
+from .differentiable_input import Entry
+from .request import Ask, Found
 
 KINDS = {"image": (4,), "video": (4, 5), "series": (3,)}  # axes of a map, (N, C, …); of a video of frames, or over time
 

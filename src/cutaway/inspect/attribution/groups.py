@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .entry import Entry
+from .differentiable_input import Entry
 
 
 def groups(entry: Entry, most: int) -> Tensor:

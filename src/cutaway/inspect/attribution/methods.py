@@ -8,16 +8,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ...errors import ModelError, SettingError, UnknownName
+from ...core.errors import ModelError, SettingError, UnknownName
 from ...models.encoder_decoder import EncoderDecoder, sides
 from ..interventions import Inputs, as_tuple
 from ..outputs import reject_compiled
-from .asking import Ask, Found, size_of, undisturbed
 from .checks import randomised
-from .entry import Baseline, Entry, entry_of
+from .differentiable_input import Baseline, Entry, entry_of
 from .gradcam import grad_cam
-from .gradients import gradient, input_x_gradient, integrated_gradients
+from .gradient_methods import gradient, input_x_gradient, integrated_gradients
 from .occlusion import edges, occlusion
+from .request import Ask, Found, size_of, undisturbed
 from .result import Attribution, Completeness
 from .rollout import rollout
 from .shap import SETS, gradient_shap, kernel_shap

@@ -15,10 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import ModelError, SettingError
-from .asking import Ask, Found, at_once
-from .entry import Entry
+from ...core.errors import ModelError, SettingError
+from .differentiable_input import Entry
 from .groups import groups, within_reach
+from .request import Ask, Found, at_once
 from .target import outputs_of
 
 PARTS = 512  # that are covered one after the other, at most

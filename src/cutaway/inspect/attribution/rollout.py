@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import ModelError
-from ...models.contract import contract_of
+from ...core.errors import ModelError
+from ...models.base import contract_of
 from ...nn.attention import Attention, recording
-from .asking import Ask, Found
-from .entry import Entry
+from .differentiable_input import Entry
+from .request import Ask, Found
 
 
 @torch.no_grad()

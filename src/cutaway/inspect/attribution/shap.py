@@ -16,10 +16,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import SettingError
-from .asking import Ask, Found, at_once, doubled, size_of
-from .entry import Entry
+from ...core.errors import SettingError
+from .differentiable_input import Entry
 from .groups import groups
+from .request import Ask, Found, at_once, doubled, size_of
 
 PARTS = 64  # of one example, for KernelShap
 SETS, FOR_EACH = 224, 5  # random sets of parts, and more for each part

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import SettingError
-from ...models.contract import contract_of
+from ...core.errors import SettingError
+from ...core.spec import Context
+from ...models.base import contract_of
 from ...models.images import answers_of
 from ...nn.masks import real_places
-from ...spec import Context
 
 Asked = int | tuple[int | None, int | None] | None  # an output, or (place, output); None: what the model says itself
 

@@ -11,17 +11,17 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from ...core.errors import SettingError
+from ...core.memory_budget import in_bytes
 from ...distributed import environment
 from ...distributed.group import by_first
-from ...errors import SettingError
-from ...models.memory import in_bytes
-from ..fitting import WORTH_SAYING, reject_step_beyond_memory
-from ..layers import blocks
-from ..placement import for_parts, free_memory, sharing
-from ..prepared import Prepared
+from ..config import TrainSettings
+from ..device import for_parts, free_memory, sharing
+from ..memory_check import WORTH_SAYING, reject_step_beyond_memory
+from ..parameter_groups import blocks
 from ..processes import reject_parallel, whole_weights_for
-from ..settings import TrainSettings
-from .step import NeedsNumbers, can_be_watched, step_of
+from ..setup import Prepared
+from .fake_step import NeedsNumbers, can_be_watched, step_of
 from .strategies import Memory, holders, memory_of, weights_of
 
 

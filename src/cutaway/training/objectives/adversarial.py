@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet, Split
+from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
 from ..attacks import Attack
-from ..settings import TrainSettings
+from ..config import TrainSettings
 from .supervised import Learned, Supervised
 
 

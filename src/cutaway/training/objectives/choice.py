@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import nn
 
-from ...data.sets import DataSet, Split
-from ...errors import SettingError
+from ...core.errors import SettingError
+from ...core.spec import Spec
+from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
-from ...spec import Spec
 from ...tasks.task import Task
 from ..adaptation import adapted
-from ..placement import Placement
-from ..sequence import reject_for_tasks
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..device import Placement
+from ..task_schedule import reject_for_tasks
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
 from .ewc import EWC

@@ -19,17 +19,17 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet, Split
-from ...errors import SettingError
-from ...models.saving import weights_of
+from ...checkpoints.saving import weights_of
+from ...core.errors import SettingError
+from ...core.spec import Classes
+from ...data.dataset_base import DataSet, Split
 from ...nn.losses import distillation, of_both
-from ...spec import Classes
+from ...runs.run import Run
 from ...tasks.task import Task
+from ..config import TrainSettings
+from ..device import Placement
 from ..evaluation import at_once, results_of
-from ..placement import Placement
-from ..run import Run
-from ..settings import TrainSettings
-from ..weights import digest
+from ..pretrained_weights import digest
 from .supervised import Learned, Supervised
 
 TEMPERATURE = 4.0  # unless another is asked for

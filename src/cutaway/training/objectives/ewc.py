@@ -17,14 +17,14 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet, Split
+from ...data.dataset_base import DataSet, Split
 from ...models.images import answers_of
+from ...nn.eval_mode import resting
 from ...nn.fisher import diagonal_fisher
-from ...nn.modes import resting
 from ...tasks.task import Task
 from ..batches import mix
-from ..placement import Placement
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..device import Placement
 from .joint import reject_without_tasks
 from .supervised import Learned, Supervised
 

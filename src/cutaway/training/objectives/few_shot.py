@@ -13,12 +13,12 @@ from typing import Any
 
 from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet, Split
-from ...errors import SettingError
-from ...spec import Episodes
+from ...core.errors import SettingError
+from ...core.spec import Episodes
+from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
-from ..layers import backbone
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..parameter_groups import backbone
 from .supervised import Learned, Supervised
 
 

@@ -20,12 +20,12 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import IGNORED, DataSet, Split
-from ...nn.modes import resting
+from ...data.dataset_base import IGNORED, DataSet, Split
+from ...nn.eval_mode import resting
 from ...tasks.task import Task
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from .sampled_solutions import OwnAnswers, Tries
 from .supervised import Learned
-from .tries import OwnAnswers, Tries
 
 
 class GRPO(OwnAnswers):

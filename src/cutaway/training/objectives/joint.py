@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...data.sets import DataSet
-from ...errors import SettingError
-from ..settings import TrainSettings
+from ...core.errors import SettingError
+from ...data.dataset_base import DataSet
+from ..config import TrainSettings
 from .supervised import Supervised
 
 

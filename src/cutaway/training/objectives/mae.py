@@ -28,16 +28,16 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet, Split
-from ...errors import ModelError, SettingError
-from ...models.contract import EncodesPatches, contract_of
+from ...core.errors import ModelError, SettingError
+from ...core.spec import ImageSpec, Patches, Spec
+from ...data.dataset_base import DataSet, Split
+from ...models.base import EncodesPatches, contract_of
 from ...models.registry import presets
 from ...models.vit import EPS, Block, Config
 from ...nn.position import grid_sinusoids
-from ...spec import ImageSpec, Patches, Spec
 from ...tasks.task import Task
-from ..layers import HEAD
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..parameter_groups import HEAD
 from .pretraining import Pretraining
 from .supervised import Learned
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Generator, nn
 
-from ...data.sets import DataSet, Split
-from ...errors import SettingError
-from ...nn.modes import resting
+from ...core.errors import SettingError
+from ...data.dataset_base import DataSet, Split
+from ...nn.eval_mode import resting
 from ...tasks.task import Task
-from ..placement import Placement
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..device import Placement
 from .supervised import Supervised
 
 

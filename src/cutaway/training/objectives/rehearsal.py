@@ -17,11 +17,11 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from ...data.plans import Batches
-from ...data.sets import DataSet, Split
-from ...errors import SettingError
+from ...core.errors import SettingError
+from ...data.dataset_base import DataSet, Split
+from ...data.samplers import Batches
 from ..batches import mix
-from ..settings import TrainSettings
+from ..config import TrainSettings
 from .joint import reject_without_tasks
 from .supervised import Supervised
 

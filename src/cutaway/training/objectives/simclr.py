@@ -6,10 +6,10 @@ representations, 2020. <https://arxiv.org/abs/2002.05709>
     ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
     z = W₂ ReLU(W₁ h),   h what the network's head sees of a view (its features)
 
-Of the 2N views of a batch of N images, two are of each image (`data.images.views`; of series, `data.series.views`); the
-mean of ℓ(i, j) over all of them from either side is the loss (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection,
-which is thrown away when training is over, and W₂ the network's own head with as many outputs as views are compared by:
-a network that takes the weights gets a new one. τ is `temperature`.
+Of the 2N views of a batch of N images, two are of each image (`data.images.contrastive_augmentation`; of series,
+`data.series.contrastive_augmentation`); the mean of ℓ(i, j) over all of them from either side is the loss (NT-Xent,
+`nn.losses.nt_xent`). W₁ is the projection, which is thrown away when training is over, and W₂ the network's own head
+with as many outputs as views are compared by: a network that takes the weights gets a new one. τ is `temperature`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.images.preprocessing import ImagePreprocessing
+from ...core.errors import ModelError, SettingError
+from ...core.spec import Spec, Views
+from ...data.dataset_base import DataSet, Split
+from ...data.images.transforms import ImagePreprocessing
 from ...data.series.signals import SeriesPreprocessing
-from ...data.sets import DataSet, Split
-from ...errors import ModelError, SettingError
 from ...nn.losses import nt_xent
-from ...spec import Spec, Views
 from ...tasks.task import Task
-from ..layers import PROJECTION, auxiliary, heads
-from ..settings import TrainSettings
+from ..config import TrainSettings
+from ..parameter_groups import PROJECTION, auxiliary, heads
 from .pretraining import Pretraining
 from .supervised import Learned
 

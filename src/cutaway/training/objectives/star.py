@@ -16,9 +16,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ...data.sets import IGNORED
+from ...data.dataset_base import IGNORED
+from .sampled_solutions import OwnAnswers
 from .supervised import Learned
-from .tries import OwnAnswers
 
 
 class ExpertIteration(OwnAnswers):

@@ -8,17 +8,17 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.plans import Batches
-from ...data.sets import DataSet, Split
-from ...models.contract import contract_of
+from ...core.spec import Spec
+from ...data.dataset_base import DataSet, Split
+from ...data.samplers import Batches
+from ...models.base import contract_of
 from ...models.images import answers_of
-from ...spec import Spec
 from ...tasks.task import Task
+from ..chunked_head import words_of
+from ..config import TrainSettings
+from ..device import Placement
 from ..evaluation import carries, going_on
-from ..placement import Placement
-from ..sequence import Sequence
-from ..settings import TrainSettings
-from ..tokens import words_of
+from ..task_schedule import Sequence
 
 
 class Learned(NamedTuple):

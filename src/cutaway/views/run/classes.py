@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...draw import make
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, percent, plural
+from ...draw.number_format import UNKNOWN, count, percent, plural
 
 MOST_CLASSES = 100  # beyond these a matrix cannot be read, and the commonest confusions stand alone
 SHOWN_CONFUSIONS = 12
@@ -50,9 +50,9 @@ def confusion(classes: dict[str, Any]) -> View:
 
 
 def _commonest(wrong: list[Confusion]) -> Drawing:
-    return make.rows(
+    return charts.rows(
         "Commonest confusions, actual → predicted",
-        [make.bar("examples")],
+        [charts.bar("examples")],
         [
             {
                 "label": f"{c[0]} → {c[1]}",
@@ -77,7 +77,7 @@ def per_class(classes: dict[str, Any], split: str) -> View:
     order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
     lows = [c[f]["low"] for c in order for f in METRICS if c[f]["low"] is not None]
     domain = [math.floor(10 * min(lows, default=0.0)) / 10, 1]
-    drawing = make.rows(
+    drawing = charts.rows(
         "Metrics of each class",
         [
             {"name": name, "format": "fraction", "mark": "dot", "split": split, "domain": domain}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, brief, short
-from ...files import read_bytes
+from ...core.errors import FileError, brief, short
+from ...core.files import read_bytes
 from ...training.schemas import read_evaluation, read_layers, read_run
 
 INSIDE = "inspect.html"

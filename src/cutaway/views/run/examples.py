@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...draw.description import Drawing, View, table
-from ...draw.words import percent, plural
+from ...draw.number_format import percent, plural
 
 
 def samples(found: list[dict[str, Any]], split: str) -> View:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...draw import make
+from ...core.errors import listed
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import count, number, plural
-from ...errors import listed
+from ...draw.number_format import count, number, plural
 
 # The colour that each curve has: those of the splits, of which none is drawn here.
 COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
@@ -70,7 +70,7 @@ def by_series(forecast: dict[str, Any]) -> View:
             [[one["name"], one["count"], *(one["rmse"].get(key) for key in names)] for one in found],
         ),
         drawings=[
-            make.lines(
+            charts.lines(
                 "RMSE, standardised",
                 "series, the worst first",
                 [
@@ -166,7 +166,7 @@ def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
 
 
 def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = False) -> Drawing:
-    return make.lines(
+    return charts.lines(
         title,
         x,
         [

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...draw import make
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import percent, plural
-from ..nets import placed
+from ...draw.number_format import percent, plural
+from ..graph_diffusion import placed
 
 
 def links(found: dict[str, Any], split: str) -> View:
     """Probabilities of links and of absent ones, the absent links with the highest, and a small graph drawn."""
     edges, (absent, real) = found["edges"], found["counts"].values()
     drawings: list[Drawing] = [
-        make.lines(
+        charts.lines(
             "Pairs by probability of a link",
             "probability of a link",
             [

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...core.metric_names import metric
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.words import capital, number, percent, plural, written
-from ...tasks.metrics import HIGHER_IS_BETTER
-from ...terms import metric
-from ...training.shown import IMAGE_SIDE, PANELS
+from ...draw.number_format import capital, number, percent, plural, written
+from ...tasks.task import HIGHER_IS_BETTER
+from ...training.evaluation_examples import IMAGE_SIDE, PANELS
 
 NOUNS = {
     "image": "image",

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...draw import make
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, number, percent
+from ...draw.number_format import UNKNOWN, count, number, percent
 
-GRID = np.linspace(0, 1, 101).tolist()  # where tasks/scores.py has read the curves off
+GRID = np.linspace(0, 1, 101).tolist()  # where tasks/roc_curves.py has read the curves off
 Curve = dict[str, Any]
 
 
@@ -83,7 +83,7 @@ def _decides(operating: dict[str, Any]) -> str:
 
 
 def _over(title: str, x: str, curves: dict[str, list[Any]], two: bool) -> Drawing:
-    return make.lines(
+    return charts.lines(
         title,
         x,
         [
@@ -175,7 +175,7 @@ def calibration(found: dict[str, Any], total: int) -> View:
             [[b["said"], b["was"], b["count"]] for b in bins],
         ),
         drawings=[
-            make.lines(
+            charts.lines(
                 "Reliability: how often it was so",
                 "said probability",
                 [
@@ -246,7 +246,7 @@ def importance(found: dict[str, Any], split: str) -> View:
             [[c["name"], c["value"], c["low"], c["high"]] for c in columns],
         ),
         drawings=[
-            make.rows(
+            charts.rows(
                 f"{lost.capitalize() if not rmse else lost} by shuffling"
                 + (f", the first {SHOWN} of {count(len(columns))}" if len(columns) > SHOWN else ""),
                 [

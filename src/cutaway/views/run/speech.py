@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...draw import make
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import plural
+from ...draw.number_format import plural
 from ...tasks.transcription import ABSENT, aligned
 
 SHOWN = 12  # transcripts that are written side by side
@@ -21,7 +21,7 @@ def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> Vie
             {"label": _pair(one), "cells": [{"value": one["count"]}], "tip": [_pair(one), plural(one["count"], "time")]}
             for one in confusions
         ]
-        drawings.append(make.rows("What was said → what was written", [make.bar("times")], rows))
+        drawings.append(charts.rows("What was said → what was written", [charts.bar("times")], rows))
     if worst:
         heads = {"right": "text", "the model writes": "text"}
         lines = [list(_marked(one["actual"], one["predicted"])) for one in worst[:SHOWN]]

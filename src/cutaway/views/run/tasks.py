@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...draw import make
+from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.words import count, percent, plural
+from ...draw.number_format import count, percent, plural
 
 CURVES = 10  # tasks that have a curve of their own
 
@@ -43,7 +43,7 @@ def over_time(found: dict[str, Any], split: str) -> View:
 
 
 def _matrix(labels: list[str], accuracy: list[list[float]]) -> Drawing:
-    return make.matrix(
+    return charts.matrix(
         "Accuracy on each task after each task",
         [[row[j] for row in accuracy] for j in range(len(labels))],
         ("task", labels),
@@ -63,7 +63,7 @@ def _curves(labels: list[str], accuracy: list[list[float]], so_far: list[float])
             {"name": f"task {label}", "points": _over([row[j] for row in accuracy[j:]], j)}
             for j, label in enumerate(labels)
         ]
-    return make.lines("What is left of each task", "tasks learned", series, format="fraction", x_format="count")
+    return charts.lines("What is left of each task", "tasks learned", series, format="fraction", x_format="count")
 
 
 def _over(values: list[float], first: int) -> list[list[float]]:
@@ -79,9 +79,9 @@ def _at_the_end(labels: list[str], ends: list[float], split: str) -> View:
         summary=f"Of {plural(len(labels), 'task')} the least accuracy is {percent(ends[least])}, on {labels[least]}.",
         table=table({"task": "text", "accuracy": "fraction"}, [list(pair) for pair in zip(labels, ends)]),
         drawings=[
-            make.rows(
+            charts.rows(
                 "Accuracy on each task",
-                [make.bar("accuracy", "fraction")],
+                [charts.bar("accuracy", "fraction")],
                 [
                     {"label": label, "cells": [{"value": end}], "tip": [label, percent(end)]}
                     for label, end in zip(labels, ends)

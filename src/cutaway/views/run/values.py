@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...draw.description import View, table
-from ...draw.words import count, number, signed
+from ...draw.number_format import count, number, signed
 
 MOST_BINS = 48
 

@@ -1,0 +1,1 @@
+"""Programs: the command line, the prediction server, the studio and the course."""

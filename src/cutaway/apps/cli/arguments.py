@@ -1,0 +1,174 @@
+"""Arguments that commands share: MODEL DATA key=value, options, and how they are parsed.
+
+`@settings.toml` files stand in for settings that are typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import FileError, SettingError, short
+from ...core.files import exists, read_bytes
+from ...inference.thought_search import METHODS, Method
+
+NO_SETTINGS = {  # options, and how they are typed
+    "out": "--out DIR", "overwrite": "--overwrite", "resume": "--resume RUN", "open": "--open", "json": "--json",
+}  # fmt: skip
+
+
+def add_words(parser: argparse.ArgumentParser, model: str = "MODEL", said: str = "a preset, data, settings") -> None:
+    """What is typed without dashes."""
+    parser.add_argument("words", nargs="*", metavar=f"{model} DATA [key=value ...]", help=said)
+
+
+def add_folder(parser: argparse.ArgumentParser, folder: str, default: str, resume: tuple[str, str]) -> None:
+    """Where what is trained is left, with its default; what is resumed, by how it is called and what that does; and
+    how it is told."""
+    parser.add_argument("--out", metavar="DIR", help=f"{folder} (default: runs/{default}-N)")
+    parser.add_argument("--resume", metavar=resume[0], help=resume[1])
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+
+
+def described(*groups: tuple[type, str]) -> list[str]:
+    """The settings of some groups, each with its title, as `--help` prints them."""
+    from ...core.config import describe
+
+    lines = []
+    for group, title in groups:
+        lines.append(f"\n  {title}")
+        for s in describe(group):
+            lines += _wrapped(f"{s.key}={s.default}", s.meaning)
+    return lines
+
+
+def _wrapped(left: str, right: str) -> list[str]:
+    gap = " " * 28
+    rows = textwrap.wrap(right, width=80 - len(gap), break_on_hyphens=False)
+    first = f"    {left:<24}" if len(left) < 24 else f"    {left}\n{gap}"
+    return [first + rows[0], *(gap + row for row in rows[1:])]
+
+
+def typed(
+    words: Sequence[str], options: Collection[str] = NO_SETTINGS
+) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Return the model, the data and the settings. Raises SettingError for one of the command's `options` that is typed
+    as a setting."""
+    names, given = sort_words(words, names=2)
+    for key, value in given.items():
+        if key in options:
+            raise SettingError(f"{key}={short(value)} is not a setting but an option: type {NO_SETTINGS[key]}.")
+        if key in ("model", "data"):
+            raise SettingError(f"{key}={short(value)} is not a setting: the two names come first, as in MODEL DATA.")
+    model, data = [*names, None, None][:2]
+    return model, data, given
+
+
+def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+    """The same of a command that can do nothing without either. Raises SettingError for that too."""
+    model, data, given = typed(words, options=("json",))
+    if model is None or data is None:
+        raise SettingError(
+            f"A model and data are needed: cutaway {command} MODEL DATA. `cutaway list` shows the models."
+        )
+    return model, data, given
+
+
+def beam_search(parser: argparse.ArgumentParser) -> None:
+    """What runs that learned pairs of sequences decode with; as in training unless given."""
+    parser.add_argument(
+        "--num-beams",
+        metavar="N",
+        type=int,
+        help="beam search, of pairs and of speech: hypotheses that are kept; as in training",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        metavar="A",
+        type=float,
+        help="length penalty of beam search: a larger one prefers longer answers",
+    )
+
+
+THINKING = ("method", "form", "breadth", "proposals", "depth", "threshold", "budget")  # of problems alone
+DRAWING = ("samples", "temperature", "seed")  # of problems too
+
+
+def thinking(parser: argparse.ArgumentParser) -> None:
+    """How solutions of problems are looked for; as `inference.thought_search.Method` has it unless given."""
+    parser.add_argument(
+        "--method",
+        metavar="METHOD",
+        choices=METHODS,
+        help="problems: how a solution is looked for. A chain of thought: greedy (usual) or sample; of --samples "
+        "chains consistency (the answer that most give), likelihood, or verifier (the first that is right); a tree of "
+        "thoughts: tree (breadth first) or depth-first (with backtracking)",
+    )
+    parser.add_argument(
+        "--form", metavar="FORM", help="problems: how solutions are written, where a run learned several forms"
+    )
+    for key, kind, what in (
+        ("breadth", int, "tree: thoughts that are kept at each depth (5)"),
+        ("proposals", int, "tree, depth-first: tries for thoughts after each (8)"),
+        ("depth", int, "tree, depth-first: steps (3)"),
+        ("threshold", float, "depth-first: a thought of less value is not gone on from (0.1)"),
+        ("budget", int, "depth-first: thoughts that are gone on from, at most (100)"),
+    ):
+        parser.add_argument(f"--{key}", metavar="N" if kind is int else "V", type=kind, help=what)
+
+
+def method_of(args: argparse.Namespace) -> Method | None:
+    """The method that was asked for; None where nothing was."""
+    asked = {key: getattr(args, key) for key in (*THINKING, *DRAWING) if getattr(args, key) is not None}
+    return Method(**asked) if asked else None
+
+
+SETTINGS_AT_MOST = 1 << 14  # bytes of a file of settings: of a key of 50 000 parts the parser takes a minute
+PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
+
+
+def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, Any]]:
+    """The first words that are no settings (at most `names` of them), and the settings. What is typed later wins.
+
+    A word that looks like `key=value` but is a file or folder that exists is a name.
+    """
+    found: list[str] = []
+    settings: dict[str, Any] = {}
+    for word in words:
+        if word.startswith("@"):
+            settings |= read_settings(Path(word[1:]))
+        elif PAIR.match(word) and not (len(found) < names and exists(word)):
+            key, value = word.split("=", 1)
+            settings[key] = value
+        elif len(found) < names:
+            found.append(word)
+        else:
+            raise SettingError(f"{short(word)!r} is not a setting: settings are key=value, as in epochs=50.")
+    return found, settings
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; the table [model] holds the model's own. Raises FileError."""
+    try:
+        return flatten(tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8")))
+    except RecursionError as error:
+        raise FileError(f"The settings file {path} nests its tables too deep: [model] is the only one.") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError, and numbers of more digits than Python reads
+        raise FileError(f"The settings file {path} is not TOML: {error}. Its lines look like: epochs = 50") from error
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys: {"model": {"layers": 4}} is {"model.layers": 4}."""
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = tuple(value) if isinstance(value, list) else value
+    return flat

@@ -1,0 +1,158 @@
+"""cutaway check: what would happen, before it does."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .arguments import add_words, typed_both
+
+if TYPE_CHECKING:
+    from ...inspect.layers import LayerTable
+    from ...training.setup import Prepared
+
+SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
+
+TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
+NAMED = 3  # examples that a finding names itself
+SHARED = ("processes", "parallel")  # what processes do together
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
+    add_words(parser, said="as for `cutaway train`")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, fit, trace, estimate; print what was found. Exit status 2 where the data has bad rows or files."""
+    from .output import patience
+
+    with patience("Still at work: the data is read, the model is built and a few steps of training are timed."):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ...core.errors import DataError
+    from ...experiments.plan.check import check
+    from .output import emit_json, note
+
+    model, data, given = typed_both("check", args.words)
+    of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
+    if of_several:
+        note(
+            f"What follows is of one process. `cutaway plan {model} {data} {' '.join(of_several)}` says what "
+            "each of several holds."
+        )
+    try:
+        checked = check(model, data, given)
+    except DataError as error:
+        for problem in error.problems[5:]:  # the message itself names the first five
+            note(str(problem))
+        raise
+    if args.json:
+        emit_json(checked.to_json())
+    else:
+        _print(checked.ready, checked.to_json(), checked.layers)
+    return 0
+
+
+def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ...draw.number_format import plural
+    from ...inspect.layers import alike, names_of
+    from ...training.objectives.choice import epochs_of
+    from .output import console
+
+    out, data, cost = console(), found["data"], found["cost"]
+    splits = ", ".join(f"{n} {name}" for name, n in data["splits"].items())
+    source = escape(data["source"])
+    out.print(f"[bold]{ready.preset.name}[/] on [bold]{source}[/]: {data['kind']}, {found['task']}, {splits}")
+    for sentence in data["notes"]:
+        if sentence not in data["findings"]:
+            out.print(f"  {sentence}", markup=False)
+    if data["columns"]:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for title in data["columns"][0]:
+            table.add_column(title, overflow="fold")
+        for row in data["columns"]:
+            table.add_row(*(escape(str(value)) for value in row.values()))
+        out.print()
+        out.print(table)
+    out.print(f"\none batch, {' and '.join('×'.join(map(str, s)) for s in found['batch'])}, through the model:")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title, justify in (("layer", "left"), ("type", "left"), ("output", "left"), ("parameters", "right")):
+        table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for (_, first), *others in alike(layers.rows):
+        for row in first:
+            shape = "×".join(map(str, row.shape[1:]))
+            table.add_row(row.name, row.type, shape, f"{row.parameters:,}" if row.parameters else "")
+        if others:  # blocks that follow each other and are alike: the first is shown, and how many there are besides
+            parameters = sum(row.parameters for _, inside in others for row in inside)
+            table.add_row(names_of(others), "the same", "", f"{parameters:,}")
+    out.print(table)
+    epochs, updates = epochs_of(ready.settings, ready.data), ready.settings.max_steps
+    in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
+    asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
+    out.print(
+        f"\nan epoch: {plural(cost['steps'], 'step')} of {_step_time(cost['seconds_per_step'])}, about "
+        f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
+        f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
+    )
+    kinds = ", ".join(f"{TITLES.get(kind, kind)} {_size(size)}" for kind, size in found["memory"].items() if size)
+    flops = cost["flops_per_step"]
+    computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
+    out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
+    if flops:
+        out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
+    if data["findings"]:
+        _print_findings(data["findings"], sum(len(found["examples"]) for found in data["evidence"]))
+    else:
+        out.print("Nothing is wrong with the data.")
+
+
+def _print_findings(findings: list[str], examples: int) -> None:
+    """What is wrong with the data, each with what it is about first; a terminal shows that in bold, and sets it in."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ...core.errors import visible
+    from ...draw.number_format import plural
+    from .output import console
+
+    out = console()
+    out.print(f"\n{plural(len(findings), 'finding')} in the data:")
+    for number, sentence in enumerate(findings, 1):
+        if not out.is_terminal:
+            out.print(f"  {sentence}", markup=False)
+            continue
+        title, colon, rest = visible(sentence).partition(": ")
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_row(Text(f"{number}", "yellow"), Text.assemble((title + colon, "bold"), rest))
+        out.print()
+        out.print(row)
+    if examples > NAMED:
+        out.print(f"\n--json has all {examples:,} examples by name.")
+
+
+def _step_time(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else _duration(seconds)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.3g} {unit}"

@@ -1,0 +1,125 @@
+"""cutaway compare: which model, and whether the difference is real."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .arguments import add_folder, add_words, described, typed
+from .train import figure
+
+if TYPE_CHECKING:
+    from ...experiments.compare.result import Comparison
+
+SUMMARY = "which model is best on your data, and whether that is chance"
+
+EXAMPLES = """\
+examples:
+  cutaway compare mlp,linear houses.csv target=price
+  cutaway compare resnet20,vit-tiny/16 photos/ minutes=5 seeds=5
+  cutaway compare mlp,softmax wine,iris,titanic epochs=30
+  cutaway compare mlp,softmax wine trials=20
+  cutaway compare --resume runs/compare-mlp-softmax-wine-1 seeds=10
+
+All models get the same split, the same preprocessing and the same budget: epochs,
+max_steps, minutes, or macs (multiply-adds). Simple models of scikit-learn stand
+beside them. Differences are paired over test examples and seeds, and corrected for
+the number of pairs; what cannot be told apart is said to be so. Each training is a
+run in the comparison's folder. Settings of `cutaway train` hold for all models.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = (
+        "cutaway compare MODEL,MODEL,... DATA[,DATA...] [key=value ...]\n"
+        "                       [--out DIR] [--open] [--json]\n"
+        "       cutaway compare --resume DIR [seeds=N] [--open] [--json]"
+    )
+    add_words(parser, "MODEL,...", "presets, data, settings")
+    add_folder(
+        parser,
+        "the comparison's folder",
+        "compare-MODELS-DATA",
+        ("DIR", "go on with a comparison; what was trained is kept"),
+    )
+    parser.epilog = EXAMPLES + "\n".join(_settings())
+
+
+def _settings() -> list[str]:
+    from ...experiments.compare.config import CompareSettings
+
+    return described((CompareSettings, "comparison"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, then say what was found and where it is."""
+    from rich.markup import escape
+
+    from ...api import compare
+    from .output import console, emit_json, open_page
+
+    models, data, given = typed(args.words, options=("out", "resume", "open", "json"))
+    found = compare(models or "", data or "", out=args.out, resume=args.resume, **given)
+    if args.open:
+        open_page(found.report)
+    if args.json:
+        emit_json({"comparison": str(found.folder), "report": str(found.report), **found.about, "ranks": _ranks(found)})
+        return 0
+    for result in found.results:
+        _print(found, result)
+    if found.ranks:
+        _print_ranks(found)
+    console().print(f"page  {escape(str(found.report))}")
+    return 0
+
+
+def _ranks(found: Comparison) -> dict[str, Any]:
+    return {name: vars(rank) for name, rank in found.ranks.items()}
+
+
+def _print(found: Comparison, result: dict[str, Any]) -> None:
+    """The models of one data set, best first, and what can be told apart."""
+    from rich.markup import escape
+
+    from ...core.metric_names import metric
+    from ...experiments.compare.comparison_page import verdict
+    from .output import console, print_table
+
+    out, key = console(), result["metric"]
+    out.print(f"{result['data_name']}, {result['count']:,} {result['split']} examples", style="bold", markup=False)
+    equals = set(found.equals(result))
+    titles = ("", metric(key)[0], "95 % interval", "", "seconds", "ms")
+    rows = [
+        (
+            f"{row['name']}{' (simple)' if row['simple'] else ''}",
+            figure(key, row["value"]),
+            "not known" if row["low"] is None else f"{figure(key, row['low'])} to {figure(key, row['high'])}",
+            "*" if row["name"] in equals else "",
+            f"{row['seconds']:.1f}",
+            "" if row["milliseconds"] is None else f"{row['milliseconds']:.2f}",
+        )
+        for row in result["models"]
+    ]
+    print_table(titles, rows, right=(metric(key)[0], "95 % interval", "seconds", "ms"))
+    out.print(
+        "* cannot be told apart from the best" if len(equals) > 1 else "* told apart from all others", markup=False
+    )
+    out.print(escape(verdict(found, result)))
+    for one in result["excluded"]:
+        named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
+        out.print(f"left out: {named}{one['why']}", markup=False)
+    for sentence in result["notes"]:
+        out.print(sentence, markup=False)
+    out.print()
+
+
+def _print_ranks(found: Comparison) -> None:
+    from .output import print_table
+
+    rows = [
+        (name, f"{rank.value:.2f}", f"{rank.low:.2f} to {rank.high:.2f}")
+        for name, rank in sorted(found.ranks.items(), key=lambda one: one[1].value)
+    ]
+    print_table(("over all data sets", "mean rank", "95 % interval"), rows, right=("mean rank", "95 % interval"))
+    print()

@@ -1,0 +1,71 @@
+"""What commands that make a run smaller have in common: RUN OUT key=value, and the two models beside one another."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import SettingError
+from .arguments import sort_words
+
+if TYPE_CHECKING:
+    from ...deploy.measurement import Measured
+    from ...runs.run import Run
+
+
+def add_run_and_out(parser: argparse.ArgumentParser) -> None:
+    """What is typed without dashes, and how it is told."""
+    parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+    """The run, the new folder and the settings. Raises SettingError, with an `example` of what to type, where either of
+    the first two is missing."""
+    names, given = sort_words(words, names=2)
+    if len(names) < 2:
+        raise SettingError(f"A run and a new folder are needed: {example}.")
+    return names[0], names[1], given
+
+
+def measured(runs: Sequence[Run]) -> list[Measured]:
+    """What `beside` measures of these runs, and nothing, with a note, where their data is not at hand or no answer can
+    be judged."""
+    from ...core.errors import DataError
+    from ...deploy.measurement import beside
+    from .output import note
+
+    try:
+        return beside(runs)
+    except DataError as error:
+        note(f"note: neither score nor time is measured. {error}")
+        return []
+
+
+def in_json(both: Sequence[Measured]) -> dict[str, Any]:
+    """The document of a model before and after, null where nothing is measured."""
+    return {name: both[i].to_json() if both else None for i, name in enumerate(("before", "after"))}
+
+
+def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measured], str]] | None = None) -> None:
+    """Print what models score and cost, a row each; `more` are columns after the score."""
+    from ...core.memory_budget import in_bytes
+    from ...core.metric_names import metric
+    from .output import print_table
+    from .train import figure
+
+    watch, more = models[0].metric, more or {}
+    sizes = [f"batch {size}" for size in models[0].milliseconds]
+    titles = ("", metric(watch)[0], *more, "file", *sizes)
+    rows = [
+        (
+            m.run,
+            figure(watch, m.score.value),
+            *(cell(m) for cell in more.values()),
+            in_bytes(m.bytes),
+            *(f"{ms:.2f} ms" for ms in m.milliseconds.values()),
+        )
+        for m in models
+    ]
+    print_table(titles, rows, right=titles[1:])

@@ -1,0 +1,140 @@
+"""cutaway course: the chapters, their exercises, and the check of a reader's answers."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..course.answer_check import Result
+    from ..course.chapters import Chapter
+
+SUMMARY = "the course: chapters, exercises, and a check of your answers"
+DETAILS = """\
+  cutaway course                       the chapters
+  cutaway course 05                    the exercises of chapter 5
+  cutaway course start 05 answers.py   a file with a function to write for each of them
+  cutaway course check 05 answers.py   what is right in it, and what not yet
+
+`check` runs your file, as `python answers.py` would: check what you wrote or have read. It ends with 0 where every
+exercise is right, and with 2 where one is not yet, or is missing."""
+
+STUB = '''
+def {signature}:
+    """{gives}"""
+    ...
+'''
+HEAD = '''"""Answers to chapter {number} of the course, {title}: cutaway course check {number:02} {name}"""
+
+import numpy as np
+
+'''
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.epilog = DETAILS
+    parser.add_argument("words", metavar="[start|check] CHAPTER FILE", nargs="*", help="as below")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the first word says, or list."""
+    from ...core.errors import SettingError
+    from ..course.chapters import chapter
+
+    what, *rest = args.words or ["list"]
+    if what in ("start", "check"):
+        if not rest:
+            raise SettingError(f"Which chapter? As in `cutaway course {what} 05 answers.py`.")
+        asked = chapter(rest[0])
+        path = Path(rest[1] if len(rest) > 1 else f"answers-{asked.number:02}.py")
+        if len(rest) > 2:
+            raise SettingError(f"`cutaway course {what}` takes one chapter and one file, and there is {rest[2]!r} too.")
+        return _start(asked, path, args.json) if what == "start" else _check(asked, path, args.json)
+    if rest:
+        raise SettingError(f"`cutaway course {what}` takes nothing more. Did you mean check or start before it?")
+    return _list(args.json) if what == "list" else _exercises(chapter(what), args.json)
+
+
+def _list(as_json: bool) -> int:
+    from ..course.chapters import CHAPTERS
+    from .output import emit_json, say
+
+    if as_json:
+        emit_json([_about(one) for one in CHAPTERS])
+        return 0
+    for one in CHAPTERS:
+        say(f"{one.number:02}  {one.title} ({len(one.exercises)} exercises)", indent=4)
+    say("\nThe text is in docs/course; `cutaway course 01` shows what the first chapter asks.")
+    return 0
+
+
+def _exercises(asked: Chapter, as_json: bool) -> int:
+    from .output import emit_json, say
+
+    if as_json:
+        emit_json(_about(asked))
+        return 0
+    say(f"{asked.number:02}  {asked.title}\n")
+    for one in asked.exercises:
+        say(f"{one.signature}")
+        say(f"    {one.gives}", indent=4)
+    say(f"\nTo begin: cutaway course start {asked.number:02} answers.py")
+    return 0
+
+
+def _start(asked: Chapter, path: Path, as_json: bool) -> int:
+    from ...core.errors import FileError, short
+    from ...core.files import exists, write_text
+    from .output import emit_json, say
+
+    if exists(path):
+        raise FileError(f"{short(path)} is there already, and is left as it is. Name another file.")
+    head = HEAD.format(number=asked.number, title=asked.title, name=path.name)
+    stubs = [STUB.format(signature=one.signature, gives=_docstring(one.gives)) for one in asked.exercises]
+    write_text(path, head + "\n".join(stubs))
+    if as_json:
+        emit_json({"written": str(path), "functions": [one.name for one in asked.exercises]})
+    else:
+        say(f"Wrote {path}, with {len(stubs)} functions to write. Then: cutaway course check {asked.number:02} {path}")
+    return 0
+
+
+def _docstring(text: str) -> str:
+    return textwrap.fill(text, 110, initial_indent="", subsequent_indent="    ")
+
+
+def _check(asked: Chapter, path: Path, as_json: bool) -> int:
+    from ..course.answer_check import check_file
+    from .output import emit_json, patience
+
+    with patience(f"Running {path} …"):
+        found = check_file(asked.number, path)
+    right = sum(one.right for one in found)
+    if as_json:
+        rows = [{"name": one.name, "state": one.state, "words": one.words} for one in found]
+        emit_json({"chapter": asked.number, "file": str(path), "right": right, "exercises": rows})
+    else:
+        _print(asked, found)
+    return 0 if right == len(found) else 2
+
+
+def _print(asked: Chapter, found: list[Result]) -> None:
+    from .output import say
+
+    wide = max(len(one.name) for one in found)
+    for one in found:
+        words = f" {one.words}" if one.words else ""
+        say(f"{one.state:<8} {one.name:<{wide}} {words}".rstrip(), indent=wide + 11)
+    right, total = sum(one.right for one in found), len(found)
+    say(f"\nAll {total} are right." if right == total else f"\n{right} of {total} are right.")
+    if right == total:
+        say(f"Chapter {asked.number}, {asked.title}: done.")
+
+
+def _about(one: Chapter) -> dict[str, Any]:
+    exercises = [{"name": each.name, "signature": each.signature, "gives": each.gives} for each in one.exercises]
+    return {"number": one.number, "title": one.title, "exercises": exercises}

@@ -1,0 +1,56 @@
+"""cutaway data: the named data sets."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+SUMMARY = "the named data sets; with a name, one in detail"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="one data set, in detail")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the sets, or describe one; nothing is downloaded."""
+    from dataclasses import asdict
+
+    from ...core.errors import UnknownName
+    from ...data.datasets.registry import NAMED, where
+    from .output import console, emit_json, note
+
+    if args.name and args.name not in NAMED:
+        raise UnknownName("data set", args.name, NAMED, "`cutaway data` lists them; your own files need no name here.")
+    found = [
+        {"name": name, **asdict(about), "here": str(where(name) or "")}
+        for name, about in NAMED.items()
+        if args.name in (None, name)
+    ]
+    if args.json:
+        emit_json(found[0] if args.name else found)
+    elif args.name:
+        for line in _described(found[0]):
+            console().print(line, markup=False)
+    else:
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for title in ("name", "kind", "what", "here"):
+            table.add_column(title, overflow="fold")
+        for row in found:
+            table.add_row(row["name"], row["kind"], row["title"], "yes" if row["here"] else "no")
+        console().print(table)
+        note("What is not here is downloaded when it is asked for by name, to a cache, and its checksum compared.")
+    return 0
+
+
+def _described(found: dict[str, Any]) -> list[str]:
+    """One data set, a line for each thing to know of it."""
+    facts = [
+        f"{key:<10} {found[key]}" for key in ("name", "title", "kind", "task", "target", "sizes", "licence", "citation")
+    ]
+    facts.append(f"{'here':<10} {found['here'] or 'no: it is downloaded when it is asked for'}")
+    return facts + [f"{'file':<10} {file['url']}  sha256 {file['sha256']}" for file in found["files"]]

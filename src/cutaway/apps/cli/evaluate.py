@@ -1,0 +1,70 @@
+"""cutaway evaluate: a run's metrics with their 95 % intervals."""
+
+from __future__ import annotations
+
+import argparse
+
+from .arguments import beam_search, method_of, thinking
+
+SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
+    parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
+    beam_search(parser)
+    parser.add_argument(
+        "--attack", choices=("fgsm", "pgd"), help="adversarial examples: change each image so that the model errs"
+    )
+    parser.add_argument(
+        "--eps", metavar="E", type=float, default=0.03, help="how far a pixel may move, of 0 to 1 (default: 0.03)"
+    )
+    parser.add_argument("--attack-steps", metavar="N", type=int, default=20, help="steps of pgd (default: 20)")
+    for key, what in (
+        ("ways", "classes of an episode"),
+        ("shots", "labelled examples of each class"),
+        ("queries", "other examples of each class"),
+        ("inner-steps", "steps of gradient descent on the support, of objective=maml"),
+    ):
+        parser.add_argument(f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}, unless as in training")
+    thinking(parser)
+    parser.add_argument(
+        "--samples", metavar="N", type=int, help="problems: chains of each that are drawn; 1 unless given"
+    )
+    parser.add_argument("--temperature", metavar="T", type=float, help="problems: 0 takes the likeliest tokens (0.7)")
+    parser.add_argument("--seed", metavar="N", type=int, help="problems: of what is drawn; 0 unless given")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate and print."""
+    from ...core.metric_names import metric
+    from ...deploy.runtime import run_at
+    from .output import emit_json, note, print_table
+    from .train import figure
+
+    asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
+    metrics = run_at(args.run).evaluate(
+        args.data,
+        num_beams=args.num_beams,
+        length_penalty=args.length_penalty,
+        attack=args.attack,
+        eps=args.eps,
+        attack_steps=args.attack_steps,
+        method=method_of(args),
+        **{key: value for key, value in asked.items() if value is not None},
+    )
+    if args.json:
+        emit_json({name: m.to_json() for name, m in metrics.items()})
+        return 0
+    found = {name: m.to_json() for name, m in metrics.items()}
+    rows = [(metric(name)[0], *(figure(name, m[end]) for end in ("value", "low", "high"))) for name, m in found.items()]
+    print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
+    notes: dict[str, list[str]] = {}
+    for name, m in found.items():
+        if "note" in m:
+            notes.setdefault(m["note"], []).append(metric(name)[0])
+    for reason, named in notes.items():
+        note(f"note: {', '.join(named)}: {reason}")
+    return 0

@@ -1,0 +1,31 @@
+"""cutaway export: a run as one file for other programs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "a run as one file: ONNX or torch.export, its preprocessing with it"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("out", metavar="OUT", type=Path, help="OUT.onnx, for onnxruntime, or OUT.pt2, for torch.export")
+    parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export, and say what was held."""
+    from ...deploy.artifact import TOLERANCE
+    from ...deploy.export import export
+    from ...runs.run import Run
+    from .output import note
+
+    _, *beside = export(Run(args.run), args.out, args.overwrite)
+    for path in beside:
+        note(f"{path} is its tokenizer, as the tokenizers library reads it.")
+    note(f"{args.out} answers as {args.run} does at two sizes other than the traced one, within {TOLERANCE:g}.")
+    if args.out.suffix == ".onnx":
+        note(f"Try it: cutaway predict {args.out} FILE")
+    return 0

@@ -1,0 +1,507 @@
+"""cutaway generate: text, sequences, images and solved problems from a trained run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import CutawayError, DataError, Problem, SettingError
+from .arguments import THINKING, beam_search, method_of, thinking
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ...data.text.corpus import RunningPreprocessing
+    from ...inference.streaming_text import Pieces
+    from ...inference.thought_search import Found, Thought
+    from ...runs.run import Run
+
+SUMMARY = "text, sequences or images out of a trained model"
+COUNT, TEMPERATURE = 500, 0.8
+RUNNING = ("prompts", "count", "stop", "window")  # what is for running text alone
+DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # how texts are drawn
+PAIRS = ("num_beams", "length_penalty")  # what is for pairs alone
+TEXT = ("prompt", *(key for key in (*RUNNING, *DRAWING) if key not in ("count", "seed")), *PAIRS)  # not for images
+TOGETHER = 16  # texts that are written side by side, where there are several prompts
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        default="",
+        help="what the text begins with; without one it begins as texts do: after the model's own token for that, "
+        "else after a line's end or a full stop. Of pairs: the sequence that becomes another; of captions: an image; "
+        "of problems: the problem, as '4 9 10 13'",
+    )
+    parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
+    parser.add_argument(
+        "--count",
+        metavar="N",
+        type=int,
+        help=f"how many tokens to write; {COUNT} unless given; or images, {IMAGES_COUNT}",
+    )
+    parser.add_argument(
+        "--temperature",
+        metavar="T",
+        type=float,
+        help=f"below 1 likely tokens become likelier, and 0 takes the likeliest; {TEMPERATURE} unless given. Of pairs "
+        "and captions the likeliest is written, unless this or another of these says to draw",
+    )
+    parser.add_argument(
+        "--top-k", metavar="K", type=int, help="draw from the K likeliest tokens alone; 0 draws from all"
+    )
+    parser.add_argument(
+        "--top-p", metavar="P", type=float, help="draw from the likeliest tokens that hold this probability together"
+    )
+    parser.add_argument(
+        "--min-p",
+        metavar="P",
+        type=float,
+        help="draw from tokens with this fraction of the largest probability, or more",
+    )
+    parser.add_argument(
+        "--repetition-penalty",
+        metavar="R",
+        type=float,
+        help="above 1 makes tokens that were written before, or stand in the prompt, less likely",
+    )
+    parser.add_argument(
+        "--stop", metavar="TEXT", action="append", help="end the text before this one; can be given several times"
+    )
+    parser.add_argument(
+        "--window",
+        action="store_true",
+        default=None,
+        help="of a prompt longer than the model can read, take the last tokens",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=int,
+        help="the same seed writes the same text, whatever is written beside it; sample k has the seed N + k - 1. "
+        "0 unless given",
+    )
+    parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
+    beam_search(parser)
+    thinking(parser)
+    arguments_images(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
+    from ...core.spec import Drawn, NextToken, Solution, Tokens
+    from ...data.text.corpus import RunningPreprocessing
+    from ...runs.run import Run
+
+    opened = Run(args.run)
+    if isinstance(opened.spec.target, Drawn):
+        return draw(opened, args, TEXT)
+    if given := [key for key in (*OPTIONS, OVERWRITE) if getattr(args, key) is not None]:
+        raise SettingError(f"{flag(given[0])} is for images, and this run draws none: leave it out.")
+    if isinstance(opened.spec.target, Solution):
+        return think(opened, args)
+    if given := [key for key in THINKING if getattr(args, key) is not None]:
+        raise SettingError(f"{flag(given[0])} is for problems, and this run solves none: leave it out.")
+    if isinstance(opened.spec.target, Tokens):
+        return _transduce(opened, args)
+    text = opened.preprocessing
+    if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
+        about, spec = opened.about, opened.spec
+        raise CutawayError(
+            f"{args.run} writes no text: {about['model']} learned the {spec.target.column} of {spec.kind} data "
+            f"({about['data']['source']}). Runs of language models do, as `cutaway train lstm book.txt` leaves one, "
+            "runs that learned pairs of sequences or captions, and those that draw images (ddpm-unet, vae). `cutaway "
+            "predict` says what this one makes of new examples."
+        )
+    return _write(opened, text, args)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for, as `inference.text.stream` takes it."""
+
+    count: int
+    seed: int
+    samples: int
+    stop: list[str]
+    sampling: dict[str, Any]
+    more: dict[str, Any]  # never, ends, window
+
+
+def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
+    """Texts that go on where the prompts end, one after the other."""
+    from .output import emit_json, write
+
+    asked = _asked(run, text, args)
+    prompts = [args.prompt] if args.prompts is None else _lines(args)
+    encoded = [_prompt(text, prompt) for prompt in prompts]
+    model = run.place.model(run.model, learns=False)
+    if args.prompts is not None:
+        _reject_long(model, encoded, asked, args.prompts)
+        written = _side_by_side(run, model, text, prompts, encoded, asked)
+    else:
+        written = _one_by_one(run, model, text, args.prompt, encoded[0], asked)
+    samples: list[list[str]] = [[] for _ in prompts]
+    for number, (i, pieces) in enumerate(written):
+        if args.json:
+            samples[i].append("".join(pieces))
+            continue
+        write("\n" * (number > 0) + prompts[i])
+        for piece in pieces:
+            write(piece)
+        write("\n")
+    if args.json:
+        documents = [{"prompt": prompt, "samples": found} for prompt, found in zip(prompts, samples)]
+        own = documents[0] if args.prompts is None else {"prompts": documents}
+        said = {"count": asked.count, "seed": asked.seed, **asked.sampling, "stop": asked.stop}
+        emit_json({**own, **said})
+    return 0
+
+
+def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
+    """What was asked for. Raises SettingError for what cannot be."""
+    from ...inference.prompts import bounds_of
+
+    for key in PAIRS:
+        if getattr(args, key) is not None:
+            raise SettingError(f"{flag(key)} is for pairs of sequences, and this run learned a corpus: leave it out.")
+    samples, seed = _repeated(args)
+    return _Asked(
+        COUNT if args.count is None else args.count,
+        seed,
+        samples,
+        args.stop or [],
+        _sampling(args),
+        {**bounds_of(run.model, text)._asdict(), "window": bool(args.window)},
+    )
+
+
+def _repeated(args: argparse.Namespace) -> tuple[int, int]:
+    """How many texts are drawn of each prompt, and the seed of the first. Raises SettingError for what cannot be."""
+    samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
+    if samples < 1:
+        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
+    if not 0 <= seed < 2**63 - samples:
+        raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
+    greedy = "--temperature 0" if args.temperature == 0 else "--top-k 1" if args.top_k == 1 else ""
+    if samples > 1 and greedy:
+        raise SettingError(f"--samples {samples} with {greedy} writes one text {samples} times: leave one of them out.")
+    return samples, seed
+
+
+def _sampling(args: argparse.Namespace) -> dict[str, Any]:
+    """How a token is drawn, as `inference.sampling.Sampling` takes it."""
+    return {
+        "temperature": TEMPERATURE if args.temperature is None else args.temperature,
+        "top_k": args.top_k or 0,
+        "top_p": 1.0 if args.top_p is None else args.top_p,
+        "min_p": args.min_p or 0.0,
+        "repetition_penalty": 1.0 if args.repetition_penalty is None else args.repetition_penalty,
+    }
+
+
+def _one_by_one(
+    run: Run, model: torch.nn.Module, text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked
+) -> Iterator[tuple[int, Iterator[str]]]:
+    """The samples of one prompt, each as it is drawn: 0, the prompt's number, and pieces of text."""
+    from ...inference.streaming_text import as_text
+    from ...inference.text import stream
+
+    ids = ids.to(run.place.device)
+    for number in range(asked.samples):
+        generator = _seeded(asked.seed + number)
+        drawn = stream(model, ids[None], asked.count, generator=generator, **asked.more, **asked.sampling)
+        yield 0, as_text(map(int, drawn), _pieces(text, prompt, ids, asked))
+
+
+def _side_by_side(
+    run: Run,
+    model: torch.nn.Module,
+    text: RunningPreprocessing,
+    prompts: list[str],
+    encoded: list[Tensor],
+    asked: _Asked,
+) -> Iterator[tuple[int, Iterator[str]]]:
+    """The samples of each prompt, some at a time: the prompt's number and its text."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    from ...inference.streaming_text import as_texts
+    from ...inference.text import stream
+
+    wanted = [(i, number) for i in range(len(prompts)) for number in range(asked.samples)]
+    for begin in range(0, len(wanted), TOGETHER):
+        some = wanted[begin : begin + TOGETHER]
+        ids = pad_sequence([encoded[i] for i, _ in some], batch_first=True).to(run.place.device)  # (N, T)
+        lengths = torch.tensor([len(encoded[i]) for i, _ in some], device=ids.device)
+        drawn = stream(
+            model,
+            ids,
+            asked.count,
+            mask=torch.arange(ids.shape[1], device=ids.device) < lengths[:, None],
+            generator=[_seeded(asked.seed + number) for _, number in some],
+            **asked.more,
+            **asked.sampling,
+        )
+        found = as_texts(drawn, [_pieces(text, prompts[i], encoded[i], asked) for i, _ in some])
+        yield from ((i, iter([said])) for (i, _), said in zip(some, found))
+
+
+def _seeded(seed: int) -> torch.Generator:
+    """A generator of its own for each text."""
+    import torch
+
+    return torch.Generator().manual_seed(seed)
+
+
+def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked) -> Pieces:
+    """What turns the tokens after a prompt into text."""
+    from ...inference.streaming_text import Pieces
+
+    return Pieces(text.decode, ids.tolist() if prompt else [], asked.stop)
+
+
+def _lines(args: argparse.Namespace) -> list[str]:
+    """The prompts of the file that was named. Raises SettingError or DataError."""
+    from ...data.pairs.pair_files import read_lines
+
+    if args.prompt:
+        raise SettingError("--prompt and --prompts cannot both be given: write all prompts into the file.")
+    if not Path(args.prompts).is_file():
+        raise DataError(f"There is no file {args.prompts!r}, seen from {Path.cwd()}.")
+    return read_lines(Path(args.prompts))[0]
+
+
+def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, file: str) -> None:
+    """Raise DataError, naming the lines, where prompts are longer than the model can read."""
+    from ...inference.text import context_of
+
+    most = context_of(model)
+    if most is None or asked.more["window"]:
+        return
+    problems = [
+        Problem(f"line {number} of {file}", f"it has {len(ids):,} tokens")
+        for number, ids in enumerate(encoded, 1)
+        if len(ids) > most
+    ]
+    if problems:
+        raise DataError(
+            f"The model reads at most {most:,} tokens, and these prompts are longer:",
+            problems,
+            "Shorten them, or let the window slide (--window), and the last tokens are read.",
+        )
+
+
+def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
+    """The prompt's tokens, (T,). Raises DataError where the model knows none of them."""
+    from ...inference.prompts import prompt_of
+    from .output import note
+
+    ids, said = prompt_of(text, prompt)
+    if said:
+        note(f"note: {said}")
+    return ids
+
+
+def _transduce(run: Run, args: argparse.Namespace) -> int:
+    """What the prompt becomes, for a run that learned pairs or captions: the likeliest, or what is drawn."""
+    import warnings
+
+    from ...core.spec import PairSpec
+    from .output import emit_json, note, write
+
+    pairs = isinstance(run.spec, PairSpec)
+    learned = "pairs of sequences" if pairs else "captions"
+    for key in RUNNING:
+        if getattr(args, key) is None:
+            continue
+        way_out = "leave it out"
+        if key == "prompts":
+            what = (
+                "FILE` says what each line of a file becomes" if pairs else "FOLDER` says what is on each image of it"
+            )
+            way_out = f"`cutaway predict RUN {what}"
+        raise SettingError(f"{flag(key)} is for running text, and this run learned {learned}: {way_out}.")
+    if not args.prompt:
+        what = "a sequence becomes" if pairs else "is on an image"
+        raise SettingError(f"A run that learned {learned} writes what {what}: give it with --prompt.")
+    drawing = [key for key in DRAWING if getattr(args, key) is not None]
+    beams = [key for key in PAIRS if getattr(args, key) is not None]
+    if drawing and beams:
+        raise SettingError(
+            f"{flag(beams[0])} and {flag(drawing[0])} cannot both be: beam search looks for the "
+            "likeliest answer and draws nothing. Leave one of them out."
+        )
+    samples, seed = _repeated(args)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        if drawing:
+            (found,) = run.generate([args.prompt], samples, seed=seed, **_sampling(args))
+        else:
+            rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
+            found = [next(value for key, value in row.items() if key != "input") for row in rows]
+    for warning in caught:
+        note(f"note: {warning.message}")
+    if args.json:
+        emit_json({"prompt": args.prompt, "samples": found, **({"seed": seed, **_sampling(args)} if drawing else {})})
+    else:
+        write("".join(f"{text}\n" for text in found))
+    return 0
+
+
+OUT, IMAGES_COUNT = "samples.png", 64
+OPTIONS = ("out", "of_class", "steps", "guidance", "eta")  # what is for images alone
+OVERWRITE = "overwrite"
+
+
+def arguments_images(parser: argparse.ArgumentParser) -> None:
+    """What can be typed of images."""
+    parser.add_argument("--out", metavar="FILE", help=f"images: the picture to write, a .png; {OUT} unless given")
+    parser.add_argument(
+        "--overwrite", action="store_true", default=None, help="images: let --out replace a file that exists"
+    )
+    parser.add_argument(
+        "--class", dest="of_class", metavar="NAME", help="images: of this class alone; without it all in turn"
+    )
+    parser.add_argument(
+        "--steps", metavar="N", type=int, help="images: steps in which noise is taken away; 50 unless given"
+    )
+    parser.add_argument(
+        "--guidance",
+        metavar="S",
+        type=float,
+        help="images: scale of classifier-free guidance: 0 takes no notice of the class, 1 is the class alone, more "
+        "makes images more typical and less various; 2 unless given",
+    )
+    parser.add_argument(
+        "--eta",
+        metavar="E",
+        type=float,
+        help="images: 0 adds no noise on the way (DDIM), 1 is ancestral sampling (DDPM); 1 unless given",
+    )
+
+
+def flag(key: str) -> str:
+    """The option that is typed for it."""
+    return "--class" if key == "of_class" else f"--{key.replace('_', '-')}"
+
+
+def draw(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
+    """Draw images, write them as one picture, and say where. Raises SettingError for an option `for_text` that was
+    given, and for what cannot be."""
+    from ...core.files import reject_overwriting, replacing
+    from ...inference.image_generation import columns_for, picture
+    from .output import emit_json, note
+
+    for key in for_text:
+        if getattr(args, key) not in (None, ""):
+            raise SettingError(f"{flag(key)} is for text, and this run learned images: leave it out.")
+    out = args.out or OUT
+    if not out.lower().endswith(".png"):
+        raise SettingError(f"--out {out} cannot be: a picture is written as PNG. End its name in .png.")
+    reject_overwriting(out, overwrite=bool(args.overwrite))
+    count, seed = IMAGES_COUNT if args.count is None else args.count, args.seed or 0
+    given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
+    levels, classes, asked = run.drawn(count, args.of_class, seed=seed, **given)
+    names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
+    whole = picture(levels, columns_for(count, len(names) if args.of_class is None else 0))
+    with replacing(out) as temporary:
+        whole.save(temporary, format="PNG")
+    how = "" if classes is None and asked.steps == 1 else f", {asked.steps} steps"
+    how += f", guidance {asked.guidance:g}" if asked.guidance is not None else ""
+    note(f"{count:,} image{'s' if count > 1 else ''} in {out} (seed {seed}{how})")
+    if args.json:
+        of_each = [names[k] for k in classes.tolist()] if classes is not None else None
+        emit_json({"out": out, "count": count, "seed": seed, "classes": of_each, **vars(asked)})
+    return 0
+
+
+OTHERS = ("prompts", "count", "stop", "window", "top_k", "top_p", "min_p", "repetition_penalty", "num_beams")
+SHOWN = 12  # thoughts of each depth of a tree
+
+
+def think(run: Run, args: argparse.Namespace) -> int:
+    """Look for a solution and print it, with the thoughts that led there and what they cost."""
+    from ...data.text.problems import ProblemPreprocessing
+    from ...inference.language_model_thinker import form_of
+    from ...inference.thought_search import CHAINS, GREEDY
+    from .output import emit_json, write
+
+    for key in OTHERS:
+        if getattr(args, key) is not None:
+            raise SettingError(f"{flag(key)} is not for problems, which this run solves: leave it out.")
+    if not args.prompt:
+        raise SettingError("This run solves problems: give one with --prompt, as 4 9 10 13 or 128+367.")
+    method = method_of(args) or GREEDY
+    (found,) = run.think([args.prompt], method)
+    assert isinstance(run.preprocessing, ProblemPreprocessing)
+    preprocessing = run.preprocessing.in_form(form_of(run.preprocessing, method))
+    verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
+    spent = found.root.held.spent
+    if args.json:
+        emit_json(
+            {
+                "problem": found.root.text,
+                "solution": found.solution,
+                "solved": verdict.solved,
+                "first_wrong_step": verdict.wrong,
+                "why": verdict.why,
+                "tokens": spent.tokens,
+                "thoughts": _documents(found.thoughts),
+            }
+        )
+        return 0
+    write(f"{found.root.text}\n")
+    if method.method not in CHAINS:
+        write("\n".join(_tree(found)) + "\n")
+    text = found.solution.strip("\n") or "no solution was finished"
+    write("".join(f"  {line}\n" for line in text.split("\n")))
+    said = "solved" if verdict.solved else "not solved"
+    if verdict.why:  # which nothing is that is solved
+        said += f": step {verdict.wrong}: {verdict.why}"
+    write(f"{said}; {len(found.thoughts):,} thoughts, {spent.tokens:,} tokens\n")
+    return 0
+
+
+def _documents(thoughts: list[Thought]) -> list[dict[str, Any]]:
+    """Each with the number of the one that it follows; None where that is the problem."""
+    numbers = {id(thought): k for k, thought in enumerate(thoughts)}
+    return [
+        {
+            "text": thought.text.strip("\n"),
+            "parent": numbers.get(id(thought.parent)),
+            "log_p": thought.log_p,
+            "value": thought.value,
+            "kept": thought.kept,
+        }
+        for thought in thoughts
+    ]
+
+
+def _tree(found: Found) -> list[str]:
+    """A line for each thought, under the one that it follows; those that were kept first."""
+    children: dict[int, list[Thought]] = {}
+    for thought in found.thoughts:
+        children.setdefault(id(thought.parent), []).append(thought)
+    lines: list[str] = []
+
+    def grow(thought: Thought, indent: str) -> None:
+        own = sorted(children.get(id(thought), []), key=lambda t: (not t.kept, -(t.value or 0.0)))
+        for k, child in enumerate(own[:SHOWN]):
+            last = k == len(own) - 1
+            mark = "" if child.kept else "  pruned"
+            lines.append(f"{indent}{'└' if last else '├'} {child.text.strip()}  {child.value or 0:.2f}{mark}")
+            grow(child, indent + ("  " if last else "│ "))
+        if len(own) > SHOWN:
+            lines.append(f"{indent}└ and {len(own) - SHOWN} more")
+
+    grow(found.root, "  ")
+    return lines

@@ -1,0 +1,159 @@
+"""cutaway inspect: what can be seen inside a model, trained or not, as one page."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import SettingError, UnknownName
+from ...core.files import exists
+from .arguments import PAIR
+
+if TYPE_CHECKING:
+    from ...api import Look
+
+SUMMARY = "what can be seen inside a model, trained or not"
+WIDTH = 80
+
+EXAMPLES = """\
+examples:
+  cutaway inspect runs/lenet5-modern-digits-1
+  cutaway inspect runs/lenet5-modern-digits-1 seven.png --view filters features
+  cutaway inspect resnet18 --view network model.num_classes=10
+  cutaway inspect gpt2 --view attention layer=blocks.3.attention
+  cutaway inspect minilm/ "The spring is broken." --view embeddings
+
+A run is shown with the first examples of its test split, a model without one
+with random numbers, unless INPUT names others.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = (
+        "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
+        "                       [--out FILE.html] [--overwrite] [--open]\n"
+        "                       [--model NAME] [--json]"
+    )
+    parser.add_argument(
+        "words",
+        metavar="RUN [INPUT ...] [key=value ...]",
+        nargs="*",
+        help="a run's folder, a model's name, a folder with weights or hub:ORG/NAME; files or texts; options",
+    )
+    parser.add_argument("--view", metavar="NAME", nargs="+", action="extend", default=[], help="these views alone")
+    parser.add_argument("--out", metavar="FILE", help="the page (default: RUN/inspect.html, or inspect-NAME.html here)")
+    parser.add_argument("--overwrite", action="store_true", help="let the page replace a file that exists")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--model", metavar="NAME", help="of torchvision's file: the model that it is for")
+    parser.add_argument("--json", action="store_true", help="print the page's description as one JSON document")
+    parser.epilog = EXAMPLES + "\n".join(_views())
+
+
+def _views() -> list[str]:
+    """Every view with its sentence and its options."""
+    from ...views import VIEWS
+    from ...views.docs import sayings
+
+    lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
+    for name in VIEWS:
+        said = sayings(name)
+        lines += _wrapped(f"  {name}", said["SAYS"][:1].lower() + said["SAYS"][1:], 16)
+        for option, what in said["OPTIONS"].items():
+            lines += _wrapped(f"    {option}=", what, 16)
+    return [*lines, "", "  model.KEY=value sets up an untrained model: `cutaway show NAME` lists them."]
+
+
+def _wrapped(left: str, right: str, at: int) -> list[str]:
+    """`right` from column `at` on, in lines of 80 columns, after `left`."""
+    rows = textwrap.wrap(right, WIDTH - at, break_on_hyphens=False) or [""]
+    first = [f"{left:<{at}}{rows[0]}"] if len(left) < at else [left, " " * at + rows[0]]
+    return [*first, *(" " * at + row for row in rows[1:])]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, describe, write the page, and say in a line what each view shows."""
+    import warnings
+
+    from ...api import Look
+    from ...core.files import reject_overwriting
+    from ...views.open_target import open_subject
+    from .output import emit_json, note, open_page
+
+    names, words = _told_apart(args.view, args.words)
+    options = dict(word.split("=", 1) for word in words if _is_setting(word))
+    given = [word for word in words if not _is_setting(word)]
+    if not given:
+        raise SettingError("Which model? The first word is a run's folder or a model's name: cutaway inspect resnet18.")
+    what, *inputs = given
+    if args.out is not None:
+        read = inputs if (Path(what) / "run.json").is_file() else [what, *inputs]
+        reject_overwriting(args.out, read, args.overwrite)  # before anything is computed
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        subject = open_subject(what, inputs, options, args.model)
+        look = Look(subject, names)
+    path = (
+        None
+        if args.json and args.out is None and not args.open
+        else look.save(args.out or _place(look, what), args.overwrite)
+    )
+    for sentence in (*(str(warning.message) for warning in caught), *look.notes):
+        note(f"note: {sentence}")
+    if args.open and path is not None:
+        open_page(path)
+    if args.json:
+        emit_json(look.page)
+    elif path is not None:
+        _say(look, path)
+    return 0
+
+
+def _is_setting(word: str) -> bool:
+    return PAIR.match(word) is not None and not exists(word)
+
+
+def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str]]:
+    """The views, and the other words: what stands after --view may be views, and then a run, files and options.
+
+    Raises UnknownName for a word there that is nothing of these.
+    """
+    from ...views import VIEWS
+
+    views: list[str] = []
+    others: list[str] = []
+    named = any(not _is_setting(word) for word in words)
+    for word in after:
+        if all(part in VIEWS for part in word.split(",")):
+            views += word.split(",")
+        elif _is_setting(word) or exists(word) or (others and named):
+            others.append(word)
+        elif not named and views:
+            named = True
+            others.append(word)
+        else:
+            raise UnknownName("view", word, VIEWS, "`cutaway inspect --help` says what each shows.")
+    return views, [*words, *others]
+
+
+def _place(look: Look, what: str) -> Path:
+    """Where the page goes if nobody says: into the run, or into the working folder."""
+    run = look.subject.run
+    if run is not None:
+        return run.folder / "inspect.html"
+    name = Path(what).resolve().stem if Path(what).exists() else look.subject.preset.file_name
+    return Path(f"inspect-{name}.html")
+
+
+def _say(look: Look, path: Path) -> None:
+    """The path of the page, and a line for each view."""
+    from .output import console
+
+    console().print(str(path), markup=False)
+    width = max(len(view["id"]) for view in look.views) + 2
+    for view in look.views:
+        line = f"{view['id']:<{width}}{' '.join(view['summary'].split())}"
+        for row in textwrap.wrap(line, WIDTH, subsequent_indent=" " * width, break_on_hyphens=False):
+            console().print(row, markup=False, soft_wrap=True)

@@ -1,0 +1,196 @@
+"""cutaway plan: memory, time and cost of a training before anything runs, and its dry run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from .arguments import add_words, described, typed_both
+
+if TYPE_CHECKING:
+    from ...distributed.dry_run import DryRun, HeldWeight, Share
+    from ...experiments.plan.result import Plan, Strategy
+
+SUMMARY = "memory, time and cost of a training, here or on GPUs elsewhere"
+ROWS = (  # of what a device holds
+    ("weights", "weights"),
+    ("casts", "weights in bfloat16"),
+    ("gradients", "gradients"),
+    ("optimizer", "optimizer state"),
+    ("activations", "activations"),
+    ("outputs", "logits and loss"),
+    ("working", "backward pass"),
+    ("communication", "communication"),
+    ("checkpoint", "checkpoint (copy)"),
+    ("workspace", "workspace of products"),
+)
+
+EXAMPLES = """\
+examples:
+  cutaway plan lenet5-modern digits
+  cutaway plan gpt2 book.txt gpus=8 gpu=h100 price=2.5
+  cutaway plan gpt2-xl book.txt gpus=16 gpu=a100 batch_size=64 recompute=full
+  cutaway plan resnet50 photos/ processes=2
+  cutaway plan gpt2-xl book.txt gpus=256 gpu=h100 batch_size=256 dry_run=true
+
+All other settings are those of `cutaway train`. Nothing is trained that is kept, and
+of GPUs nothing is run: one step is made of shapes alone, with the loop, the model and
+the optimizer as they are, so a model larger than this machine can be planned. What is
+told of memory is the moment at which most is held, so the rows add up to it. With
+dry_run=true each strategy is gone through too, on a process group that sends nothing:
+what each device holds of each weight, and what a step sends.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
+    add_words(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = EXAMPLES + "\n".join(_settings())
+
+
+def _settings() -> list[str]:
+    from ...experiments.plan.config import PlanSettings
+
+    return described((PlanSettings, "plan"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, and print what was found."""
+    from ...api import plan
+    from .output import emit_json, patience
+
+    model, data, given = typed_both("plan", args.words)
+    with patience("Still at work: the data is read, and a step of training is gone through."):
+        found = plan(model, data, **given)
+    if args.json:
+        emit_json(found.to_json())
+    else:
+        _print(found)
+    return 0
+
+
+def _print(plan: Plan) -> None:
+    from rich.table import Table
+
+    from ...core.memory_budget import in_bytes
+    from ...draw.number_format import duration, plural
+    from .output import console, say
+
+    out = console()
+    sequences = plan.tokens >= 2 * plan.batch  # else a token is an example
+    batch = plural(plan.batch, "example") + (f", {plural(plan.tokens, 'token')}" if sequences else "")
+    say(f"{plan.model} on {plan.data}: {plural(plan.parameters, 'parameter')}, {batch} a step")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(plan.device, overflow="fold")
+    for strategy in plan.strategies:
+        table.add_column(strategy.name, justify="right")
+    for field, title in ROWS:
+        sizes = [getattr(strategy.memory, field) for strategy in plan.strategies]
+        if any(sizes):
+            table.add_row(f"  {title}", *(in_bytes(size) if size else "" for size in sizes))
+    table.add_row(*_row(plan, "on each device", lambda s: in_bytes(s.memory.total)), style="bold")
+    room = plan.strategies[0].room
+    if room is not None:
+        table.add_row(*_row(plan, f"fits into {in_bytes(room)}", lambda s: "yes" if s.fits else "no"))
+    if plan.strategies[0].seconds_per_step is not None:
+        table.add_row()
+        table.add_row(*_row(plan, "a step", lambda s: short_time(s.seconds_per_step or 0)))
+        if plan.strategies[0].bound:
+            table.add_row(*_row(plan, "which waits for", lambda s: s.bound))
+        table.add_row(
+            *_row(
+                plan, f"an epoch, {plural(plan.steps_per_epoch, 'step')}", lambda s: duration(s.seconds_per_epoch or 0)
+            )
+        )
+        end = plural(plan.epochs, "epoch") if plan.steps == plan.epochs * plan.steps_per_epoch else "to the end"
+        table.add_row(*_row(plan, f"{end}, {plural(plan.steps, 'step')}", lambda s: duration(s.seconds or 0)))
+        if plan.strategies[0].cost is not None:
+            table.add_row(*_row(plan, "cost", lambda s: f"{s.cost or 0:,.2f}"))
+    out.print(table)
+    out.print()
+    best = plan.best
+    if best is not None and len(plan.strategies) > 1:
+        say(f"Fastest of what fits: {best.name}, with {plural(best.examples, 'example')} a step on each device.")
+    for sentence in (*plan.notes, *(f"Assumed: {said}" for said in plan.assumed)):
+        say(sentence, indent=2)
+    for name, run in plan.dry_runs.items():
+        print_dry_run(name, run)
+
+
+def _row(plan: Plan, title: str, cell: Callable[[Strategy], str]) -> list[str]:
+    return [title, *(cell(strategy) for strategy in plan.strategies)]
+
+
+def short_time(seconds: float) -> str:
+    """The time of a step: 5.4 ms, 1.2 s."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+KINDS = ("weights", "gradients", "optimizer")
+
+
+def print_dry_run(strategy: str, run: DryRun) -> None:
+    """Print the dry run of a strategy."""
+    from rich.table import Table
+
+    from ...core.memory_budget import in_bytes
+    from ...draw.number_format import plural
+    from .output import console, say
+
+    out = console()
+    out.print()
+    say(f"{strategy}, by a dry run of {plural(len(run.shares), 'device')}:")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("devices", *KINDS, "each"):
+        table.add_column(title, justify="left" if title == "devices" else "right")
+    for devices, share in alike_in(run.shares):
+        table.add_row(devices, *(in_bytes(getattr(share, kind)) for kind in KINDS), in_bytes(share.bytes))
+    out.print(table)
+    out.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("weight", "shape", "each holds"):
+        table.add_column(title, overflow="fold")
+    for name, weight in alike_weights(run.weights):
+        table.add_row(name, as_shape(weight.shape), as_shape(weight.held(0)))
+    out.print(table)
+    out.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("sent in a step", "among", "times", "bytes", "largest"):
+        table.add_column(title, justify="left" if title == "sent in a step" else "right")
+    for one in run.collectives:
+        sizes = (in_bytes(one.bytes), in_bytes(one.largest))
+        table.add_row(one.kind, f"{one.processes:,}", f"{one.count:,}", *sizes)
+    out.print(table)
+
+
+def alike_in(shares: tuple[Share, ...]) -> list[tuple[str, Share]]:
+    """Devices after one another that hold as much, by their ranks: `0–7`."""
+    found, first = [], 0
+    for share, group in groupby(shares):
+        last = first + len(list(group)) - 1
+        found.append((f"{first:,}" if first == last else f"{first:,}–{last:,}", share))
+        first = last + 1
+    return found
+
+
+def alike_weights(weights: tuple[HeldWeight, ...]) -> list[tuple[str, HeldWeight]]:
+    """Weights of one name but for the number of their block, and of one shape: `blocks.0–47.mlp.fc1.weight`."""
+    found: dict[tuple[str, tuple[int, ...]], list[HeldWeight]] = {}
+    for weight in weights:
+        found.setdefault((re.sub(r"\d+", "#", weight.name, count=1), weight.shape), []).append(weight)
+    return [(_name_of(name, same), same[0]) for (name, _), same in found.items()]
+
+
+def _name_of(name: str, same: list[HeldWeight]) -> str:
+    numbers = [match[0] for weight in same if (match := re.search(r"\d+", weight.name))]
+    return name.replace("#", numbers[0] if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}") if numbers else name
+
+
+def as_shape(shape: tuple[int, ...]) -> str:
+    """A shape as people read it: 6400×1600."""
+    return "×".join(map(str, shape)) or "one number"

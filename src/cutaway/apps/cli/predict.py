@@ -1,0 +1,163 @@
+"""cutaway predict: new files through the run's own preprocessing."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import FileError, SettingError
+from .arguments import beam_search
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from ...runs.run import Run
+
+SUMMARY = "what a trained model says of new files"
+LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what some program takes for one
+IN_A_LINE = 3  # numbers said of an example; more have a line each
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="+",
+        help="files or folders of the kind that it learned from; a text may stand here itself",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
+        "each line that was given; of a run that learned masks or boxes, FILE-pictures/ beside it has the images with "
+        "them drawn in, and FILE-masks/ the masks",
+    )
+    parser.add_argument(
+        "--support", metavar="FOLDER", help="few-shot learning: class folders with a few images of each class"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
+    beam_search(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Predict, and print or write one row for each example, in the order given."""
+    import warnings
+
+    from ...core.files import reject_overwriting, write_csv, write_text
+    from ...core.spec import PairSpec
+    from ...deploy.runtime import run_at
+    from ...draw.number_format import plural
+    from .output import emit_json, note, say
+
+    opened = run_at(args.run)
+    lines = args.out is not None and args.out.lower().endswith(".txt")
+    if lines and not isinstance(opened.spec, PairSpec):
+        raise SettingError(
+            f"--out {args.out} is for plain lines, which runs that learned pairs of sequences write: "
+            "end its name in .csv, for rows with columns."
+        )
+    if args.out is not None:
+        reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
+    folders = _folders(opened, args)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        rows = opened.predict(
+            args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty, support=args.support
+        )
+    for warning in caught:
+        note(f"note: {warning.message}")
+    if args.out:
+        if lines:
+            write_text(args.out, "".join(f"{plain_line(row)}\n" for row in rows))
+        else:
+            changed = write_csv(args.out, rows)
+            if changed:
+                note(
+                    f"note: {plural(changed, 'cell')} that a spreadsheet would take for a formula begin with an "
+                    "apostrophe in that file, and escape sequences are written out."
+                )
+        note(f"{plural(len(rows), 'prediction')} in {args.out}")
+        for what, folder in folders.items():
+            named = opened.masks(args.inputs) if what == "mask" else opened.pictures(args.inputs)
+            note(f"{plural(_write_images(named, folder), what)} in {folder}")
+    if args.json:
+        emit_json(rows)
+    elif not args.out:
+        for row in rows:
+            for line in _lines(row):
+                say(line, indent=4)
+    return 0
+
+
+def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
+    """Where images are written, by what they are; nowhere without --out. Raises FileError where such a folder is there
+    already."""
+    from ...core.spec import Boxes, Mask
+
+    target = opened.spec.target
+    kinds = ("mask", "picture") if isinstance(target, Mask) else ("picture",) if isinstance(target, Boxes) else ()
+    if args.out is None:
+        return {}
+    out = Path(args.out)
+    found = {kind: out.with_name(f"{out.stem}-{kind}s") for kind in kinds}
+    for kind, folder in found.items():
+        if folder.exists() and not args.overwrite:
+            raise FileError(f"{folder} exists, and {kind}s would be written there. Give --overwrite, or another --out.")
+    return found
+
+
+def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
+    """Write images as PNG files with their names; of several that are called alike, numbered."""
+    from ...core.files import replacing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for name, image in named:
+        stem = Path(name).stem
+        own = next(
+            own for own in itertools.chain((stem,), (f"{stem}-{k}" for k in itertools.count(2))) if own not in taken
+        )
+        taken.add(own)
+        with replacing(folder / f"{own}.png") as temporary:
+            image.save(temporary, format="PNG")
+    return len(taken)
+
+
+def plain_line(row: dict[str, Any]) -> str:
+    """What is said of one example on a line of its own: an answer with line ends in it is still one line."""
+    (said,) = (value for key, value in row.items() if key != "input")
+    return LINE_ENDS.sub(" ", said)
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    """One example as it is printed: its name, what is said of it, and how sure that is. Where several numbers are said,
+    as of a forecast, each has its name; many have a line each."""
+    name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
+    first, *more = said.values()
+    if "x1" in said:
+        corners = [f"{said[key]:.1f}" for key in ("x1", "y1", "x2", "y2")]
+        return [f"{name}  {first}  {100 * more[0]:.1f} %  {corners[0]}, {corners[1]} to {corners[2]}, {corners[3]}"]
+    if "probability" in said:
+        return [f"{name}  {_written(first)}  {100 * more[0]:.1f} %"]
+    if isinstance(first, str) or not more:
+        return [f"{name}  {_written(first)}"]
+    if len(said) <= IN_A_LINE:
+        return [f"{name}  {', '.join(f'{key} {_written(value)}' for key, value in said.items())}"]
+    width = max(map(len, said))
+    return [name, *(f"  {key:<{width}}  {_written(value)}" for key, value in said.items())]
+
+
+def _written(value: Any) -> str:
+    """A value as it is printed: words as they are, numbers to six digits."""
+    from ...draw.number_format import UNKNOWN
+
+    if value is None:
+        return UNKNOWN
+    return value if isinstance(value, str) else f"{value:.6g}"

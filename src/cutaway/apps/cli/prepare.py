@@ -1,0 +1,94 @@
+"""cutaway prepare: data larger than memory, made into shards once."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from .arguments import sort_words
+
+if TYPE_CHECKING:
+    from ...data.streaming.manifest import Manifest
+
+SUMMARY = "make shards of data that is larger than memory, to train on"
+EVERY = 5.0  # seconds between notes of how far it is
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    from ...data.streaming.settings import ShardSettings
+    from .arguments import described
+
+    parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
+    parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = (
+        "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt, read a part at a time\n"
+        "  cutaway train gpt2 shards/                       as on any data\n"
+        "  cutaway prepare sorted.parquet shuffled/         the rows of a table in a random order\n\n"
+        "Stopped or killed, the same command goes on: shards that are finished are kept. `cutaway check MODEL OUT`\n"
+        "compares their checksums.\n"
+        + "\n".join(described((ShardSettings, "shards")))
+        + "\n\n  Settings of the data that are settled here (tokenizer, vocab_size, val, …) are those of\n"
+        "  `cutaway train --help`."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare, or go on with it; say what was made."""
+    from ...api import prepare
+    from ...core.errors import SettingError
+    from .output import console, emit_json, note
+
+    names, given = sort_words(args.words, names=2)
+    if len(names) < 2:
+        raise SettingError("Data and a folder for its shards are needed: cutaway prepare DATA OUT.")
+    told = time.monotonic()
+
+    def progress(done: int, of: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > EVERY and done < of:
+            told = time.monotonic()
+            note(f"{done:,} of {of:,} shards are made.")
+
+    try:
+        made = prepare(names[0], names[1], progress=progress, **given)
+    except KeyboardInterrupt:
+        note("\nShards that are finished are kept: the same command goes on from there.")
+        raise
+    if args.json:
+        emit_json(_document(made, names[1]))
+        return 0
+    for sentence in made.notes:
+        note(f"note: {sentence}")
+    for line in _lines(made, names[1]):
+        console().print(line, markup=False)
+    return 0
+
+
+def _document(made: Manifest, out: str) -> dict[str, Any]:
+    """What was made, as plain JSON values."""
+    return {
+        "folder": out,
+        "kind": made.kind,
+        "fingerprint": made.fingerprint,
+        "splits": {split: made.count(split) for split in made.splits},
+        "shards": sum(1 for _ in made.shards),
+        "bytes": sum(shard.bytes for shard in made.shards),
+        "notes": [*made.notes],
+    }
+
+
+def _lines(made: Manifest, out: str) -> list[str]:
+    """What was made, and what to do with it."""
+    from ...draw.number_format import plural
+
+    found = _document(made, out)
+    unit = {"text": "token", "table": "row"}.get(made.kind, "example")
+    splits = ", ".join(f"{split} {plural(count, unit)}" for split, count in found["splits"].items())
+    return [
+        f"{splits}; {plural(found['shards'], 'shard')} of {found['bytes'] / 2**20:,.1f} MiB in all",
+        f"folder  {out}",
+        f"train   cutaway train MODEL {out}{' target=COLUMN' if made.kind == 'table' else ''}",
+    ]

@@ -1,0 +1,96 @@
+"""cutaway quantize: weights of 8 or 4 bits, and what that costs in score and gains in time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from .compression_arguments import add_run_and_out, in_json, measured, print_beside, typed_run
+
+if TYPE_CHECKING:
+    from ...deploy.measurement import Measured
+    from ...runs.run import Run
+
+SUMMARY = "make a run's weights integers of 8 or 4 bits, or floats of 16"
+
+NOTES = """\
+examples:
+  cutaway quantize runs/resnet20-cifar10-1 int8/
+  cutaway quantize runs/bert-base-uncased-sst2-1 int8/ method=dynamic
+  cutaway quantize runs/gpt2-book-1 int4/ bits=4
+  cutaway quantize runs/gpt2-book-1 int4/ bits=4 qat=2
+
+Integers in three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
+8-bit integers, the ranges of the inputs are observed on the training split, and
+batch normalization is folded in. dynamic: inputs of linear layers are rounded
+as they come. weight-only: the file holds integers, and the model computes with
+the rounded numbers as before. bfloat16, float16: 16 bits, for hardware that
+multiplies in them. Without method= it is the one of the first three that suits
+the model. qat=5 has it learn on for five epochs before, with rounded numbers,
+where rounding costs too much.
+
+OUT is a run like any other. Milliseconds are medians on this machine, of both
+models in turns: integers are not always faster, and it is said where they are
+not.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    from ...deploy.quantize import QuantizeSettings
+    from .arguments import described
+
+    parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
+    add_run_and_out(parser)
+    parser.epilog = NOTES + "\n".join(described((QuantizeSettings, "settings")))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Quantize, then print the two models beside one another."""
+    from ...deploy.quantize import quantize
+    from ...reports.run_report import report_on
+    from ...runs.run import Run
+    from .output import emit_json, note
+
+    run_folder, out, given = typed_run("cutaway quantize RUN OUT", args.words)
+    before = Run(run_folder)
+    after = quantize(before, out, given)
+    report_on(after)
+    note(f"note: {after.about['notes'][-1]}")
+    both = measured([before, after])
+    if args.json:
+        emit_json(in_json(both))
+    elif both:
+        print_beside(both)
+        for sentence in sentences(both, after):
+            note(sentence)
+    return 0
+
+
+def sentences(models: list[Measured], after: Run) -> list[str]:
+    """What the size is of the one before, and where the quantized model is slower, with why."""
+    from ...nn.mixed_precision import HALVES, has_half
+    from ...nn.quantized import exact_kernels
+
+    method, device = after.about["quantized"]["method"], after.place.device.type
+    whole, small = models
+    said = [f"The file is {small.bytes / whole.bytes:.2f} of what it was."]
+    times = {size: whole.milliseconds[size] / ms for size, ms in small.milliseconds.items()}
+    faster = [f"{ratio:.1f} times as fast at a batch of {size}" for size, ratio in times.items() if ratio >= 1.05]
+    slower = [f"{1 / ratio:.1f} times as long at a batch of {size}" for size, ratio in times.items() if ratio <= 0.95]
+    if faster:
+        said.append(f"It is {' and '.join(faster)}.")
+    if method == "weight-only":
+        said.append("It computes in floats, as before: only the file is smaller, and differences in time are chance.")
+    elif method in HALVES and not has_half(method, device):
+        said.append(f"This machine does not multiply in {method}: it is emulated, and only the file is smaller.")
+    elif method in HALVES and slower:
+        said.append(f"It takes {' and '.join(slower)}: converting what goes in and out of each layer costs time too.")
+    elif slower:
+        why = (
+            "rounding the inputs of layers so small costs more than integers save"
+            if exact_kernels()
+            else "this processor cannot add up products of 8-bit integers without overflow (VNNI), so floats do it"
+        )
+        said.append(f"It takes {' and '.join(slower)}: {why}.")
+    return said

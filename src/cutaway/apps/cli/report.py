@@ -1,0 +1,58 @@
+"""cutaway report: the page of a run, or of a search, written again."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "write the report.html of a run or a search again"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of a search")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and print its path."""
+    from ...experiments.compare.baseline_check import hold_against_simple
+    from ...reports.run_report import report_on
+    from ...runs.run import Run
+    from ...training.run_folder import RunInUse, clear_leftovers, locked
+    from .output import console, note, open_page
+
+    if (Path(args.run) / "search.json").is_file():
+        path = _of_search(args.run)
+        console().print(str(path), markup=False)
+        if args.open:
+            open_page(path)
+        return 0
+    run = Run(args.run)
+    try:
+        with locked(run.folder):
+            clear_leftovers(run.folder)
+            hold_against_simple(run)
+    except RunInUse as error:
+        note(f"note: {error.holder} works on this run: the page shows it as it stands now.")
+    path = report_on(run)
+    console().print(str(path), markup=False)
+    if args.open:
+        open_page(path)
+    return 0
+
+
+def _of_search(folder: str) -> Path:
+    """Write the page of a search, of the trials that there are by now. Raises FileError where there is none."""
+    from ...core.errors import FileError
+    from ...experiments.search.optuna_import import need_optuna
+
+    need_optuna()
+    from ...experiments.search.result import Search
+    from ...experiments.search.search_page import write_search_report
+
+    found = Search(folder)
+    if not found.trials:
+        raise FileError(f"No trial of {folder} has ended yet: there is nothing to show.")
+    write_search_report(found)
+    return found.report

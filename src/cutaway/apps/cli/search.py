@@ -1,0 +1,153 @@
+"""cutaway search: settings and architectures, by trying them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import SettingError, short
+from .arguments import add_folder, add_words, described, typed
+from .train import figure
+
+if TYPE_CHECKING:
+    from ...experiments.search.result import Row, Search
+
+SUMMARY = "try settings and architectures, choose by validation"
+SHOWN = 10  # trials in the table
+
+EXAMPLES = """\
+examples:
+  cutaway search mlp houses.csv target=price lr=1e-4..1e-1:log trials=40
+  cutaway search mlp digits 'model.hidden_dims=32|64,64|128' optimizer=adam,nesterov
+  cutaway search resnet20 photos/ model.width=8..32 max_macs=20e6 sampler=nsga2
+  cutaway search cellnet-small digits model.arch=cells sampler=evolution
+  cutaway search --resume runs/search-mlp-digits-1 trials=80
+
+What is searched is a range, low..high or low..high:log, or a choice, A,B; of settings
+that are lists, as 64|64,64. All else that is given is fixed, and means what it does to
+`cutaway train`. Trials are compared on the validation split. The best is trained once
+more, as a run in DIR/best, and that alone is tested. Several processes may search in
+one folder: type the same command with the same --out, or --resume DIR.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = (
+        "cutaway search MODEL DATA KEY=LOW..HIGH ... [key=value ...]\n"
+        "                      [--out DIR] [--open] [--json]\n"
+        "       cutaway search --resume DIR [trials=N] [--open] [--json]"
+    )
+    add_words(parser)
+    add_folder(
+        parser,
+        "the search's folder",
+        "search-MODEL-DATA",
+        ("DIR", "go on with a search, beside other processes at it"),
+    )
+    parser.epilog = EXAMPLES + "\n".join(_settings())
+
+
+def _settings() -> list[str]:
+    from ...experiments.search.config import SearchSettings
+
+    return described((SearchSettings, "search"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, then say what was found and where it is."""
+    from ...api import search
+    from .output import emit_json, open_page
+
+    _reject_twice(args.words)
+    model, data, given = typed(args.words, options=("out", "resume", "open", "json"))
+    found = search(model, data, out=args.out, resume=args.resume, **given)
+    if args.open:
+        open_page(found.report)
+    if args.json:
+        emit_json(summary(found))
+        return 0
+    _print(found)
+    return 0
+
+
+def _reject_twice(words: list[str]) -> None:
+    """Raise SettingError for a setting that is typed twice, as a range and as a value, perhaps."""
+    typed: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or word.startswith("@"):
+            continue
+        if key in typed and typed[key] != value:
+            both = f"{key}={short(typed[key])} and {key}={short(value)}"
+            raise SettingError(
+                f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
+            )
+        typed[key] = value
+
+
+def summary(found: Search) -> dict[str, Any]:
+    """What was found as one JSON document."""
+    from ...training.schemas import read_evaluation
+
+    best = found.folder / "best"
+    evaluation = read_evaluation(best) if (best / "evaluation.json").is_file() else None
+    return {
+        "search": str(found.folder),
+        "report": str(found.report),
+        "metric": found.metric,
+        "best": found.best,
+        "front": found.front,
+        "trials": found.trials,
+        "importance": found.importances(),
+        "run": str(best) if evaluation else None,
+        "test": evaluation["metrics"] if evaluation else None,
+    }
+
+
+def _print(found: Search) -> None:
+    """The best trials in a table, and the winner."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ...core.metric_names import metric
+    from ...draw.number_format import plural
+    from .output import console
+    from .train import lines
+
+    out, name = console(), found.metric
+    rows = ranked(found)
+    states = [row["state"] for row in found.trials]
+    counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    out.print(f"{plural(len(states), 'trial')}: {counted}. The best, on the validation split:")
+    keys = list(found.about["space"])
+    front = {row["trial"] for row in found.front}
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("trial", justify="right")
+    table.add_column(metric(name)[0], justify="right")
+    table.add_column("MACs", justify="right")
+    for key in keys:
+        table.add_column(key.removeprefix("model."), overflow="fold")
+    for row in rows[:SHOWN]:
+        mark = "*" if row["trial"] in front else ""
+        macs = "" if row["macs"] is None else f"{row['macs']:,}{mark}"
+        told = [escape(_told(row[key])) for key in keys]
+        table.add_row(str(row["trial"]), figure(name, row[name]), macs, *told)
+    out.print(table)
+    if front:
+        out.print("* none has a better metric with as few MACs", markup=False)
+    if (found.folder / "best" / "evaluation.json").is_file():
+        out.print()
+        for line in lines(found.run):
+            out.print(line)
+    out.print(f"search  {escape(str(found.report))}")
+
+
+def ranked(found: Search) -> list[Row]:
+    """The finished trials, best first."""
+    sign = -1 if found.higher_is_better else 1
+    return sorted(found.finished, key=lambda row: (sign * row[found.metric], row["macs"] or 0, row["trial"]))
+
+
+def _told(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

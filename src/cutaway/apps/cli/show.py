@@ -1,0 +1,152 @@
+"""cutaway show: what a model is made of."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...inspect.layers import LayerTable
+    from ...models.registry import Preset
+
+SUMMARY = "a model's card, equation, layers, settings and divergences"
+LEFT = 32  # columns at most before a line of a sentence that goes on
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway show MODEL [key=value ...] [--json]"
+    parser.add_argument(
+        "words",
+        metavar="MODEL [key=value ...]",
+        nargs="*",
+        help="a model's name, its settings (num_classes=10), and input=3x64x64 for another input",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe one model. It is built without numbers, so that the largest costs nothing."""
+    from ...core.errors import SettingError
+    from ...core.files import exists
+    from ...models.registry import preset
+    from .arguments import sort_words
+    from .output import emit_json
+
+    names, settings = sort_words(args.words, names=1)
+    if not names:
+        raise SettingError("Which model? The first word is its name, as in `cutaway show resnet18`.")
+    if exists(Path(names[0]) / "run.json"):
+        raise SettingError(
+            f"{names[0]} is a run, and show is of a model that is not trained: `cutaway inspect {names[0]}` looks "
+            f"inside, and `cutaway report {names[0]}` says what it reached."
+        )
+    found = preset(names[0])
+    shape = settings.pop("input", None)
+    config = found.configure(settings={key.removeprefix("model."): value for key, value in settings.items()})
+    layers = _layers(found, config, _shape(shape) if shape else None)
+    as_published = config == found.config and found.card.published.at in ((), layers.input[1:])
+
+    if args.json:
+        emit_json(_document(found, config, layers, as_published))
+    else:
+        _print(found, config, layers, as_published)
+    return 0
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """3x64x64 as numbers."""
+    from ...core.errors import SettingError
+
+    if not re.fullmatch(r"[1-9]\d*([x×,][1-9]\d*)*", text):
+        raise SettingError(f"input={text} cannot be read: give the shape of one example, as in input=3x64x64.")
+    return tuple(map(int, re.split("[x×,]", text)))
+
+
+def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerTable:
+    from ...core.errors import ModelError
+    from ...draw.number_format import by
+    from ...inspect.layers import table_of
+
+    try:
+        return table_of(found, config, shape)
+    except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
+        raise ModelError(f"{found.name} cannot take an input of {by(shape or ())}: {error}") from error
+
+
+def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
+    import dataclasses
+
+    published = dataclasses.asdict(found.card.published)
+    return {
+        "name": found.name,
+        **found.card.card.to_json(),
+        "takes": list(found.takes),
+        "config": dataclasses.asdict(config),
+        "training_settings": dict(found.card.settings),
+        "fine_tuning_settings": dict(found.card.fine_tuning),
+        "published": published if as_published else None,
+        "layers": layers.to_json(),
+    }
+
+
+def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    from ...core.config import as_text
+    from ...core.errors import listed
+    from ...models.fields import sentences_of
+    from .output import console, say
+
+    out, card = console(), found.card.card
+    out.print(f"[bold]{found.name}[/]  {card.family}, takes {listed(found.takes, 'or')}")
+    out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
+    out.print(f"\n  {card.equation}\n", markup=False)
+    _print_layers(found, layers, as_published)
+
+    out.print(
+        "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
+    )
+    sentences = sentences_of(type(config))
+    settings = {name: as_text(getattr(config, name)) for name in sentences}
+    widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
+    for name, value in settings.items():
+        line = f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {sentences[name]}"
+        say(line.rstrip(), indent=min(sum(widths) + 6, LEFT))
+    for what, settings_of in (("trained with", found.card.settings), ("with weights=", found.card.fine_tuning)):
+        if settings_of:
+            usual = " ".join(f"{key}={as_text(value)}" for key, value in settings_of.items())
+            out.print(f"\n[bold]{what}[/], unless told otherwise: {usual}")
+    if card.divergences:
+        out.print("\n[bold]divergences[/]")
+    for d in card.divergences:
+        out.print(f"  {d.what}", markup=False)
+        for who, said in (("paper", d.paper), ("here", d.here), ("common implementations", d.common)):
+            if said:
+                say(f"    {who + ':':<23} {said}", indent=28)
+
+
+def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
+    from ...core.spec import OF_TOKENS
+    from ...draw.number_format import by, count
+    from ...views.summary import RIGHT, in_words
+    from .output import console, print_table
+
+    tokens = " tokens" if found.takes[0] in OF_TOKENS else ""
+    example = f"one example of {by(layers.input[1:])}{tokens}"
+    if found.takes == ("graph",):
+        example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
+    words = in_words(layers, example)
+    print_table(words.titles, words.lines, right=RIGHT, yields="type", total=True)
+    held = found.card.published
+    if as_published and held.parameters is not None:
+        counts = [
+            f"{count(value)} {what}"
+            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "MACs"))
+            if value is not None
+        ]
+        console().print(f"{held.by}: {' and '.join(counts)} ({held.source})", markup=False)
+        if held.paper:
+            console().print(f"published: {held.paper}", markup=False)
+    for sentence in words.below:
+        console().print(sentence, style="dim")

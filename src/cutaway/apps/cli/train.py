@@ -1,0 +1,167 @@
+"""cutaway train: the main job."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .arguments import add_folder, add_words, described, typed
+
+if TYPE_CHECKING:
+    from ...runs.run import Run
+
+SUMMARY = "train a model on data, and leave a run"
+
+EXAMPLES = """\
+examples:
+  cutaway train lenet5-modern digits
+  cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
+  cutaway train resnet18 photos/ image_size=128
+  cutaway train textcnn reviews.tsv text=review target=label
+  cutaway train lstm book.txt
+  cutaway train lstm visits.csv forecast=visits known_future=holiday horizon=24
+  cutaway train gcn graph/ target=club
+  cutaway train mlp titanic @settings.toml model.hidden_dims=64,64
+  cutaway train --resume runs/lenet5-modern-digits-1
+
+settings, or hyperparameters (key=value, or lines of a TOML file given as @file).
+A model's card may hold others for it; `cutaway show MODEL` prints them. What is typed
+wins.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = (
+        "cutaway train MODEL DATA [key=value ...]\n"
+        "                     [--out DIR [--overwrite]] [--open] [--json]\n"
+        "       cutaway train --resume RUN [key=value ...] [--open] [--json]"
+    )
+    add_words(parser)
+    add_folder(
+        parser,
+        "the run's folder",
+        "MODEL-DATA",
+        ("RUN", "go on with a run that was stopped or killed, in its folder"),
+    )
+    parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
+    parser.epilog = (
+        EXAMPLES
+        + "\n".join(_settings())
+        + "\n\n  A model's own settings are model.KEY=value: `cutaway show MODEL` lists them."
+    )
+
+
+def _settings() -> list[str]:
+    """Every setting with its default, its sentence and what is allowed."""
+    from ...data.settings import DataSettings
+    from ...training.config import TrainSettings
+
+    return described((TrainSettings, "training"), (DataSettings, "data"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, then say in a few lines what was reached and where it is."""
+    from ...api import train
+    from ...core.errors import FileError
+    from ...distributed.environment import rank
+    from ...training.run_folder import RunExists
+    from .output import console, emit_json, note, open_page
+
+    model, data, given = typed(args.words)
+    try:
+        result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+    except RunExists as error:
+        raise FileError(f"{error} To replace the run, add --overwrite.") from None
+    if rank() > 0:  # the first of the processes that torchrun started tells it
+        return 0
+    if args.open:
+        open_page(result.folder / "report.html")
+    if args.json:
+        emit_json(summary(result))
+        return 0
+    begun = result.about.get("weights") or {"notes": []}
+    said = result.about["data"].get("findings", ())  # before training began
+    for sentence in (*result.about["data"]["notes"], *begun["notes"]):
+        if sentence in said:
+            continue
+        note(f"note: {sentence}")
+    for line in lines(result):
+        console().print(line)
+    return 0
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The run's result as one JSON document."""
+    from ...training.schemas import read_evaluation
+
+    evaluation = read_evaluation(run.folder)
+    assert evaluation is not None, "training that ended has been tested"
+    return {
+        "run": str(run.folder),
+        "report": str(run.folder / "report.html"),
+        "split": evaluation["split"],
+        "count": evaluation["count"],
+        "metrics": evaluation["metrics"],
+        "baseline": evaluation.get("baseline"),
+        "simple": evaluation.get("simple"),
+        **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """What was reached, and where it is, in rich's markup."""
+    from rich.markup import escape
+
+    from ...core.metric_names import metric
+    from ...draw.number_format import plural
+    from ...tasks.task import headline_of
+
+    result = summary(run)
+    watch = headline_of(run.task)
+    found, baseline, name = result["metrics"][watch], result["baseline"], escape(metric(watch)[0])
+    about = run.about
+    compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
+    if (simple := result["simple"]) and simple["metric"] == watch:
+        compared += f"; {simple['models'][0]['name']}: {figure(watch, simple['models'][0]['value'])}"
+    how_sure = [plural(result["count"], "example")]
+    if found["low"] is not None and found["high"] is not None:
+        how_sure.insert(0, f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}")
+    elif found.get("note"):
+        how_sure.append(escape(found["note"]))
+    said = [
+        f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
+        f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
+        + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
+        + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
+    ]
+    if about["summary"]:
+        said.append(escape(about["summary"]))
+    folder = escape(str(run.folder))  # a bracket in a name is no markup
+    said += [f"run     {folder}", f"report  {folder}/report.html"]
+    return said
+
+
+def _mean(average: dict[str, Any], watch: str) -> str:
+    """The mean of the weights after the last epochs, in words."""
+    from rich.markup import escape
+
+    from ...core.metric_names import metric
+
+    score = ""
+    if average["score"] is not None:
+        score = f", validation {escape(metric(watch)[0])} {figure(watch, average['score'])}"
+    epochs = f"epochs {average['first']} to {average['last']}"
+    if average["first"] == average["last"]:
+        return f"what stood after epoch {average['last']}, the only one to average{score}"
+    return f"the mean of the weights after {epochs}{score}"
+
+
+def figure(name: str, value: float | None) -> str:
+    """A figure as people write it: fractions in per cent, values to five digits."""
+    from ...core.metric_names import metric
+    from ...draw.number_format import UNKNOWN
+
+    if value is None:
+        return UNKNOWN
+    return f"{100 * value:.2f} %" if metric(name)[1] == "fraction" else f"{value:.5g}"

@@ -1,0 +1,356 @@
+"""cutaway verify: what is said of each model, held against it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...models.registry import Preset
+
+SUMMARY = "hold models to their cards and oracles: one row a claim"
+HELD, FAILED, SKIPPED = "held", "failed", "skipped"
+UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # two networks that are not built alike
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One thing that is said of a model, and whether it is so."""
+
+    model: str
+    claim: str
+    status: str  # held, failed, skipped
+    detail: str  # what was found, or why it was skipped
+    measured: float | None = None
+    bound: float | None = None  # at most this, or exactly this where the claim is a count
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models; all of them if none is given")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check every claim. 0 if none failed, 1 otherwise."""
+    from ...draw.number_format import plural
+    from ...models.registry import preset, presets
+    from .output import console, emit_json, note
+
+    found = [preset(name) for name in args.models] or list(presets().values())
+    claims = []
+    for one in found:
+        for claim in claims_of(one):
+            claims.append(claim)
+            if not args.json:
+                style = {FAILED: "bold red", SKIPPED: "dim"}.get(claim.status)
+                line = f"{claim.status:<8} {claim.model:<20} {claim.claim:<38} {claim.detail}"
+                console().print(line, style=style, markup=False)
+    if args.json:
+        emit_json([dataclasses.asdict(claim) for claim in claims])
+    counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
+    said = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
+    note(f"{said}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    unchecked = {c.detail for c in claims if c.status == SKIPPED and c.measured is None}
+    for reason in sorted(unchecked):
+        count = plural(sum(c.status == SKIPPED and c.detail == reason for c in claims), "claim")
+        note(f"not checked, {count}: {reason}")
+    return 1 if counts[FAILED] else 0
+
+
+def claims_of(found: Preset) -> Iterator[Claim]:
+    """Every claim of one preset, as it is checked. Torch's random state is left as it was.
+
+    Counts are of the preset itself, on the meta device; what needs numbers is checked on the config that is compared
+    with the oracle, which for large presets has fewer blocks of the same kinds.
+    """
+    import torch
+
+    from ...verify import compared_config
+
+    config = compared_config(found.name, found.config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = found.build(config)
+        yield from _counts(found)
+        yield from _settings(found)
+        yield _initial(found, model)
+        yield from _oracle(found, config, model)
+        yield _saved(found, model)
+        yield from _torchvision(found)
+        yield from _hugging_face(found, model)
+        yield from _behaviour(found, config, model)
+        yield from _textbook(found, config, model)
+
+
+def _counts(found: Preset) -> Iterator[Claim]:
+    """Parameters and MACs (multiply-adds) are those of the card."""
+    from ...draw.number_format import count
+    from ...inspect.layers import table_of
+
+    layers = table_of(found, found.config)
+    at_least = "" if layers.complete else "at least "
+    for what, counted, published in (
+        ("parameters", layers.parameters, found.card.published_parameters),
+        ("MACs", layers.multiply_adds, found.card.published_multiply_adds),
+    ):
+        claim, said = f"{what} = {found.card.published.by}", at_least * (what == "MACs") + count(counted)
+        if published is None:
+            yield Claim(found.name, claim, SKIPPED, f"{said} here; the card has no published count", counted)
+        else:
+            held = counted == published and (layers.complete or what == "parameters")
+            detail = said if held else f"{said} here, {count(published)} {found.card.published.by}"
+            if what == "parameters" and found.card.published.paper:
+                detail += f"; published {found.card.published.paper}"
+            yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
+
+
+def _settings(found: Preset) -> Iterator[Claim]:
+    """The preset's constants are those that its paper gives, and those of the library that has the same network. What
+    is compared with stands apart from the preset, or is the library's own: the preset is not asked."""
+    import torch
+
+    from ...checkpoints.huggingface import family_of
+    from ...checkpoints.names import torchvision_names
+    from ...verify import OracleMissing
+    from ...verify.hugging import unlike_reference
+    from ...verify.modules import unlike_torchvision
+    from ...verify.published import SETTINGS, differing
+
+    yield _none_differ(
+        found, "settings = published", f"{len(SETTINGS[found.name])}", differing(found.name, found.config)
+    )
+    family = family_of(found.name)
+    if family is not None:
+        claim = "settings = transformers'"
+        try:
+            yield _none_differ(found, claim, "each", unlike_reference(family, found.name, found.config))
+        except OracleMissing as missing:
+            yield Claim(found.name, claim, SKIPPED, str(missing))
+        except UNFIT as error:  # a network that the family there is not
+            yield Claim(found.name, claim, FAILED, str(error))
+    if found.name in torchvision_names():
+        claim = "settings of layers = torchvision's"
+        try:
+            with torch.device("meta"):
+                count, unlike = unlike_torchvision(found.name, found.build(found.config))
+            yield _none_differ(found, claim, f"{count:,}", unlike)
+        except OracleMissing as missing:
+            yield Claim(found.name, claim, SKIPPED, str(missing))
+
+
+def _initial(found: Preset, model: Any) -> Claim:
+    """Weights begin as the paper or its code has it."""
+    from ...verify.initial import unlike_law
+
+    count = f"{sum(1 for _ in model.parameters()):,}"
+    family = found.module.__name__.rpartition(".")[2]
+    return _none_differ(found, "initial weights = published", count, unlike_law(family, model))
+
+
+def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
+    """That nothing of so many differs; else the first few that do."""
+    if not unlike:
+        return Claim(found.name, claim, HELD, f"{count} alike")
+    more = f"; and {len(unlike) - 3} more" if len(unlike) > 3 else ""
+    return Claim(found.name, claim, FAILED, "; ".join(unlike[:3]) + more)
+
+
+def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Outputs and every parameter's gradient are those of an independent implementation."""
+    import torch
+
+    from ...core.config import as_text
+    from ...verify import OracleMissing, oracle_for
+    from ...verify.compare import BOUND, compare
+
+    claims = ("outputs = oracle's", "gradients = oracle's")
+    try:
+        oracle = oracle_for(found.name, config)
+    except OracleMissing as missing:
+        for claim in claims:
+            yield Claim(found.name, claim, SKIPPED, str(missing), bound=BOUND)
+        return
+    except UNFIT as error:
+        for claim in claims:
+            yield Claim(found.name, claim, FAILED, f"the oracle cannot be built like it: {error}", bound=BOUND)
+        return
+    try:
+        measured = compare(model, oracle, torch.Generator().manual_seed(0))
+    except UNFIT as error:
+        for claim in claims:
+            yield Claim(found.name, claim, FAILED, f"they cannot be compared: {error}", bound=BOUND)
+        return
+    fields = dataclasses.fields(config)
+    reduced = [f.name for f in fields if getattr(config, f.name) != getattr(found.config, f.name)]
+    where = ", with " + ", ".join(f"{name}={as_text(getattr(config, name))}" for name in reduced) if reduced else ""
+    for claim, difference in zip(claims, (measured.outputs, measured.gradients)):
+        yield _at_most(found, claim, difference, BOUND, where)
+
+
+def _saved(found: Preset, model: Any) -> Claim:
+    """A model that is written and read again has the same bits."""
+    from ...checkpoints.saving import load_model, save_model
+
+    def there_and_back(folder: Path) -> Any:
+        save_model(model, folder, found)
+        return load_model(folder)[0]
+
+    return _round_trip(found, "saved and loaded, bit for bit", model, there_and_back)
+
+
+def _torchvision(found: Preset) -> Iterator[Claim]:
+    """A model that is written in torchvision's format and read again has the same bits."""
+    from ...checkpoints.names import torchvision_names
+    from ...checkpoints.torchvision import read_checkpoint, write_checkpoint
+
+    if found.name not in torchvision_names():
+        return
+    model = found.build(found.config)
+
+    def there_and_back(folder: Path) -> Any:
+        write_checkpoint(model, folder / "model.safetensors")
+        return read_checkpoint(folder / "model.safetensors", found.name).model
+
+    yield _round_trip(found, "to torchvision and back, bit for bit", model, there_and_back)
+
+
+def _hugging_face(found: Preset, model: Any) -> Iterator[Claim]:
+    """A model that is written as a Hugging Face folder and read again has the same bits."""
+    from ...checkpoints.huggingface import family_of
+    from ...checkpoints.huggingface.folders import read_folder, write_folder
+
+    if family_of(found.name) is None:
+        return
+
+    def there_and_back(folder: Path) -> Any:
+        write_folder(model, found.name, folder / "model")
+        return read_folder(folder / "model", found.name).model
+
+    yield _round_trip(found, "to Hugging Face and back, bit for bit", model, there_and_back)
+
+
+def _round_trip(found: Preset, claim: str, model: Any, there_and_back: Any) -> Claim:
+    import tempfile
+
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = model.state_dict(), there_and_back(Path(folder)).state_dict()
+        differ = [k for k in before if k not in after or not torch.equal(before[k], after[k])]
+    if differ or len(before) != len(after):
+        return Claim(found.name, claim, FAILED, f"{len(differ)} tensors differ, the first {differ[:1]}")
+    return Claim(found.name, claim, HELD, f"{len(before)} tensors")
+
+
+def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Every parameter gets a gradient, and in eval mode an example's result does not depend on the others."""
+    import torch
+
+    from ...core.spec import OF_TOKENS, Context
+    from ...inspect.example_inputs import example_inputs, example_shape, kind_taken
+    from ...models.images import answers_of
+    from ...verify.compare import BOUND, difference
+    from ...verify.dropping import fixed_dropout
+
+    shape, sizes = example_shape(found, config), found.image_sizes(config)
+    if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
+        side = sizes.enough(2 * sizes.least)
+        shape = (*shape[:-2], side, side)
+    drawn = example_inputs(found, config, shape, count=3)
+    inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
+    kind = kind_taken(found, config)
+    model = model.double().train()
+    with torch.no_grad():  # what begins at zero would hide what lies before it
+        for parameter in model.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    with fixed_dropout():  # chance may leave out a whole branch
+        answers = answers_of(model(*inputs))
+    torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
+
+    def reached(parameter: torch.Tensor) -> bool:
+        grad = parameter.grad
+        return grad is not None and bool((grad.to_dense() if grad.is_sparse else grad).any())
+
+    without = [k for k, p in model.named_parameters() if p.requires_grad and not reached(p)]
+    detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
+    yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
+
+    model.eval()
+    with torch.no_grad():
+        if kind == "graph" and getattr(config, "graph_level", False):
+            x, edges = inputs
+            graphs = torch.stack([x, -x, x.flip(0)])  # (3, V, F)
+            side_by_side = torch.cat([edges + i * len(x) for i in range(3)], 1)
+            together = model(graphs.flatten(0, 1), side_by_side, None, torch.arange(3).repeat_interleave(len(x)))
+            alone = torch.cat([model(one, edges) for one in graphs])
+        elif kind == "graph":  # its examples are nodes, asked for by their numbers
+            together = model(*inputs)[:3]
+            alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
+        elif kind in OF_TOKENS and Context not in found.targets:  # word vectors know no padding
+            together, alone = _alone_without_padding(model, inputs)
+        else:
+            together = model(*inputs)
+            alone = torch.cat([model(*(x[i : i + 1] for x in inputs)) for i in range(3)])
+    yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
+
+
+def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Fast layers are those that the textbook writes out, what is generated with a cache is what is without one, and a
+    step of learning is the optimizer's equation."""
+    from ...inspect.example_inputs import example_inputs, example_shape
+    from ...training.config import TrainSettings
+    from ...verify.compare import BOUND
+    from .verify_textbook import as_textbook, cached, learns_as_written
+
+    shape, sizes = example_shape(found, config), found.image_sizes(config)
+    if sizes.least > 1:
+        side = sizes.enough(sizes.least)
+        shape = (*shape[:-2], side, side)
+    drawn = example_inputs(found, config, shape, count=2)
+    inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
+    written = dict(as_textbook(model.double().eval(), inputs))
+    if written:
+        worst = max(written, key=written.__getitem__)
+        yield _at_most(
+            found, "layers = the textbook's", written[worst], BOUND, f", {len(written)} layers, worst {worst}"
+        )
+    apart = cached(found, config, model)
+    if apart is not None:
+        yield _at_most(found, "token after token = all at once", apart, BOUND)
+    step = learns_as_written(TrainSettings(**_of_training(found)))
+    if step is not None:
+        yield _at_most(found, "a step = the textbook's", step[1], BOUND, f", {step[0]}")
+
+
+def _of_training(found: Preset) -> dict[str, Any]:
+    """The preset's settings that are of training, and not of the data."""
+    from ...training.config import TrainSettings
+
+    names = {field.name for field in dataclasses.fields(TrainSettings)}
+    return {key: value for key, value in found.card.settings.items() if key in names}
+
+
+def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Answers for tokens (N, T) with a mask (N, T), of which each row but the first is cut shorter than the one before:
+    as one padded batch, and row by row with the padding cut off. Answers at padding are left out."""
+    import torch
+
+    tokens, mask, *more = inputs
+    lengths = [max(1, tokens.shape[1] // (i + 1)) for i in range(len(tokens))]
+    mask = mask & (torch.arange(tokens.shape[1]) < torch.tensor(lengths)[:, None])  # (N, T)
+    together = model(tokens * mask, mask, *more)
+    alone = [model(tokens[i : i + 1, :n], mask[i : i + 1, :n], *(x[i : i + 1] for x in more))
+             for i, n in enumerate(lengths)]  # fmt: skip
+    ends = [one.shape[1] if one.ndim == 3 else None for one in alone]
+    return torch.cat([y[:n].flatten() for y, n in zip(together, ends)]), torch.cat([one.flatten() for one in alone])
+
+
+def _at_most(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:
+    held = measured <= bound
+    detail = f"{measured:.1e} {'≤' if held else '>'} {bound:g} relative{where}"
+    # JSON has no infinity, which is what a missing gradient differs by.
+    return Claim(found.name, claim, HELD if held else FAILED, detail, measured if measured < 1e300 else None, bound)

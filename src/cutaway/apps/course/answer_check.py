@@ -1,0 +1,142 @@
+"""Checking answers: functions at hand, in a notebook, or those that a file of the reader's defines.
+
+The file runs in a process of its own, which is `worker.py`: a loop that does not end, `exit()` or a crash is told of,
+and the other exercises are checked all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import FileError, SettingError, short
+from .chapters import Chapter, chapter
+from .exercises import Answer, NotYet, settle
+
+OPENING = 120.0  # seconds that a file may take to run, PyTorch's import among it, before any answer is asked
+SECONDS = 20.0  # that an exercise may take
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found."""
+
+    name: str
+    state: str  # right, not yet or missing
+    words: str  # what is not right yet, in a sentence or two; of what is missing, what to define
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state == "right"
+
+
+def check(number: str | int, *answers: Answer) -> None:
+    """Check functions of your own that answer exercises of chapter `number`, and print what is right and what not yet.
+
+        check(1, fires, correct)
+
+    Each is known by its name. Raises SettingError for a name that the chapter does not ask for.
+    """
+    asked = {one.name: one for one in chapter(number).exercises}
+    for answer in answers:
+        name = getattr(answer, "__name__", type(answer).__name__)
+        if name not in asked:
+            raise SettingError(f"Chapter {int(number)} asks for no function {name}: it has {', '.join(asked)}.")
+        try:
+            settle(asked[name], answer)
+        except NotYet as error:
+            print(f"{name}: not yet. {_capital(str(error))}")
+        else:
+            print(f"{name}: right.")
+
+
+def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, opening: float = OPENING) -> list[Result]:
+    """Run the reader's file and check what it defines, exercise by exercise.
+
+    Raises FileError where there is no such file, or it cannot be run to its end.
+    """
+    asked = chapter(number)
+    if path.suffix != ".py" or not path.is_file():
+        begun = f"`cutaway course start {asked.number:02} {short(path)}` begins one."
+        why = "is not a Python file (.py)" if path.exists() else "does not exist"
+        raise FileError(f"{short(path)} {why}. {begun}")
+    left = [one.name for one in asked.exercises]
+    found: dict[str, Result] = {}
+    while left:
+        for result in _some(asked, path, left, seconds, opening):
+            found[result.name] = result
+        left = [name for name in left if name not in found]
+    return [found[one.name] for one in asked.exercises]
+
+
+def _some(asked: Chapter, path: Path, names: Sequence[str], seconds: float, opening: float) -> list[Result]:
+    """Run the file once and check these; where one ends the process, or takes too long, it is the last."""
+    command = [sys.executable, "-m", f"{__package__}.worker", str(asked.number), str(path.resolve()), *names]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    with subprocess.Popen(command, env=_environment(), **pipes) as child:  # it ends when its stdin is closed
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_read, args=(child.stdout, lines), daemon=True).start()
+        try:
+            return _results(path, names, lines, seconds, opening)
+        finally:
+            child.kill()
+
+
+def _results(
+    path: Path, names: Sequence[str], lines: queue.Queue[str | None], seconds: float, opening: float
+) -> list[Result]:
+    opened = _next(lines, opening)
+    if isinstance(opened, str):
+        raise FileError(f"{short(path)} {opened} Leave in it what its functions need.")
+    if "error" in opened:
+        raise FileError(f"{short(path)} cannot be run: {opened['error']}. Correct that first.")
+    found: list[Result] = []
+    for name in names:
+        said = _next(lines, seconds)
+        if isinstance(said, str):
+            return [*found, Result(name, "not yet", f"it {said}")]
+        found.append(Result(name, said["state"], said["words"]))
+    return found
+
+
+def _next(lines: queue.Queue[str | None], seconds: float) -> dict[str, Any] | str:
+    """What the process says next, or what it did instead."""
+    try:
+        line = lines.get(timeout=seconds)
+    except queue.Empty:
+        return f"ran for {seconds:g} seconds without an end: does a loop in it never stop?"
+    if line is None:
+        return "ended Python before it gave an answer: does it call exit?"
+    said: dict[str, Any] = json.loads(line)
+    return said
+
+
+def _read(stream: Any, lines: queue.Queue[str | None]) -> None:
+    with contextlib.suppress(ValueError):  # closed while it was read
+        for line in stream:
+            lines.put(line)
+    lines.put(None)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, with this package where it was imported from."""
+    root = str(Path(__file__).parents[3])
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUTF8": "1",
+    }
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

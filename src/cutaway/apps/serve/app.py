@@ -1,0 +1,383 @@
+"""What is answered at which address:
+
+GET   /                     the page
+      /openapi.json         the document that it is drawn from
+      /health, /ready       whether the server lives; whether it answers
+      /metrics              what is counted, for Prometheus
+      /v1/models            the one model
+POST  /predict              what the run says of new examples
+      /generate             texts, as `cutaway generate` writes them
+      /v1/completions       texts, in OpenAI's shape
+      /v1/chat/completions  the same, of messages
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from importlib import resources
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ... import draw
+from ...core.errors import CutawayError
+from ...runs.run import Run
+from ..web.requests import JSON, Receive, Scope, Send, media_type, object_of, read_body
+from . import openai
+from .engine import Engine
+from .inputs import BINARY, Given, Inputs, reject_keys
+from .limits import PACE, PATIENCE, SAMPLES, Limits
+from .metrics import MEDIA_TYPE, Metrics
+from .middleware import rejection
+from .openapi import document_of, example_of
+from .process import ProcessEnded
+from .text_generation import (
+    SAMPLING,
+    Texts,
+    Wanted,
+    bounded,
+    flag,
+    prompted,
+    reject_silent,
+    sampled,
+    seeded,
+    stops,
+    tokens_of,
+)
+
+T = TypeVar("T")
+COUNT, TEMPERATURE = 500, 0.8  # tokens of a text and how they are drawn, as `cutaway generate` has it
+GENERATE = ("prompt", "count", "seed", "samples", "stop", "window", "stream", *SAMPLING)
+LARGE = 2**16  # bytes of a request that is read in another thread, so that nobody waits for it
+FAULT = "Internal error. The server log has the details."
+NOT_THAT = {  # what Starlette says in two words
+    404: "There is nothing at this address: / lists what there is.",
+    405: "This address takes another method: / lists what there is.",
+}
+LEFT = 499  # the status of a request whose client left, as nginx has it
+Handler = Callable[[Request, bytes], Coroutine[Any, Any, Response]]
+
+
+class Doors:
+    """The handlers of one server."""
+
+    def __init__(self, run: Run, limits: Limits, metrics: Metrics, token: bool = False) -> None:
+        """`token` says whether the server asks for one."""
+        self.run, self.limits, self.metrics, self.token = run, limits, metrics, token
+        self.name = run.folder.resolve().name
+        self.inputs, self.engine = Inputs(run), Engine(run, limits, metrics)
+        self.ready = self.closing = False
+        self.taken = self.bytes = 0  # requests that are answered or wait, and bytes of all bodies
+        self.created = int(time.time())
+        self.problem: Exception | None = None  # for which the model cannot be read
+        self.on_read: Callable[[Exception | None], None] = lambda problem: None  # called once it is, or cannot be
+
+    def app(self) -> Starlette:
+        """The application."""
+        asked = {
+            "/predict": Door(self, self.predict, self.reject_media),
+            "/generate": Door(self, self.generate, _reject_other_than_json),
+            "/v1/completions": Door(self, functools.partial(self.complete, chat=False), _reject_other_than_json),
+            "/v1/chat/completions": Door(self, functools.partial(self.complete, chat=True), _reject_other_than_json),
+        }
+        return Starlette(
+            routes=[
+                Route("/", self.page),
+                Route("/page/{name}", self.of_page),
+                Route("/openapi.json", self.document),
+                Route("/health", self.health),
+                Route("/ready", self.readiness),
+                Route("/metrics", self.measured),
+                Route("/v1/models", self.models),
+                *(Route(path, door, methods=["POST"]) for path, door in asked.items()),
+            ],
+            exception_handlers={
+                **dict.fromkeys((HTTPException, CutawayError, TimeoutError, ClientDisconnect, ProcessEnded), _rejected),
+                Exception: _rejected,  # and the traceback goes to the log
+            },
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        work = asyncio.create_task(self._work())
+        try:
+            yield
+        finally:
+            work.cancel()
+            self.engine.close()
+
+    async def _work(self) -> None:
+        try:
+            await self.engine.load(self._example())
+        except Exception as error:
+            self.problem = error
+        self.ready = self.problem is None
+        self.on_read(self.problem)
+        if self.ready:
+            await self.engine.work()
+
+    def _example(self) -> Given | None:
+        """What the document gives as an example, where it is one: the first answer would else be a slow one."""
+        with contextlib.suppress(CutawayError):
+            return self.inputs.of_document(example_of(self.run, self.inputs))
+        return None
+
+    # --- what is read ---------------------------------------------------------------------------------------------
+
+    async def page(self, request: Request) -> Response:
+        """The page, which holds nothing of the run."""
+        return HTMLResponse(_file("index.html"))
+
+    async def of_page(self, request: Request) -> Response:
+        """Its script and its style."""
+        kinds = {"serve.js": "text/javascript", "serve.css": "text/css", "style.css": "text/css"}
+        name = request.path_params["name"]
+        if name not in kinds:
+            raise HTTPException(404)
+        return Response(_file(name), media_type=kinds[name])
+
+    async def document(self, request: Request) -> Response:
+        """The OpenAPI document."""
+        return JSONResponse(document_of(self.run, self.name, self.inputs, self.limits, self.token))
+
+    async def health(self, request: Request) -> Response:
+        """That the server lives."""
+        return JSONResponse({"status": "alive"})
+
+    async def readiness(self, request: Request) -> Response:
+        """Whether requests are answered: 503 while the model is read, and once the server is closing."""
+        self.reject_unready()
+        return JSONResponse({"status": "ready", "model": self.name})
+
+    async def measured(self, request: Request) -> Response:
+        """What is counted."""
+        return PlainTextResponse(self.metrics.text(), media_type=MEDIA_TYPE)
+
+    async def models(self, request: Request) -> Response:
+        """The one model."""
+        return JSONResponse(openai.models(self.name, self.created))
+
+    # --- what is asked --------------------------------------------------------------------------------------------
+
+    async def predict(self, request: Request, body: bytes) -> Response:
+        """What the run says of examples."""
+        media, name = media_type(request), request.query_params.get("name")
+        given = await _apart(lambda: self.inputs.read(body, media, name), body)
+        said = await asyncio.wait_for(self.engine.predict(given), self.limits.timeout)
+        return JSONResponse({"model": self.name, "predictions": said.rows, "notes": said.notes})
+
+    async def generate(self, request: Request, body: bytes) -> Response:
+        """Texts, as `cutaway generate` writes them for the same seed."""
+        asked = await _apart(lambda: object_of(body), body)
+        reject_silent(self.run)
+        reject_keys(asked, GENERATE, "generate")
+        prompt, count = prompted(asked.get("prompt", "")), tokens_of(asked, "count", COUNT, self.limits)
+        seed, samples = seeded(asked, 0), bounded(asked, "samples", 1, SAMPLES)
+        stop, window, sampling = stops(asked), flag(asked, "window"), sampled(asked, TEMPERATURE)
+        stream = flag(asked, "stream")
+        found = await self._begun([Wanted(prompt, count, seed + k, stop, window, sampling) for k in range(samples)])
+        texts = found.texts
+        if not stream:
+            written = await self._whole(found)
+            own = {"tokens": [text.tokens for text in texts], "finish": [text.finish for text in texts]}
+            return JSONResponse({"prompt": prompt, "samples": written, "seed": seed, **own, "notes": texts[0].notes})
+
+        async def events() -> AsyncIterator[dict[str, Any]]:
+            async with contextlib.aclosing(found.pieces()) as pieces:
+                async for index, piece in pieces:
+                    if piece is not None:
+                        yield {"sample": index, "text": piece}
+                    else:
+                        own = texts[index]
+                        yield {"sample": index, "finish": own.finish, "tokens": own.tokens, "notes": own.notes}
+
+        return _as_events(events(), request.url.path)
+
+    async def complete(self, request: Request, body: bytes, chat: bool) -> Response:
+        """Texts, in OpenAI's shape."""
+        document = await _apart(lambda: object_of(body), body)
+        reject_silent(self.run)
+        asked = openai.Request.read(document, chat, self.name, self.limits)
+        found = await self._begun(asked.wanted)
+        shape = openai.Shape(asked, self.name)
+        if not asked.stream:
+            return JSONResponse(shape.whole(await self._whole(found), found.texts))
+
+        async def events() -> AsyncIterator[dict[str, Any]]:
+            for index in range(len(found.texts)):
+                if (first := shape.first(index)) is not None:
+                    yield first
+            async with contextlib.aclosing(found.pieces()) as pieces:
+                async for index, piece in pieces:
+                    yield shape.last(index, found.texts[index]) if piece is None else shape.piece(index, piece)
+            if asked.usage:
+                yield shape.counted(found.texts)
+
+        return _as_events(events(), request.url.path)
+
+    async def _begun(self, wanted: Sequence[Wanted]) -> Texts:
+        return await asyncio.wait_for(self.engine.write(wanted), self.limits.timeout)
+
+    async def _whole(self, texts: Texts) -> list[str]:
+        return await asyncio.wait_for(texts.whole(), self.limits.timeout)
+
+    # --- before it is asked ---------------------------------------------------------------------------------------
+
+    def reject_unready(self) -> None:
+        """Raise HTTPException 503 while nothing is answered."""
+        if self.closing:
+            raise HTTPException(503, "This server is closing: ask another, or again in a moment.")
+        if not self.ready:
+            raise HTTPException(503, "The model is still being read: ask again in a moment.")
+
+    def reject_media(self, media: str) -> None:
+        """Raise HTTPException 415 for a media type that no example of this run comes as."""
+        if not self.inputs.takes(media):
+            form = self.inputs.forms[0]
+            files = f", or one file as {BINARY}" if "files" in self.inputs.forms else ""
+            raise HTTPException(415, f"A request is JSON ({JSON}) with {form!r}{files}.")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Callable[[int], None]]:
+        """Memory for a request's body, until it is answered: what is given is told how many bytes came. It raises
+        HTTPException 503 where all bodies together are too large."""
+        own = 0
+
+        def came(size: int) -> None:
+            nonlocal own
+            own += size
+            self.bytes += size
+            if self.bytes > self.limits.bodies:
+                raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
+
+        try:
+            yield came
+        finally:
+            self.bytes -= own
+
+    @contextlib.contextmanager
+    def admitted(self) -> Iterator[None]:
+        """A place among the requests that are answered or wait. Raises HTTPException 429 where there is none."""
+        if self.taken >= self.limits.queue:
+            raise HTTPException(429, f"{self.limits.queue} requests wait already: ask again in a moment.")
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+
+
+class Door:
+    """What reads a request of bounded size in bounded time, asks a handler, and holds its place until the answer is
+    sent."""
+
+    def __init__(self, doors: Doors, handle: Handler, reject_media: Callable[[str], None]) -> None:
+        self.doors, self.handle, self.reject_media = doors, handle, reject_media
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request, doors = Request(scope, receive), self.doors
+        doors.reject_unready()
+        self.reject_media(media_type(request))
+        with doors.held() as came:
+            body = await _read_in_time(request, doors.limits.body, came)
+            with doors.admitted():
+                response = await _while_connected(request, self.handle(request, body))
+                await response(scope, receive, send)
+
+
+async def _while_connected(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
+    """The answer; once the client has left, a status that nobody reads, and the answer is not worked on any more."""
+    work, left = asyncio.ensure_future(answer), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait([work, left], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return await work
+        return rejection(request.url.path, LEFT, "The client has left.")
+    finally:
+        left.cancel()
+        work.cancel()
+
+
+def _reject_other_than_json(media: str) -> None:
+    if media != JSON:
+        raise HTTPException(415, f"Requests are JSON: Content-Type: {JSON}.")
+
+
+async def _read_in_time(request: Request, most: int, came: Callable[[int], None]) -> bytes:
+    """The body. Raises HTTPException 408 where it comes too slowly, and what `came` raises."""
+    loop = asyncio.get_running_loop()
+    began, size = loop.time(), 0
+    try:
+        async with asyncio.timeout_at(began + PATIENCE) as patience:
+
+            def noted(piece: int) -> None:
+                nonlocal size
+                size += piece
+                patience.reschedule(began + PATIENCE + size / PACE)
+                came(piece)
+
+            return await read_body(request, most, noted)
+    except TimeoutError:
+        raise HTTPException(408, "The request came too slowly.") from None
+
+
+async def _apart(read: Callable[[], T], body: bytes) -> T:
+    """What reading gives; of a large body in another thread, so that nobody waits for it."""
+    return await asyncio.to_thread(read) if len(body) > LARGE else read()
+
+
+def _as_events(events: AsyncIterator[dict[str, Any]], path: str) -> Response:
+    """Server-sent events, a JSON document each. What goes wrong on the way is an event too."""
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            async for event in events:
+                yield f"data: {json.dumps(event)}\n\n"
+        except Exception as error:
+            status, words = _status(error)
+            if status == 500:
+                logging.getLogger("uvicorn.error").exception("A text could not be written on.")
+            said = rejection(path, status, words)
+            yield f"data: {bytes(said.body).decode()}\n\n"
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    """What kind of no an error is, and its words."""
+    if isinstance(error, HTTPException):
+        return error.status_code, NOT_THAT.get(error.status_code, error.detail)
+    if isinstance(error, openai.UnknownModel):
+        return 404, str(error)
+    if isinstance(error, CutawayError):
+        return 422, str(error)
+    if isinstance(error, TimeoutError):
+        return 504, "The answer took too long."
+    if isinstance(error, ClientDisconnect):
+        return 400, "The request did not come whole."
+    if isinstance(error, ProcessEnded):
+        return 500, str(error)
+    return 500, FAULT
+
+
+async def _rejected(request: Request, error: Exception) -> Response:
+    return rejection(request.url.path, *_status(error))
+
+
+def _file(name: str) -> str:
+    """A file of the page."""
+    folder = resources.files(draw) if name == "style.css" else resources.files(__package__).joinpath("page")
+    return folder.joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,310 @@
+"""From the body of a request to what a run's preprocessing takes.
+
+Nothing that a client writes is ever taken for a path: rows are dictionaries, texts are {"text": …}, and what a file
+holds is written to a folder of the request's own, under a plain name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import csv
+import io
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DataError, brief, listed, short
+from ...core.spec import Context, Masked, Solution
+from ...data.graphs.transforms import GraphPreprocessing
+from ...data.series.transforms import ForecastPreprocessing
+from ...data.streaming.members import Sent
+from ...data.tables.transforms import TablePreprocessing
+from ...data.text.masking import GAP
+from ...data.text.transforms import TextPreprocessing
+from ...runs.run import Run
+from ..web.requests import JSON, object_of
+from .limits import EXAMPLES, NAME
+
+SUFFIXES = {  # of a file whose name has none, by what it is sent as
+    "image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "image/bmp": ".bmp",
+    "image/tiff": ".tif", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
+    "audio/flac": ".flac", "audio/x-flac": ".flac", "audio/ogg": ".ogg", "audio/mpeg": ".mp3",
+    "video/mp4": ".mp4", "video/webm": ".webm", "video/x-msvideo": ".avi", "video/quicktime": ".mov",
+    "text/csv": ".csv", "text/tab-separated-values": ".tsv",
+    "application/graphml+xml": ".graphml",
+}  # fmt: skip
+BINARY = "application/octet-stream"
+TEXT = "text/plain"
+FORMS = {  # what a JSON document may hold, by the kind of data that a run learned from; the first is the usual one
+    "table": ("rows", "files"),
+    "text": ("texts", "files"),
+    "seq2seq": ("texts", "files"),
+    "image": ("files",),
+    "audio": ("files",),
+    "video": ("files",),
+    "series": ("series", "files"),
+    "graph": ("files",),
+}
+USUAL = {"audio": ".wav", "text": ".txt", "seq2seq": ".txt", "series": ".txt"}  # of a file that says nothing of itself
+ONE_BY_ONE = ("image", "audio", "video")  # kinds of which every file is an example, known by its name in the answer
+# How video files begin. Others, among them lists that name more files to be opened, are not handed to FFmpeg.
+VIDEOS = re.compile(
+    rb"....(ftyp|moov|mdat|free|skip|wide)|RIFF....AVI |\x1aE\xdf\xa3|GIF8|G|\0\0\x01[\xb3\xba]|FLV|OggS|0&\xb2u",
+    re.DOTALL,
+)
+
+
+@dataclass
+class Given:
+    """What one request asks about."""
+
+    sources: list[Any] = field(default_factory=list)  # rows, texts or series; empty where files are given
+    files: list[tuple[str, bytes]] = field(default_factory=list)  # the client's name and the content of each
+    suffix: str = ""  # of files whose names have none
+    notes: list[str] = field(default_factory=list)
+    alone: bool = False  # whether nothing else may be asked in the same batch
+    lines: int = 0  # of files in which each line is an example
+
+    @property
+    def examples(self) -> int:
+        """How many it counts as in a batch."""
+        return max(1, len(self.sources) + len(self.files), self.lines)
+
+
+class Inputs:
+    """How requests about one run are read."""
+
+    def __init__(self, run: Run) -> None:
+        self.spec = run.spec
+        self.kind = self.spec.kind
+        preprocessing = run.preprocessing
+        self.forms = FORMS[self.kind]
+        self.columns: tuple[str, ...] = ()  # that a row must have
+        if isinstance(preprocessing, TablePreprocessing):
+            self.columns = tuple(encoder.name for encoder in preprocessing.encoders)
+        elif isinstance(preprocessing, TextPreprocessing):
+            self.columns, self.forms = (preprocessing.column,), ("texts", "rows", "files")
+        elif isinstance(preprocessing, ForecastPreprocessing) or self._molecules(preprocessing):
+            self.forms = ("rows", "files")  # rows as the table that a file would hold
+        if isinstance(self.spec.target, Context | Solution):  # words, and problems
+            self.forms = ("texts",)
+
+    @staticmethod
+    def _molecules(preprocessing: Any) -> bool:
+        return isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
+
+    def read(self, body: bytes, media: str, name: str | None) -> Given:
+        """What a body of that media type asks. Raises HTTPException 400 for what is no JSON, DataError for the rest."""
+        if media == JSON:
+            return self.of_document(object_of(body))
+        if media == TEXT and "texts" in self.forms:
+            return self._texts([_text_of(body)])
+        return self._files([(name or f"file{SUFFIXES.get(media, '')}", body)])
+
+    def takes(self, media: str) -> bool:
+        """Whether a body of that media type can be one of this run's."""
+        if media == JSON or (media == TEXT and "texts" in self.forms):
+            return True
+        return "files" in self.forms and (media == BINARY or media in SUFFIXES)
+
+    def of_document(self, document: Mapping[str, Any]) -> Given:
+        """What a JSON document asks. Raises DataError, which names the key."""
+        reject_keys(document, self.forms, "predict")
+        given = [form for form in self.forms if form in document]
+        if len(given) != 1:
+            raise DataError(
+                f"Give {listed([repr(form) for form in self.forms], 'or')}" + (", one of them." if given else ".")
+            )
+        form = given[0]
+        values = document[form]
+        if not isinstance(values, list) or not values:
+            raise DataError(f"{form!r} is a list with at least one thing in it.")
+        if len(values) > EXAMPLES:
+            raise DataError(f"{form!r} has {len(values):,} things in it: at most {EXAMPLES:,} are taken at once.")
+        read: dict[str, Callable[[list[Any]], Given]] = {
+            "rows": self._rows, "texts": self._texts, "series": self._series, "files": self._files_in,
+        }  # fmt: skip
+        return read[form](values)
+
+    def _rows(self, rows: list[Any]) -> Given:
+        for i, row in enumerate(rows, 1):
+            if not isinstance(row, dict) or not row:
+                raise DataError(f"Row {i} is no object of columns and cells.")
+            for column, cell in row.items():
+                _reject_cell(cell, f"row {i}, column {short(column)}")
+                _reject_surrogates(column, f"row {i}")
+        if not self.columns:  # what is read of a file alone
+            return Given(files=[("rows.csv", _as_csv(rows))], alone=True)
+        for i, row in enumerate(rows, 1):
+            if absent := [column for column in self.columns if column not in row]:
+                raise DataError(
+                    f"Row {i} lacks the columns {listed([repr(a) for a in absent[:10]], 'and')}."
+                    if len(absent) > 1
+                    else f"Row {i} lacks the column {absent[0]!r}.",
+                    fix="null stands for a missing cell.",
+                )
+        known = {*self.columns, self.spec.target.column}
+        unknown = [column for column in dict.fromkeys(c for row in rows for c in row) if column not in known]
+        notes = []
+        if unknown:
+            notes = [f"Not looked at, as training had no such column: {', '.join(map(brief, unknown[:10]))}."]
+        return Given([{column: row[column] for column in self.columns} for row in rows], notes=notes)
+
+    def _texts(self, texts: list[Any]) -> Given:
+        for i, text in enumerate(texts, 1):
+            if not isinstance(text, str):
+                raise DataError(f"Text {i} is no string.")
+            if not text.strip():
+                raise DataError(f"Text {i} is empty.")
+            _reject_surrogates(text, f"text {i}")
+        target = self.spec.target
+        # What is looked up, solved or filled is never read as a path.
+        plain = isinstance(target, Context | Solution) or (
+            isinstance(target, Masked) and any(GAP in text for text in texts)
+        )
+        return Given([text if plain else {"text": text} for text in texts], alone=plain)
+
+    def _series(self, series: list[Any]) -> Given:
+        for i, values in enumerate(series, 1):
+            if not isinstance(values, list) or not values:
+                raise DataError(f"Series {i} is no list of numbers.")
+            flat = [v for step in values for v in (step if isinstance(step, list) else [step])]
+            if not all(type(v) in (int, float) and abs(v) < 1e300 for v in flat):
+                raise DataError(f"Series {i} holds what is no finite number.")
+            if len({len(step) if isinstance(step, list) else -1 for step in values}) > 1:
+                raise DataError(f"Series {i} has steps of different lengths.")
+        return Given(list(series))
+
+    def _files_in(self, files: list[Any]) -> Given:
+        found = []
+        for i, file in enumerate(files, 1):
+            if not isinstance(file, dict) or not isinstance(file.get("data"), str):
+                raise DataError(f'File {i} is no {{"name": …, "data": …}}, whose data is Base64.')
+            reject_keys(file, ("name", "data"), f"file {i} of a predict")
+            name = file.get("name", f"file-{i}")
+            if not isinstance(name, str) or not name:
+                raise DataError(f"The name of file {i} is no string.")
+            try:
+                content = base64.b64decode(file["data"], validate=True)
+            except (binascii.Error, ValueError):
+                raise DataError(f"The data of file {i} is not Base64.") from None
+            found.append((name, content))
+        return self._files(found)
+
+    def _files(self, files: Sequence[tuple[str, bytes]]) -> Given:
+        for name, content in files:
+            _reject_surrogates(name, "a file's name")
+            if not content:
+                raise DataError(f"{short(name)} is empty.")
+            self._reject_unpacking(short(name), content)
+        named = [(name[-NAME:], content) for name, content in files]
+        lines = sum(content.count(b"\n") for _, content in files) if self.kind == "seq2seq" else 0
+        return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE, lines=lines)
+
+    def _reject_unpacking(self, name: str, content: bytes) -> None:
+        """Raise DataError for a file of a kind that could hold a thousand times its size, or name others to be read."""
+        if self.kind == "video" and not VIDEOS.match(content):
+            raise DataError(f"{name} is no video file that is known here.")
+        if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
+            raise DataError(f"{name} is Parquet, of which a few kilobytes can hold gigabytes: send rows, CSV or TSV.")
+
+
+class Desk:
+    """Where files are while they are read: in memory, or, where that cannot be, in a folder of the server's own."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind, self.folder, self.number = kind, folder, 0
+
+    @contextlib.contextmanager
+    def laid(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
+        """The sources of a request, its files among them for as long as the context lasts; and what the client calls
+        each, by the names that are said of it."""
+        if self.kind in ONE_BY_ONE:
+            sent = [Sent(self._unlike(name, given.suffix), content) for name, content in given.files]
+            yield [*given.sources, *sent], {one.name: name for one, (name, _) in zip(sent, given.files)}
+            return
+        paths: list[Path] = []
+        try:
+            for name, content in given.files:
+                path = self.folder / self._unlike(name, given.suffix)
+                paths.append(path)
+                path.write_bytes(content)
+            if self.kind == "graph" and given.files and not paths[0].name.endswith(".graphml"):
+                with self._gathered(given) as sources:
+                    yield sources, {str(source): "the graph" for source in sources}
+                return
+            called = list(zip(paths, (name for name, _ in given.files)))
+            yield [*given.sources, *paths], {str(p): n for p, n in called} | {p.name: n for p, n in called}
+        finally:
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _gathered(self, given: Given) -> Iterator[list[Any]]:
+        """A graph, whose files have names of their own."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            for name, content in given.files:
+                (Path(folder) / plain_name(name, given.suffix)).write_bytes(content)
+            files = sorted(Path(folder).iterdir())
+            tables = {"edges.csv", "nodes.csv"} & {file.name for file in files}
+            yield [Path(folder)] if tables or len(files) > 1 else files
+
+    def _unlike(self, name: str, suffix: str) -> str:
+        """A plain name that no other file has."""
+        self.number += 1
+        return f"{self.number}-{plain_name(name, suffix)}"
+
+
+def plain_name(name: str, suffix: str = "") -> str:
+    """A file's name without folders, of letters, digits, - and _, with its own suffix or else that one."""
+    stem, dot, own = re.split(r"[/\\]", name)[-1].rpartition(".")
+    stem, own = (stem, f".{own}") if dot and re.fullmatch(r"[A-Za-z0-9]{1,8}", own) else (f"{stem}{dot}{own}", suffix)
+    return (re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:60].strip("-") or "file") + own.lower()
+
+
+def reject_keys(document: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    """Raise DataError for the first key of a request that is none of those."""
+    for key in document:
+        if key not in known:
+            raise DataError(f"A {what} request has no {brief(key)}. It has: {', '.join(known)}.")
+
+
+def _text_of(body: bytes) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"The text is not UTF-8: byte {error.start} cannot be read.") from None
+
+
+def _reject_cell(cell: Any, where: str) -> None:
+    if isinstance(cell, str):
+        _reject_surrogates(cell, where)
+    elif isinstance(cell, float) and not math.isfinite(cell):
+        raise DataError(f"In {where} stands a number too large to be read.")
+    elif cell is not None and not isinstance(cell, bool | int | float):
+        raise DataError(f"In {where} stands {brief(cell)}: a cell is a string, a number, true, false or null.")
+
+
+def _reject_surrogates(text: str, where: str) -> None:
+    """Raise DataError for half a character, which JSON can write and UTF-8 cannot."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"In {where} stands half a character (a lone surrogate), which is no text.") from None
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as the table that a file would hold."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows({key: "" if cell is None else cell for key, cell in row.items()} for row in rows)
+    return text.getvalue().encode()

@@ -1,0 +1,126 @@
+"""What stands before the application: who is answered, and the count of what is being answered.
+
+- Token: where one is set, requests show it as `Authorization: Bearer TOKEN`, else 401. Whether the server lives
+  (/health, /ready) and the page, which holds nothing of the run, are told to everybody.
+- Host and origin: on loopback as `apps.web.requests` has it, so that no page of a browser on this machine uses the
+  server. What listens for others is known by names that only they know, and has a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from ..web.requests import App, Hosts, Receive, Scope, Send, from_elsewhere, headers_of, sealed
+from ..web.sockets import is_loopback
+from .limits import AGAIN
+from .metrics import Metrics
+
+OPEN = ("/health", "/ready", "/", "/page/serve.js", "/page/serve.css", "/page/style.css", "/favicon.ico")
+OF_OPENAI = "/v1/"
+COUNTED = (*OPEN[:3], "/predict", "/generate", "/metrics", "/openapi.json", "/v1/completions", "/v1/chat/completions",
+           "/v1/models")  # fmt: skip
+KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class NobodyReads(Exception):
+    """A client that takes no more of what is streamed to it."""
+
+
+class Guard:
+    """Passes on what may be answered, and counts."""
+
+    def __init__(
+        self,
+        app: App,
+        token: str | None,
+        host: str,
+        port: int,
+        metrics: Metrics,
+        timeout: float,
+        known: Callable[[Any], None] = lambda peer: None,
+    ) -> None:
+        """`known` is told who has asked what is answered; whoever does not read an answer for `timeout` seconds is
+        left."""
+        self.app, self.token, self.metrics, self.timeout, self.known = app, token, metrics, timeout, known
+        self.hosts = Hosts(host, port) if is_loopback(host) else None
+        self.answering = 0
+        self.closing = False
+        metrics.gauges["cutaway_requests_in_flight"] = "Requests that are being answered.", lambda: self.answering
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or say no."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+        send = sealed(send)
+
+        async def counted(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self.closing:  # whoever comes again is to find another server
+                    message["headers"] = [*message["headers"], (b"connection", b"close")]
+                await send(message)
+            elif message.get("more_body"):
+                try:
+                    await asyncio.wait_for(send(message), self.timeout)
+                except TimeoutError:
+                    raise NobodyReads from None
+            else:
+                await send(message)
+
+        self.answering += 1
+        try:
+            rejected = self._rejected(scope)
+            if rejected is not None:
+                await rejection(scope["path"], *rejected)(scope, receive, counted)
+                return
+            self.known(scope.get("client"))
+            with contextlib.suppress(NobodyReads):
+                await self.app(scope, receive, counted)
+        finally:
+            self.answering -= 1
+            path = scope["path"] if scope["path"] in COUNTED else "other"
+            self.metrics.answered(path, status, time.perf_counter() - began)
+
+    def _rejected(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and words by which a request is turned away; None where it may pass."""
+        headers = headers_of(scope)
+        if self.hosts is not None:
+            if self.hosts.strange(headers):
+                return 421, "This server is not the one that was asked for."
+            if from_elsewhere(headers):
+                return 403, "A page of another site may not use this server."
+        if self.token is None or scope["path"] in OPEN:
+            return None
+        shown = headers.get("authorization", [""])
+        kind, _, token = shown[0].partition(" ")
+        # Compared in constant time, so that nobody learns it letter by letter.
+        same = hmac.compare_digest(token.strip().encode(), self.token.encode())
+        if len(shown) == 1 and kind.lower() == "bearer" and same:
+            return None
+        return 401, "This server asks for its token: Authorization: Bearer TOKEN."
+
+
+def rejection(path: str, status: int, words: str) -> JSONResponse:
+    """One sentence, in the shape that clients of that address expect, and what else belongs to the status."""
+    headers = {}
+    if status in (429, 503):
+        headers["retry-after"] = str(AGAIN)
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if status in (408, 413):  # the rest of the body is not read
+        headers["connection"] = "close"
+    if not path.startswith(OF_OPENAI):
+        return JSONResponse({"error": words}, status, headers)
+    kind = KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    error = {"message": words, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status, headers)

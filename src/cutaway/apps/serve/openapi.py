@@ -1,0 +1,260 @@
+"""What the server answers, as an OpenAPI 3.1 document: of this run, with its columns and an example for each.
+
+<https://spec.openapis.org/oas/v3.1.0>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.spec import Masked
+from ...core.version import __version__
+from ...data.tables.column_types import show
+from ...data.tables.encoders import Category, Encoder
+from ...data.tables.transforms import TablePreprocessing
+from ...data.text.masking import GAP
+from ...runs.run import Run
+from .inputs import BINARY, Inputs
+from .limits import SAMPLES, STOPS, Limits
+from .openai import CHAT, COMPLETION, ROLES
+from .text_generation import writes
+
+Schema = dict[str, Any]
+ONE = (  # an image of a one, 32×32
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAH0lEQVR42mNgGHjAiMz5j0WQiZAJowpGFQw/BYMBAAD1wQEwnqyuXQAAAABJRU5ErkJg"
+    "gg=="
+)
+STATUSES = {
+    400: "The request is not JSON, or did not come whole.",
+    401: "The token is missing or wrong.",
+    408: "The request came too slowly.",
+    413: "The request is too large.",
+    415: "The media type is none that is taken.",
+    422: "What is asked cannot be: the sentence says what to change.",
+    429: "Too many requests wait already.",
+    500: "The process that reads requests ended while it worked on this one, or an internal error.",
+    503: "The model is still being read, or the server is closing.",
+    504: "The answer took too long.",
+}
+NUMBERS: dict[str, Schema] = {
+    "temperature": {"type": "number", "minimum": 0, "description": "Below 1 likely tokens become likelier; 0 takes "
+                    "the likeliest."},
+    "top_k": {"type": "integer", "minimum": 0, "description": "Draw from so many likeliest tokens; 0 from all."},
+    "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "Draw from the likeliest tokens "
+              "that hold this probability together."},
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1, "description": "Draw from tokens with this fraction of the "
+              "largest probability, or more."},
+    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "description": "Above 1 tokens that stand there "
+                           "already become less likely."},
+}  # fmt: skip
+
+
+def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool = False) -> dict[str, Any]:
+    """The document of one server; `token` says whether it asks for one."""
+    about, target = run.about, run.spec.target
+    told = f"{about['model']}, trained on {about['data']['name']}: {run.task.name} of {run.spec.kind} data"
+    if target.classes:
+        told += f", {target.column}: {', '.join(target.classes[:12])}{', …' if len(target.classes) > 12 else ''}"
+    paths: dict[str, Any] = {"/predict": {"post": _predict(run, inputs)}}
+    if writes(run):
+        paths |= {
+            "/generate": {"post": _generate(limits)},
+            "/v1/completions": {"post": _completions(name, limits)},
+            "/v1/chat/completions": {"post": _chat(name, limits)},
+        }
+    for path, what, kind in (
+        ("/v1/models", "The one model, in OpenAI's shape.", "application/json"),
+        ("/health", "Whether the server lives.", "application/json"),
+        ("/ready", "Whether requests are answered.", "application/json"),
+        ("/metrics", "What is counted, for Prometheus.", "text/plain"),
+    ):
+        paths[path] = {"get": {"summary": what, "responses": {"200": {"description": what, "content": {kind: {}}}}}}
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": name, "version": __version__, "description": f"{told}."},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+    }
+    if token:
+        document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        document["security"] = [{"token": []}]
+    return document
+
+
+def example_of(run: Run, inputs: Inputs) -> dict[str, Any]:
+    """A request about an example such as the run learned from."""
+    form = inputs.forms[0]
+    return {form: _forms(run, inputs)[form]["example"]}
+
+
+def _predict(run: Run, inputs: Inputs) -> Schema:
+    forms = _forms(run, inputs)
+    content: Schema = {
+        "application/json": {
+            "schema": {"oneOf": [
+                {"type": "object", "required": [form], "additionalProperties": False, "properties": {form: schema}}
+                for form, schema in forms.items()
+            ]},
+            "example": example_of(run, inputs),
+        }
+    }  # fmt: skip
+    for schema in forms.values():
+        schema.pop("example", None)
+    parameters = []
+    if "files" in inputs.forms:
+        content[BINARY] = {"schema": {"type": "string", "format": "binary"}}
+        parameters = [
+            {"name": "name", "in": "query", "schema": {"type": "string"},
+             "description": "The file's name, where the body is one file."}
+        ]  # fmt: skip
+    return {
+        "summary": "What the model says of new examples, in the order given.",
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": content},
+        "responses": _responses(
+            _object(
+                model={"type": "string"},
+                predictions={"type": "array", "items": {"type": "object"}, "description": _about_rows(run)},
+                notes={"type": "array", "items": {"type": "string"}},
+            )
+        ),
+    }
+
+
+def _about_rows(run: Run) -> str:
+    target = run.spec.target
+    if target.classes:
+        return f"{target.column}, its probability, and the probability (or score) of every class."
+    return "As `cutaway predict --json` gives them: values in the units of the training data."
+
+
+def _forms(run: Run, inputs: Inputs) -> dict[str, Schema]:
+    """The schema of each way to give examples, with an example of it."""
+    preprocessing = run.preprocessing
+    found: dict[str, Schema] = {}
+    for form in inputs.forms:
+        if form == "rows":
+            row: Schema = {"type": "object"}
+            example: Any = dict.fromkeys(inputs.columns, "")
+            if isinstance(preprocessing, TablePreprocessing):
+                row |= _object(**{encoder.name: _cell(encoder) for encoder in preprocessing.encoders})
+                example = {encoder.name: _usual(encoder) for encoder in preprocessing.encoders}
+            found[form] = {"type": "array", "minItems": 1, "items": row, "example": [example]}
+        elif form == "texts":
+            text = f"a {GAP} b" if isinstance(run.spec.target, Masked) else "a text"
+            found[form] = {"type": "array", "minItems": 1, "items": {"type": "string"}, "example": [text]}
+        elif form == "series":
+            found[form] = {"type": "array", "minItems": 1, "items": {"type": "array"}, "example": [[0.0, 1.0, 0.0]]}
+        else:
+            file = _object(name={"type": "string"}, data={"type": "string", "contentEncoding": "base64"})
+            image = run.spec.kind == "image"
+            example = {"name": "one.png", "data": ONE} if image else {"name": "", "data": ""}
+            found[form] = {"type": "array", "minItems": 1, "items": file, "example": [example]}
+    return found
+
+
+def _cell(encoder: Encoder) -> Schema:
+    if isinstance(encoder, Category):
+        return {"type": ["string", "null"], "examples": [*encoder.categories[:12]]}
+    if encoder.kind == "number":
+        return {"type": ["number", "null"]}
+    return {"type": ["string", "null"], "description": f"{encoder.kind}: {encoder.written}"}
+
+
+def _usual(encoder: Encoder) -> Any:
+    """A cell as training had it: the median, the first category."""
+    if isinstance(encoder, Category):
+        return encoder.categories[0] if encoder.categories else None
+    return float(f"{encoder.fill:.6g}") if encoder.kind == "number" else show(encoder.fill, encoder.type)
+
+
+def _generate(limits: Limits) -> Schema:
+    asked = _object(
+        prompt={"type": "string"},
+        count={"type": "integer", "minimum": 1, "maximum": limits.max_tokens, "description": "Tokens to write."},
+        seed={"type": "integer", "minimum": 0, "description": "The same seed writes the same text."},
+        samples={"type": "integer", "minimum": 1, "maximum": SAMPLES},
+        stop=_stop(),
+        window={"type": "boolean", "description": "Of a prompt longer than the model reads, take the last tokens."},
+        stream={"type": "boolean", "description": "Server-sent events, a piece of text each."},
+        **NUMBERS,
+    )
+    return {
+        "summary": "Texts, as `cutaway generate` writes them for the same seed.",
+        "requestBody": _json(asked, {"prompt": "", "count": 60, "seed": 0, "temperature": 0.8, "stream": True}),
+        "responses": _responses(
+            _object(
+                prompt={"type": "string"},
+                samples={"type": "array", "items": {"type": "string"}},
+                seed={"type": "integer"},
+                tokens={"type": "array", "items": {"type": "integer"}},
+                finish={"type": "array", "items": {"enum": ["stop", "length"]}},
+                notes={"type": "array", "items": {"type": "string"}},
+            )
+        ),
+    }
+
+
+def _completions(name: str, limits: Limits) -> Schema:
+    text: Schema = {"type": "string"}
+    prompt = {"oneOf": [text, {"type": "array", "items": text}]}
+    return {
+        "summary": "Texts, in the shape of OpenAI's completions.",
+        "requestBody": _json(
+            _openai(COMPLETION, limits, prompt=prompt),
+            {"model": name, "prompt": "The", "max_tokens": 40, "stream": True},
+        ),
+        "responses": _responses({"type": "object"}),
+    }
+
+
+def _chat(name: str, limits: Limits) -> Schema:
+    message = _object(role={"enum": list(ROLES)}, content={"type": "string"})
+    messages = {
+        "type": "array",
+        "minItems": 1,
+        "items": message,
+        "description": "Their text is read one after another, a line each: the model knows nothing of roles.",
+    }
+    return {
+        "summary": "Texts, in the shape of OpenAI's chat completions.",
+        "requestBody": _json(
+            _openai(CHAT, limits, messages=messages),
+            {"model": name, "messages": [{"role": "user", "content": "The"}], "max_tokens": 40, "stream": True},
+        ),
+        "responses": _responses({"type": "object"}),
+    }
+
+
+def _openai(keys: tuple[str, ...], limits: Limits, **own: Schema) -> Schema:
+    count = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
+    known: dict[str, Schema] = {
+        "model": {"type": "string"}, "max_tokens": count, "max_completion_tokens": count, "stop": _stop(),
+        "n": {"type": "integer", "minimum": 1, "maximum": SAMPLES}, "best_of": {"type": "integer"},
+        "seed": {"type": "integer", "minimum": 0, "description": "Drawn where it is not given."},
+        "stream": {"type": "boolean"}, "echo": {"type": "boolean"}, "user": {"type": "string"},
+        "stream_options": _object(include_usage={"type": "boolean"}), **NUMBERS, **own,
+    }  # fmt: skip
+    return {**_object(**{key: known[key] for key in keys}), "required": ["model", *own]}
+
+
+def _stop() -> Schema:
+    text = {"type": "string", "minLength": 1}
+    return {"oneOf": [text, {"type": "array", "items": text, "maxItems": STOPS}], "description": "Ends before it."}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties}
+
+
+def _json(schema: Schema, example: Schema) -> Schema:
+    return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}
+
+
+def _responses(schema: Schema) -> Schema:
+    """What is answered where all is well, and each way of saying no."""
+    error = {"application/json": {"schema": _object(error={"description": "One sentence, or an object with it."})}}
+    return {
+        "200": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},
+        **{str(status): {"description": words, "content": error} for status, words in STATUSES.items()},
+    }

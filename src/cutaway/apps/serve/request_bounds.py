@@ -1,0 +1,90 @@
+"""How much one request may hold once it is decoded: counted from heads and lines, before anything is decoded.
+
+The size of a body says little about the work that it makes: a PNG of 60 KB can hold 64 megapixels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import soundfile
+
+from ...core.errors import CutawayError, DataError
+from ...data.graphs.transforms import GraphPreprocessing
+from ...data.images.image_files import facts
+from ...data.video.video_files import size_of
+from ...runs.run import Run
+from .inputs import Given
+from .limits import SMALL, Bounds
+
+
+def reject_too_much(what: str, count: int, bounds: Bounds) -> None:
+    """Raise DataError where a request holds more than its bound, by the amount as `amount_of` returns it."""
+    most: int = getattr(bounds, what)
+    if count > most:
+        words = what.replace("_", " ").replace("graph rows", "nodes and edges")
+        raise DataError(
+            f"The request has {count:,} {words}: at most {most:,} are taken at once.",
+            fix="Send it in several requests, or make its files smaller.",
+        )
+
+
+def is_large(what: str, count: int, bounds: Bounds) -> bool:
+    """Return True for an amount for which small requests should not wait."""
+    most: int = getattr(bounds, what)
+    return count * SMALL > most
+
+
+def amount_of(given: Given, run: Run) -> tuple[str, int]:
+    """Return what the requests about a run are measured in, and how much of it one holds. What cannot be read counts as
+    nothing: reading it says what is wrong with it."""
+    kind, files = run.spec.kind, given.files
+    if kind in _OF_FILES:
+        what, count = _OF_FILES[kind]
+        found = 0
+        for name, content in files:
+            with contextlib.suppress(CutawayError, soundfile.SoundFileError):
+                found += count(content, name)
+        return what, found
+    if kind == "graph":
+        preprocessing = run.preprocessing
+        if isinstance(preprocessing, GraphPreprocessing) and preprocessing.smiles:
+            return "atoms", sum(len(re.findall(rb"[A-Za-z*]", content)) for _, content in files)
+        return "graph_rows", sum(len(re.findall(rb"[\n\r]|<(?:node|edge)\b", content)) for _, content in files)
+    if kind in ("text", "seq2seq"):
+        return "characters", _characters(given.sources) + sum(len(content) for _, content in files)
+    return "rows", _steps(given.sources) + sum(len(re.findall(rb"[\n\r]", content)) for _, content in files)
+
+
+def _pixels(content: bytes, name: str) -> int:
+    height, width = facts(content, name).size
+    return height * width
+
+
+def _samples(content: bytes, name: str) -> int:
+    found = soundfile.info(io.BytesIO(content))
+    return int(found.frames * found.channels)
+
+
+_OF_FILES: dict[str, tuple[str, Callable[[bytes, str], int]]] = {
+    "image": ("pixels", _pixels), "audio": ("samples", _samples), "video": ("video_pixels", size_of),
+}  # fmt: skip
+
+
+def _characters(sources: Sequence[Any]) -> int:
+    """The characters of texts, and of the cells of rows."""
+    return sum(
+        sum(len(cell) for cell in source.values() if isinstance(cell, str))
+        if isinstance(source, dict)
+        else len(str(source))
+        for source in sources
+    )
+
+
+def _steps(sources: Sequence[Any]) -> int:
+    """The rows of a table, or the steps of series."""
+    return sum(len(source) if isinstance(source, list) else 1 for source in sources)

@@ -1,0 +1,113 @@
+"""From the socket to the end: requests that have come are answered before the server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from ...core.errors import SettingError
+from ...runs.run import Run
+from ..web.connection_limit import Strangers
+from ..web.sockets import is_loopback, reachable, socket_on
+from .app import Doors
+from .limits import Limits
+from .metrics import Metrics
+from .middleware import Guard
+
+PORT = 8000
+FREE = "choose another with --port, or --port 0 for any that is free."
+TOKEN = 16  # characters of a token, at least
+CONNECTIONS = 1000  # by which nothing was asked yet
+PATIENCE = 10.0  # seconds in which a request's head has to come
+BACKLOG = 512
+LAST = 0.3  # seconds in which whoever comes while the server closes is told so
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which closes once what it has taken is answered."""
+
+    def __init__(self, config: uvicorn.Config, doors: Doors, guard: Guard) -> None:
+        super().__init__(config)
+        self.doors, self.guard = doors, guard
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal closes in good order, the second at once."""
+        if self.doors.closing:
+            self.force_exit = self.should_exit = True
+        self.doors.closing = self.guard.closing = True
+        asyncio.get_running_loop().call_soon_threadsafe(lambda: asyncio.ensure_future(self._close()))
+
+    async def _close(self) -> None:
+        """Still listen, and say no to what is new, until all that was taken is answered: a request whose connection
+        this machine has made already would else be lost."""
+        loop = asyncio.get_running_loop()
+        last = loop.time() + self.doors.limits.timeout
+        while self.guard.answering and loop.time() < last and not self.force_exit:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(LAST)
+        self.should_exit = True
+
+
+def serve(
+    run: str | Path,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008  # it is frozen
+    on_start: Callable[[str], None] = print,
+) -> None:
+    """Serve a run until SIGTERM or Ctrl-C. `on_start` is given the URL once requests are taken.
+
+    Raises FileError for what is no run, SettingError for a port that is taken, or a host that others can reach without
+    a token, and what reading the model raises.
+    """
+    opened = Run(run)
+    reject_open(host, token)
+    opened.about, opened.preprocessing, opened.task  # noqa: B018  # what is wrong with them is said before it listens
+    listening = socket_on(host, [PORT if port is None else port], FREE, BACKLOG)
+    try:
+        asyncio.run(_serve(opened, host, listening, token, limits, on_start))
+    finally:
+        listening.close()
+
+
+async def _serve(
+    run: Run, host: str, listening: socket.socket, token: str | None, limits: Limits, on_start: Callable[[str], None]
+) -> None:
+    metrics, port = Metrics(), listening.getsockname()[1]
+    doors = Doors(run, limits, metrics, token is not None)
+    strangers = Strangers(CONNECTIONS, PATIENCE)
+    guard = Guard(doors.app(), token, host, port, metrics, limits.timeout, strangers.known)
+    config = uvicorn.Config(
+        guard, log_level="warning", access_log=False, server_header=False, ws="none", http=strangers.protocol(),
+        backlog=BACKLOG, proxy_headers=False, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = Server(config, doors, guard)
+
+    def read(problem: Exception | None) -> None:
+        if problem is None:
+            on_start(f"http://{reachable(host)}:{port}/")
+        else:
+            server.should_exit = True
+
+    doors.on_read = read
+    await server.serve(sockets=[listening])
+    if doors.problem is not None:
+        raise doors.problem
+
+
+def reject_open(host: str, token: str | None) -> None:
+    """Raise SettingError for a host that other machines can reach without a token, and for a token that is none."""
+    if token is not None and (len(token) < TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+        raise SettingError(f"The token cannot be: it must be at least {TOKEN} ASCII characters without blanks.")
+    if token is None and not is_loopback(host):
+        raise SettingError(
+            f"--host {host} lets other machines reach the server, which answers whoever asks: set a token in the "
+            "environment (CUTAWAY_TOKEN, at least 16 characters, as `openssl rand -hex 16` makes one). Requests then "
+            "show it as Authorization: Bearer TOKEN, unencrypted, unless a proxy with TLS stands before the server."
+        )

@@ -1,0 +1,259 @@
+"""From a request to a text: what may be asked, and the text token after token, as `cutaway generate` writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...core.errors import DataError, SettingError, brief
+from ...core.spec import NextToken, Solution
+from ...data.text.corpus_transforms import RunningPreprocessing
+from ...inference.prompts import bounds_of, prompt_of
+from ...inference.sampling import Sampling
+from ...inference.streaming_text import Pieces, as_text
+from ...inference.text import stream
+from ...runs.run import Run
+from .limits import PROMPT, SAMPLES, STOP, STOPS, Limits
+
+SAMPLING: dict[str, type] = {
+    "temperature": float, "top_k": int, "top_p": float, "min_p": float, "repetition_penalty": float,
+}  # fmt: skip
+MOST_SEED = 2**63 - SAMPLES
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One text that is asked for. Raises SettingError, by name, for what cannot be."""
+
+    prompt: str
+    count: int
+    seed: int
+    stop: tuple[str, ...] = ()
+    window: bool = False
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Sampling(**self.sampling)
+
+
+Piece = str | Exception | None  # what is added to a text; why it could not go on; that it is whole
+
+
+@dataclass
+class Text:
+    """A text while it is written: as far as the server knows it."""
+
+    wanted: Wanted
+    tell: Callable[[Piece], None]  # called as the text grows
+    number: int  # by which the process of the model knows it
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set once nobody reads it any more
+    steps: int = 0  # that were asked for
+    prompt_tokens: int = 0
+    tokens: int = 0
+    notes: list[str] = field(default_factory=list)
+    over: bool = False  # whether a stop string came
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody reads it any more."""
+        return self.gone.is_set()
+
+    @property
+    def finish(self) -> str:
+        """Why it has ended: "stop" by a stop string or a token that ends texts, "length" by the count."""
+        return "stop" if self.over or self.tokens < self.wanted.count else "length"
+
+    def take(self, piece: Piece, state: Mapping[str, Any] | None = None) -> None:
+        """One step more: what it added, and where the text stands now."""
+        self.steps += 1
+        for key, value in (state or {}).items():
+            setattr(self, key, value)
+        self.tell(piece)
+        if piece is None or isinstance(piece, Exception):
+            self.gone.set()
+
+
+class Writer:
+    """A text in the process of the model, which writes it token after token."""
+
+    def __init__(self, run: Run, wanted: Wanted) -> None:
+        self.run, self.wanted = run, wanted
+        self.steps = self.prompt_tokens = self.tokens = 0
+        self.notes: list[str] = []
+        self._parts: Iterator[str] | None = None
+        self._over: Pieces | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Where the text stands, as `Text` has it."""
+        over = self._over is not None and self._over.over
+        return {"prompt_tokens": self.prompt_tokens, "tokens": self.tokens, "notes": self.notes, "over": over}
+
+    def next(self) -> str | None:
+        """What the next token adds, or nothing where it is no whole character yet; None at the end. Raises DataError,
+        SettingError or ModelError where it cannot begin."""
+        if self._parts is None:
+            self._parts = self._begun()
+        self.steps += 1
+        return next(self._parts, None)
+
+    def _begun(self) -> Iterator[str]:
+        run, wanted, text = self.run, self.wanted, self.run.preprocessing
+        assert isinstance(text, RunningPreprocessing)
+        model = run.place.model(run.model, learns=False)
+        ids, note = prompt_of(text, wanted.prompt)
+        self.notes += [note] if note else []
+        self.prompt_tokens = len(ids)
+        never, ends = bounds_of(run.model, text)
+        generator = torch.Generator().manual_seed(wanted.seed)
+        drawn = stream(
+            model, ids.to(run.place.device)[None], wanted.count, generator=generator, never=never, ends=ends,
+            window=wanted.window, **wanted.sampling,
+        )  # fmt: skip
+        self._over = Pieces(text.decode, ids.tolist() if wanted.prompt else [], wanted.stop)
+        return as_text(self._counted(map(int, drawn)), self._over)
+
+    def _counted(self, drawn: Iterator[int]) -> Iterator[int]:
+        for token in drawn:
+            self.tokens += 1
+            yield token
+
+
+class Texts:
+    """The texts of one request, as whoever asked for them reads them."""
+
+    def __init__(self, wanted: Sequence[Wanted], numbers: Iterator[int]) -> None:
+        self.told: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # with a first token of any
+        tell = [functools.partial(self._tell, index) for index in range(len(wanted))]
+        self.texts = [Text(one, told, next(numbers)) for one, told in zip(wanted, tell)]
+
+    def _tell(self, index: int, piece: Piece) -> None:
+        if not self.begun.done():
+            if isinstance(piece, Exception):
+                self.begun.set_exception(piece)
+                return
+            self.begun.set_result(None)
+        if piece != "":
+            self.told.put_nowait((index, piece))
+
+    async def pieces(self) -> AsyncGenerator[tuple[int, str | None], None]:
+        """The number of a text and what is added to it, as it comes; None where that text is whole. None is written any
+        further once no more is asked for. Raises what writing raises."""
+        try:
+            for _ in range(len(self.texts)):
+                while True:
+                    index, piece = await self.told.get()
+                    if isinstance(piece, Exception):
+                        raise piece
+                    yield index, piece
+                    if piece is None:
+                        break
+        finally:
+            self.leave()
+
+    async def whole(self) -> list[str]:
+        """All of each text."""
+        found: list[list[str]] = [[] for _ in self.texts]
+        async with contextlib.aclosing(self.pieces()) as pieces:
+            async for index, piece in pieces:
+                found[index].append(piece or "")
+        return ["".join(parts) for parts in found]
+
+    def leave(self) -> None:
+        """Nobody reads them any more."""
+        for text in self.texts:
+            text.gone.set()
+
+
+def writes(run: Run) -> bool:
+    """Whether a run writes texts."""
+    target = run.spec.target
+    return isinstance(target, NextToken) and not isinstance(target, Solution)
+
+
+def reject_silent(run: Run) -> None:
+    """Raise DataError where a run writes no texts."""
+    if not writes(run):
+        raise DataError(
+            f"This server's model, {run.about['model']}, learned the {run.spec.target.column} of {run.spec.kind} data "
+            "and writes no texts: POST /predict says what it makes of new examples."
+        )
+
+
+def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any:
+    """A number of a request, or the usual one. Raises SettingError where it is none."""
+    value = document.get(key)
+    if value is None:
+        return usual
+    right = type(value) is int or (kind is float and type(value) is float and math.isfinite(value))
+    if not right or abs(value) > 2**63:
+        raise SettingError(f"{key}={brief(value)} cannot be: it must be a {'whole ' if kind is int else ''}number.")
+    return kind(value)
+
+
+def flag(document: Mapping[str, Any], key: str) -> bool:
+    """True or false, and false where nothing is said. Raises SettingError."""
+    value = document.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise SettingError(f"{key}={brief(value)} cannot be: it must be true or false.")
+    return bool(value)
+
+
+def stops(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The strings that end a text. Raises SettingError."""
+    value = document.get("stop")
+    found = [value] if isinstance(value, str) else value or []
+    right = isinstance(found, list) and all(isinstance(one, str) and 0 < len(one) <= STOP for one in found)
+    if not right or len(found) > STOPS:
+        raise SettingError(
+            f"stop={brief(value)} cannot be: it must be a string of 1 to {STOP:,} characters, or {STOPS} of them."
+        )
+    return tuple(found)
+
+
+def bounded(document: Mapping[str, Any], key: str, usual: int, most: int, option: str = "") -> int:
+    """A whole number from 1 to `most`. Raises SettingError."""
+    value: int = number(document, key, int, usual)
+    if not 1 <= value <= most:
+        more = f", as this server was started ({option})" if option else ""
+        raise SettingError(f"{key}={value} cannot be: it must be from 1 to {most:,}{more}.")
+    return value
+
+
+def sampled(document: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+    """How a token is drawn. Raises SettingError."""
+    found = {key: number(document, key, kind, None) for key, kind in SAMPLING.items()}
+    return {"temperature": temperature, **{key: value for key, value in found.items() if value is not None}}
+
+
+def seeded(document: Mapping[str, Any], usual: int) -> int:
+    """The seed of the first text. Raises SettingError."""
+    seed: int = number(document, "seed", int, usual)
+    if not 0 <= seed < MOST_SEED:
+        raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+    return seed
+
+
+def prompted(value: Any) -> str:
+    """A prompt. Raises DataError where it is none."""
+    if not isinstance(value, str):
+        raise DataError(f"prompt={brief(value)} cannot be: it must be a string.")
+    if len(value) > PROMPT:
+        raise DataError(f"The prompt has {len(value):,} characters, and at most {PROMPT:,} are read here.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError("In the prompt stands half a character (a lone surrogate), which is no text.") from None
+    return value
+
+
+def tokens_of(document: Mapping[str, Any], key: str, usual: int, limits: Limits) -> int:
+    """How many tokens are to be written. Raises SettingError."""
+    return bounded(document, key, min(usual, limits.max_tokens), limits.max_tokens, "--max-tokens")

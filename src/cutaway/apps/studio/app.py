@@ -1,0 +1,261 @@
+"""What is answered at which address, below the token:
+
+GET   (nothing)          the page
+      draw/NAME          the modules and the style that draw views
+      page/NAME          those of the page itself
+      choices            what there is to choose from
+      events             frames, as server-sent events
+POST  open, close, control, change, weight, watch, try, image, save, upload
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ... import draw
+from ...core.errors import CutawayError, SettingError
+from ..web.requests import JSON, media_type, object_of, read_body
+from .choices import choices
+from .playground import LETTERS
+from .sessions import CONTROLS, Side, Studio
+from .state import checked
+from .uploads import LARGEST, TooLarge, Upload, without_folders
+from .workers import Fault
+
+PAGE = Path(str(resources.files(__package__))) / "page"
+DRAW = Path(str(resources.files(draw)))
+LARGEST_JSON = 2**20  # bytes of a request that is JSON
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+FIRST = '<script type="application/json" id="first">{first}</script>'
+WATCHED = 50  # views, or options, at most
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Doors:
+    """The handlers of one studio."""
+
+    def __init__(self, studio: Studio, open_first: bool = True) -> None:
+        self.studio, self.open_first = studio, open_first
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def app(self) -> Starlette:
+        """The application. With `open_first` something is opened as soon as it runs."""
+        asked = {
+            "open": self.open, "close": self.close, "control": self.control, "change": self.change,
+            "weight": self.weight, "watch": self.watch, "try": self.attempt, "save": self.save,
+        }  # fmt: skip
+        return Starlette(
+            routes=[
+                Route("/", self.page),
+                Route("/draw/{name}", self.drawing),
+                Route("/page/{name}", self.of_page),
+                Route("/choices", self.choices),
+                Route("/events", self.events),
+                Route("/image", self.image, methods=["POST"]),
+                Route("/upload", self.upload, methods=["POST"]),
+                *(Route(f"/{name}", answering(handler), methods=["POST"]) for name, handler in asked.items()),
+            ],
+            exception_handlers=dict.fromkeys((HTTPException, CutawayError, Fault), self._rejection),
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        if self.open_first:
+            task = asyncio.create_task(self._open_first())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+        try:
+            yield
+        finally:
+            for task in self.tasks:
+                task.cancel()
+            await self.studio.close()
+
+    async def _open_first(self) -> None:
+        with contextlib.suppress(CutawayError, Fault):  # the frame says so
+            await self.studio.sides["a"].open(self.studio.first_state())
+
+    # --- what is read -----------------------------------------------------------------------------------------
+
+    async def page(self, request: Request) -> Response:
+        """The page, with what is to be seen at once within it."""
+        frames = {name: json.loads(side.frame) if side.frame else None for name, side in self.studio.sides.items()}
+        state = self.studio.sides["a"].state or self.studio.first_state()
+        run = str(self.studio.run) if self.studio.run else None
+        first = json.dumps({"choices": self._choices(), "frames": frames, "state": state, "run": run})
+        first = first.replace("<", "\\u003c")  # with none in it, nothing can end the element
+        text = PAGE.joinpath("index.html").read_text(encoding="utf-8")
+        return HTMLResponse(text.replace(FIRST, FIRST.replace("{first}", first)))
+
+    async def drawing(self, request: Request) -> Response:
+        """A module that draws."""
+        return _file(DRAW, request.path_params["name"])
+
+    async def of_page(self, request: Request) -> Response:
+        """A module of the page."""
+        return _file(PAGE, request.path_params["name"])
+
+    async def choices(self, request: Request) -> Response:
+        """What there is to choose from."""
+        return JSONResponse(self._choices())
+
+    async def events(self, request: Request) -> Response:
+        """Frames, until the page is gone."""
+        return StreamingResponse(self.studio.events(), media_type="text/event-stream")
+
+    def _choices(self) -> dict[str, Any]:
+        found = choices(self.studio.run.name if self.studio.run else None)
+        own = [file.choice() for file in self.studio.uploads.files.values()]
+        return {**found, "data": [*own, *found["data"]]}
+
+    # --- what is asked ----------------------------------------------------------------------------------------
+
+    async def open(self, body: dict[str, Any]) -> Side:
+        """Make a side, or make it anew."""
+        side = self.studio.side(body.get("side"))
+        await side.open(checked(body.get("state")))
+        return side
+
+    async def close(self, body: dict[str, Any]) -> Side:
+        """End a side."""
+        side = self.studio.side(body.get("side"))
+        await side.close()
+        side.frame, side.state = None, {}
+        return side
+
+    async def control(self, body: dict[str, Any]) -> Side | None:
+        """Play, pause and the like, on one side or both."""
+        what, to = body.get("do"), body.get("to", 0)
+        if what not in CONTROLS:
+            raise SettingError(f"do is one of {', '.join(CONTROLS)}.")
+        if not isinstance(to, int | float) or not abs(to) < 1e15:
+            raise SettingError("to is a step: a number.")
+        sides = self.studio.both(body.get("side"))
+        await asyncio.gather(*(side.ask({"do": "control", "what": what, "to": int(to)}) for side in sides))
+        return sides[0] if len(sides) == 1 else None
+
+    async def change(self, body: dict[str, Any]) -> Side:
+        """Another setting, while it trains."""
+        key, value = body.get("key"), body.get("value")
+        if not isinstance(key, str) or not isinstance(value, str | int | float) or len(str(value)) > 2000:
+            raise SettingError("A change is a key and a value, both words.")
+        side = self.studio.side(body.get("side"))
+        await side.ask({"do": "change", "key": key, "value": str(value)})
+        return side
+
+    async def weight(self, body: dict[str, Any]) -> Side | dict[str, Any]:
+        """One weight, by hand; without a value, what it is now."""
+        name, index, value = body.get("name"), body.get("index"), body.get("value")
+        index = index if isinstance(index, list) and all(type(i) is int for i in index) else None
+        if not isinstance(name, str) or index is None or len(index) > 8 or not isinstance(value, int | float | None):
+            raise SettingError("A weight is a name, an index of whole numbers, and a value.")
+        side = self.studio.side(body.get("side"))
+        if value is None:
+            return {"value": await side.weighed(name, index)}
+        await side.ask({"do": "weight", "name": name, "index": index, "value": float(value)})
+        return side
+
+    async def watch(self, body: dict[str, Any]) -> Side:
+        """Look at something else."""
+        side, views = self.studio.side(body.get("side")), body.get("views", [])
+        options, example = body.get("options") or {}, body.get("example")
+        if not isinstance(views, list) or not all(isinstance(v, str) for v in views) or len(views) > WATCHED:
+            raise SettingError("views are names of views.")
+        known = [view["name"] for view in self._choices()["views"]]
+        if unknown := [view for view in views if view not in known]:
+            raise SettingError(f"There is no view {unknown[0][:80]!r}. There are: {', '.join(known)}.")
+        words = isinstance(options, dict) and len(options) <= WATCHED
+        if not words or not all(
+            isinstance(k, str) and isinstance(v, str) and len(v) <= 200 for k, v in options.items()
+        ):
+            raise SettingError("options are words by name.")
+        if example is not None and type(example) is not int:
+            raise SettingError("example is the number of an example, counted from 0.")
+        side.watch = {**side.watch, "views": views, "options": options, "example": example}
+        side.news()
+        return side
+
+    async def attempt(self, body: dict[str, Any]) -> Side:
+        """Try something of one's own, in every frame from now on; nothing where `try` is nothing."""
+        side, given = self.studio.side(body.get("side")), body.get("try")
+        kinds: dict[str, Any] = {"text": str, "temperature": (int, float), "count": int, "image": int}
+        if given is not None and (
+            not isinstance(given, dict)
+            or not all(key in kinds and isinstance(value, kinds[key]) for key, value in given.items())
+            or len(given.get("text", "")) > LETTERS
+        ):
+            raise SettingError(f"What is tried is a text of at most {LETTERS:,} letters, or an image.")
+        side.watch = {**side.watch, "try": given}
+        side.news()
+        return side
+
+    async def save(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The command and the Python that train the same, and a run's folder where `write` asks for one."""
+        return await self.studio.side(body.get("side")).save(body.get("write") is True)
+
+    async def image(self, request: Request) -> Response:
+        """An image to be tried, drawn or dropped: its number."""
+        self._reject_forms(request)
+        return JSONResponse({"image": await self.studio.uploads.take_image(request.stream())})
+
+    async def upload(self, request: Request) -> Response:
+        """A file of one's own."""
+        self._reject_forms(request)
+        title = request.query_params.get("name", "")
+        uploads = self.studio.uploads
+        try:
+            path = await uploads.take(title, request.stream())
+        except ClientDisconnect:
+            raise HTTPException(400, "The file did not come whole.") from None
+        found: Upload = await asyncio.to_thread(uploads.look, path, title)
+        return JSONResponse(found.to_json())
+
+    def _reject_forms(self, request: Request) -> None:
+        """Raise HTTPException for what is not sent as a file is, TooLarge for what says that it is."""
+        if media_type(request) != "application/octet-stream":  # which no form of another page can send
+            raise HTTPException(415, "A file is sent as application/octet-stream.")
+        told = request.headers.get("content-length", "0")
+        if not told.isdigit() or int(told) > LARGEST:
+            raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
+
+    async def _rejection(self, request: Request, error: Exception) -> Response:
+        """Words for a person, and what kind of no it is."""
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+        status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
+        return JSONResponse({"error": without_folders(str(error), self.studio.folder)}, status)
+
+
+def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any] | None]]) -> Handler:
+    """A handler of POST that reads a JSON object, of bounded size. Where all is well it says what a side has "heard":
+    frames that have heard as much show what was asked for; and the step that training stood at."""
+
+    async def answer(request: Request) -> Response:
+        if media_type(request) != JSON:  # which no form of another page can send
+            raise HTTPException(415, "Requests are JSON: Content-Type: application/json.")
+        done = await handle(object_of(await read_body(request, LARGEST_JSON)))
+        return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
+
+    return answer
+
+
+def _file(folder: Path, name: str) -> Response:
+    """A file by its exact name among those of a folder; nothing else is ever read."""
+    names = {file.name: file for file in folder.iterdir() if file.suffix in TYPES and file.is_file()}
+    if name not in names:
+        raise HTTPException(404, "There is no such file.")
+    return Response(names[name].read_bytes(), media_type=TYPES[names[name].suffix])

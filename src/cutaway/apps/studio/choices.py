@@ -1,0 +1,170 @@
+"""What there is to choose from: data, models with their settings, settings of training, views."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from typing import Any
+
+from ...core.config import as_text
+from ...data.datasets.builtin import TOYS
+from ...data.datasets.registry import NAMED, where
+from ...data.settings import DataSettings
+from ...models.fields import sentences_of
+from ...models.registry import Preset, presets
+from ...nn.activations import ACTIVATIONS
+from ...training.config import TrainSettings
+from ...views import VIEWS, module_of
+from .defaults import ALSO, LEARNS, beginning, small
+from .trainer import DRAWN, LIVE
+
+TRAINING = (
+    *("lr", "batch_size", "optimizer", "weight_decay", "momentum", "grad_clip", "schedule", "epochs", "warmup", "seed"),
+    *("label_smoothing", "class_weights", "sampling", "loss"),
+)
+DATA = (
+    "noise",
+    "count",
+    "target",
+    "text",
+    "forecast",
+    "horizon",
+    "max_samples",
+    "scale",
+    "missing",
+    "length",
+    "tokenizer",
+    "val",
+    "test",
+)
+# The data decides these.
+FITTED = (
+    "in_features",
+    "in_channels",
+    "num_classes",
+    "vocab_size",
+    "target_vocab_size",
+    "image_size",
+    "graph_level",
+    "horizon",
+    "known_future",
+    "token_types",
+)
+ALWAYS_LIVE = ("activation", "dropout")  # of a model: they are no weights
+SPEED = {
+    "key": "speed",
+    "type": "float",
+    "default": "60",
+    "says": "steps in a second, at most; 0 goes as fast as it can",
+    "choices": None,
+    "low": 0,
+    "high": 1e6,
+    "live": True,
+}
+
+
+def choices(run: str | None = None) -> dict[str, Any]:
+    """Everything that can be chosen, as plain JSON values. `run` is the name of the run that was opened, if one was."""
+    return {
+        "data": [*([_of_run(run)] if run else []), *(_data(name) for name in NAMED)],
+        "models": _models(),
+        "settings": [*_settings(TrainSettings, TRAINING), *_settings(DataSettings, DATA), SPEED],
+        "views": [
+            {"name": name, "says": module.SAYS, "options": dict(getattr(module, "OPTIONS", {}))}
+            for name, module in _views()
+        ],
+    }
+
+
+def _data(name: str) -> dict[str, Any]:
+    named = NAMED[name]
+    here, toy = where(name) is not None, name in TOYS
+    return described(name, named.kind, named.title, named.task, here, toy)
+
+
+def described(name: str, kind: str, title: str, task: str, here: bool = True, toy: bool = False) -> dict[str, Any]:
+    """Data to choose: what it is, what can be learned from it, and what one begins with."""
+    return {
+        "name": name, "kind": kind, "title": title, "task": task, "here": here, "toy": toy,
+        "learns": [*LEARNS.get(task, ()), *ALSO.get(name, ())], "begins": beginning(name, kind, task),
+    }  # fmt: skip
+
+
+def _of_run(run: str) -> dict[str, Any]:
+    return described("run", "run", f"The data of {run}", "")
+
+
+@functools.cache
+def _models() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "family": found.card.card.family,
+            "takes": list(found.takes),
+            "learns": [target.__name__ for target in found.targets],
+            "small": small(found),
+            "settings": _of_model(found),
+        }
+        for name, found in presets().items()
+    ]
+
+
+def _of_model(found: Preset) -> list[dict[str, Any]]:
+    """The model's own settings, without those that the data decides."""
+    sentences, hints = sentences_of(type(found.config)), typing.get_type_hints(type(found.config))
+    return [
+        {
+            "key": f"model.{field.name}",
+            "type": _type(hints[field.name]),
+            "default": as_text(getattr(found.config, field.name)),
+            "says": sentences[field.name],
+            "choices": _choices(found, field.name),
+            "live": field.name in ALWAYS_LIVE,
+        }
+        for field in dataclasses.fields(found.config)
+        if field.name not in FITTED
+    ]
+
+
+def _choices(found: Preset, name: str) -> list[str] | None:
+    """The values that a setting of words can have: those that the model's file lists under its name (`norm`: NORMS)."""
+    value = getattr(found.config, name)
+    if name == "activation" and value in ACTIVATIONS:
+        return list(ACTIVATIONS)
+    listed = next(
+        (getattr(found.module, n, None) for n in (f"{name.upper()}S", name.upper(), f"{name.upper()}ES")), None
+    )
+    return [str(word) for word in listed] if isinstance(value, str) and listed and value in listed else None
+
+
+def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Settings of a group, as its fields say."""
+    found, hints = {f.name: f for f in dataclasses.fields(group)}, typing.get_type_hints(group)
+    return [
+        {
+            "key": name,
+            "type": _type(hints[name]),
+            "default": as_text(found[name].default),
+            "says": found[name].metadata["help"],
+            "choices": list(found[name].metadata["choices"]) or None,
+            "low": found[name].metadata["low"],
+            "high": found[name].metadata["high"],
+            "live": name in (*LIVE, *DRAWN),
+        }
+        for name in names
+    ]
+
+
+def _views() -> list[tuple[str, Any]]:
+    """The views that there are."""
+    return [(name, module_of(name)) for name in VIEWS]
+
+
+def _type(hint: Any) -> str:
+    """int, float, bool or str; ints, floats or strs for several of them."""
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] or [hint]
+    if typing.get_origin(hint) is tuple or typing.get_origin(kinds[0]) is tuple:
+        inner = typing.get_args(hint if typing.get_origin(hint) is tuple else kinds[0])[0]
+        return f"{inner.__name__}s"
+    return str(kinds[0].__name__)

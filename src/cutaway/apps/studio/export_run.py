@@ -1,0 +1,113 @@
+"""What was trained in the studio as a run like any other, and the command and the Python that train the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...core.config import command_of
+from ...core.errors import SettingError
+from ...core.files import write_csv, write_json
+from ...data.open_data import open_data
+from ...reports.run_report import report_on
+from ...runs.run import Run
+from ...training import documents, train
+from ...training.checkpoint import save_weights
+from ...training.config import TrainSettings
+from ...training.run_folder import whole_run
+from ...training.setup import Prepared
+from .state import ALWAYS, USUAL, Opening
+from .trainer import Live
+
+SAME = (
+    "It takes the same {step:,} steps: the weights in its checkpoints/last are these, bit for bit, on this machine and "
+    "with as many threads. As its model it keeps the epoch that was best on the validation split."
+)
+TASKS = "Of a sequence of tasks each has whole epochs, and this stopped where it was: the studio does it again."
+BY_HAND = (
+    "What was changed by hand while it trained is no setting of a command: the studio does it again, at the same steps."
+)
+
+
+def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[str, Any]:
+    """The command and the Python that train what stands here, and a sentence on how like it is. `source` is what the
+    data is called, `shared` the command that opens the studio's state."""
+    if live.log or opening.run is not None:
+        return {"command": shared, "python": "", "says": BY_HAND if live.log else "It goes on from the run's weights."}
+    if live.ready.data.tasks is not None:
+        return {"command": shared, "python": "", "says": TASKS}
+    given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
+    keywords = [f"        {key!r}: {value!r}," for key, value in given.items()]
+    call = ["run = cutaway.train(", f"    {opening.model!r},", f"    {source!r},", "    **{", *keywords, "    },", ")"]
+    python = "\n".join(["import cutaway", "", *call, "run.evaluate()", ""])
+    return {
+        "command": command_of("train", opening.model, source, given),
+        "python": python,
+        "says": SAME.format(step=max(1, live.step)),
+    }
+
+
+def save(live: Live, opening: Opening, shared: str) -> Path:
+    """Write a run's folder, runs/MODEL-DATA-N, with the weights as they stand: what `evaluate`, `predict`, `inspect`,
+    `generate` and `train --resume` read. Training goes on as if nothing had happened.
+
+    Raises SettingError where no step was taken, FileError where the folder cannot be written.
+    """
+    if live.step == 0:
+        raise SettingError("Nothing is trained yet: press Play, or take a step, and then save.")
+    trainer, state = live.trainer, live.trainer.state
+    weights, history, stopped, kept_at = live.layout.copy(), state.history, state.stopped, trainer.checkpoints
+    best = state.best_epoch, state.best_score, state.best_loss
+    ready = dataclasses.replace(live.ready, settings=_as_of_a_run(live))
+    name = f"{ready.preset.file_name}-{ready.data.name}"
+    try:
+        with whole_run(None, name) as folder, torch.random.fork_rng([]):
+            ready = _with_data_of_its_own(ready, folder, opening)
+            again = same_again(live, opening, ready.data.source, shared)
+            about = documents.about(ready, {})
+            about |= {
+                "settings": {**asdict(ready.data_settings), **asdict(ready.settings)},
+                "command": again["command"],
+                "studio": {"step": live.step, "changes": [str(change) for change in live.log]},
+            }
+            scores = trainer.validate(trainer.val) if trainer.val is not None else {}
+            state.history = [*live.rows, live.row(scores)]
+            state.best_epoch = max(1, state.epoch)
+            state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
+            state.stopped = f"saved in the studio at step {live.step:,}"
+            state.run = documents.known_by(about)
+            trainer.checkpoints = folder / "checkpoints"
+            trainer.checkpoint_now()
+            save_weights(folder / "checkpoints" / "best.safetensors", trainer.weights())
+            write_csv(folder / "metrics.csv", state.history)
+            write_json(folder / "run.json", {**about, "status": "running"})
+            train.finish(folder, about, ready, state, "finished")
+            report_on(Run(folder))
+    finally:
+        live.layout.read(weights)
+        state.history, state.stopped, trainer.checkpoints = history, stopped, kept_at
+        state.best_epoch, state.best_score, state.best_loss = best
+    return folder
+
+
+def _as_of_a_run(live: Live) -> TrainSettings:
+    """The settings with so many epochs as were begun, and without what is the studio's alone."""
+    usual = {f.name: f.default for f in dataclasses.fields(TrainSettings) if f.name in ALWAYS}
+    epochs = live.state.epoch + (live.state.batch > 0)
+    return dataclasses.replace(live.settings, **usual, epochs=max(1, epochs))  # type: ignore[arg-type]
+
+
+def _with_data_of_its_own(ready: Prepared, folder: Path, opening: Opening) -> Prepared:
+    """The same with a copy of the file that was handed over, which the studio removes when it ends."""
+    path = Path(ready.data.source)
+    if opening.run is not None or not opening.uploaded:
+        return ready
+    (folder / "data").mkdir()
+    kept = Path(shutil.copyfile(path, folder / "data" / path.name))
+    data = open_data(kept, ready.data_settings, ready.sizes, ready.preset.targets)
+    return dataclasses.replace(ready, data=data)

@@ -1,0 +1,32 @@
+"""Whether a step fits into memory, told from two examples before the first whole batch is tried."""
+
+from __future__ import annotations
+
+from ...core.errors import SettingError
+from ...core.memory_budget import free_memory, in_bytes
+from ...training.config import TrainSettings
+from ...training.memory_check import kept_for_backward
+from ...training.trainer import Trainer
+
+FEW = 2  # examples that are tried
+FRACTION = 0.5  # of the memory that is free, which a step takes at most: a second model may stand beside this one
+AND_BACK = 2  # what the forward pass keeps, and the gradients of as much
+
+
+def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
+    """Raise SettingError where a step of so many examples would take more memory than is to be had. Nothing of the
+    model changes by it, nor of what is random."""
+    free = free_memory()
+    batches = trainer.batches_of(0)
+    if free is None or not batches or settings.batch_tokens or not settings.batch_size:
+        return  # batches of another kind are of all that there is
+    few = batches[0][:FEW]
+    inputs, _ = trainer.place.batch(next(iter(trainer.train.batches([few]))))
+    kept = kept_for_backward(trainer.model, inputs, trainer.place)
+    needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
+    if needed > FRACTION * free:
+        raise SettingError(
+            f"A step of batch_size={settings.batch_size} examples would take about {in_bytes(int(needed))} of memory "
+            f"with this model, and {in_bytes(free)} are free here, of which the studio takes half at most. Make the "
+            "model narrower, or the batch smaller."
+        )

@@ -1,0 +1,89 @@
+"""Who is answered: requests that name this server as their host, know its token, and come from its own page.
+
+- Token: a random path that stands in the URL which the server prints: everything else is 404.
+- Host and origin: as `apps.web.requests` has it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import HTMLResponse, JSONResponse
+
+from ...core.errors import SettingError
+from ..web.requests import App, Hosts, Receive, Scope, Send, from_elsewhere, headers_of, sealed
+from ..web.sockets import is_loopback
+
+# For a person who opens an address of a studio that is closed: its token is gone with it. It has no script, and needs
+# none: what was shared stands in the address bar.
+GONE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Cutaway studio: this address is closed</title>
+<h1>This address is closed</h1>
+<p>It belonged to a studio that has ended, or was not copied whole. Each studio has an address of its own, which
+<code>cutaway studio</code> prints.</p>
+<p>What was shared is not lost: it stands behind the # in the address of this page. Copy the whole address, and open the
+same again with</p>
+<pre>cutaway studio 'ADDRESS'</pre>
+</html>
+"""
+
+
+class Guard:
+    """What stands before the application."""
+
+    def __init__(
+        self, app: App, token: str, host: str, port: int, known: Callable[[Any], None] = lambda peer: None
+    ) -> None:
+        """`known` is told who has shown the token: the address and port that a request came from."""
+        self.app, self.token, self.known = app, token, known
+        self.hosts = Hosts(host, port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or say no."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        send = sealed(send)
+        rejected = self._rejected(scope)
+        if rejected is not None:
+            status, words = rejected
+            if status == 404 and _wants_a_page(scope):
+                await HTMLResponse(GONE, status)(scope, receive, send)
+                return
+            await JSONResponse({"error": words}, status)(scope, receive, send)
+            return
+        self.known(scope.get("client"))
+        inside = {**scope, "path": scope["path"][len(self.token) + 1 :], "root_path": ""}
+        await self.app(inside, receive, send)
+
+    def _rejected(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and words by which a request is turned away; None where it may pass."""
+        headers = headers_of(scope)
+        if self.hosts.strange(headers):
+            return 421, "This server is not the one that was asked for."
+        first = scope["path"].split("/")[1:2]
+        if not first or not hmac.compare_digest(first[0].encode(), self.token.encode()):
+            return 404, "There is nothing here. The address is the one that `cutaway studio` printed."
+        if not scope["path"].startswith(f"/{self.token}/"):
+            return 404, "There is nothing here. The address ends in a slash."
+        if from_elsewhere(headers):
+            return 403, "Another page may not use the studio."
+        return None
+
+
+def _wants_a_page(scope: Scope) -> bool:
+    """Whether a person has opened this in a browser."""
+    accepts = [value for name, value in scope["headers"] if name.lower() == b"accept"]
+    return scope["method"] == "GET" and any(b"text/html" in value for value in accepts)
+
+
+def reject_open_host(host: str, to_all: bool) -> None:
+    """Raise SettingError for a host that other machines can reach, unless they may."""
+    if not is_loopback(host) and not to_all:
+        raise SettingError(
+            f"--host {host} lets other machines reach the studio, where whoever knows its address can train on this "
+            "one and see its data, unencrypted. If that is what you want, add --open-to-the-network."
+        )

@@ -1,0 +1,228 @@
+"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, an image,
+the beginning of a text, a problem. It goes the way that `cutaway predict` and `cutaway generate` go, with their
+preprocessing.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.errors import CutawayError, DataError, SettingError
+from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
+from ...data.text.corpus_transforms import RunningPreprocessing
+from ...data.text.masking import GAP, MaskedPreprocessing
+from ...data.text.problems import ProblemPreprocessing
+from ...inference.prompts import bounds_of
+from ...inference.sampling import probabilities
+from ...inference.streaming_text import Pieces, as_text
+from ...inference.text import context_of, stream
+from ...training.evaluation import results_of
+from ...views.thoughts import searched, told
+from .setup import Built
+
+LIKELIEST = 10  # classes or tokens that are shown
+SAMPLES, MOST_TOKENS = 3, 200
+LETTERS = 5_000  # of a text that is tried
+DARK = 0.5  # mean brightness below which images are drawn light on dark
+
+
+def way_to_try(built: Built) -> dict[str, Any] | None:
+    """How something can be tried on this model: {"kind": "image", "text", "masked", "next", "problem" or "pairs"} and
+    what belongs to it; None where there is no way to type or draw it."""
+    spec, data = built.ready.data.spec, built.ready.data
+    if isinstance(spec, ImageSpec) and isinstance(spec.target, Mask):
+        return None
+    if isinstance(spec, ImageSpec):
+        image = data.splits["train"].image(0)
+        return {"kind": "image", "dark": image is not None and _is_dark(image)}
+    if isinstance(spec, PairSpec):
+        return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
+    if isinstance(spec, TextSpec):
+        if isinstance(spec.target, Solution):
+            return {"kind": "problem", "like": _first_row(data.splits["train"], "problem")}
+        if isinstance(spec.target, NextToken):
+            return {"kind": "next", "like": ""}
+        if isinstance(spec.target, Masked):
+            return {"kind": "masked", "like": GAP}
+        if isinstance(spec.target, Classes | Value | Tags):
+            return {"kind": "text", "like": _first_row(data.splits["train"], "text")}
+    return None
+
+
+def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What the model says: {"answers": [{"name", "probability"}], ...}, or {"error": why it cannot}."""
+    way = way_to_try(built)
+    try:
+        if way is None:
+            raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
+        with torch.random.fork_rng([]), torch.no_grad():
+            if way["kind"] == "image":
+                return _image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
+            text = str(asked.get("text", ""))[:LETTERS]
+            if way["kind"] == "next":
+                return _next(built, text, asked)
+            if not text.strip():
+                return {}
+            ways = {"masked": _filled, "problem": _solved}
+            return ways.get(way["kind"], _said)(built, text)
+    except CutawayError as error:
+        return {"error": str(error)}
+
+
+# --- what is said of an example ------------------------------------------------------------------------------------
+
+
+def _image(built: Built, path: Path) -> dict[str, Any]:
+    """What is said of an image, and the image as the model sees it."""
+    if not path.is_file():
+        return {}
+    ready = built.ready
+    split = ready.data.preprocessing.examples([path])
+    seen = next(iter(split.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
+    return {**_answers(built, split), "seen": _drawn(seen.float())}
+
+
+def _said(built: Built, text: str) -> dict[str, Any]:
+    """What is said of a text, which is never taken for the path of a file."""
+    ready = built.ready
+    if isinstance(ready.data.spec, PairSpec):
+        sources: list[Any] = [text + " " * os.path.exists(os.path.expanduser(text))]
+    else:
+        sources = [{"text": text}]
+    split = ready.data.preprocessing.examples(sources)
+    return {**_answers(built, split), "notes": list(getattr(split, "notes", ()))}
+
+
+def _answers(built: Built, split: Any) -> dict[str, Any]:
+    """The predictions for the first example of a split, likeliest first."""
+    ready = built.ready
+    outputs = results_of(
+        ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
+        num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
+    ).outputs  # fmt: skip
+    row = ready.task.predictions(outputs)[0]
+    target = ready.data.spec.target
+    word = next((w for w in ("probability", "score") if any(key.startswith(f"{w} ") for key in row)), None)
+    if word is None or not isinstance(target, Classes):
+        said = row[target.column]
+        return {"said": said if isinstance(said, str) else f"{said:.6g}", "column": target.column}
+    ranked = sorted(((key.removeprefix(f"{word} "), p) for key, p in row.items() if key.startswith(f"{word} ")),
+                    key=lambda pair: -pair[1])  # fmt: skip
+    answers = [{"name": name, word: float(f"{p:.4g}")} for name, p in ranked[:LIKELIEST]]
+    return {"said": row[target.column], "column": target.column, "answers": answers}
+
+
+def _filled(built: Built, text: str) -> dict[str, Any]:
+    """The likeliest tokens for the first gap of a text."""
+    ready, found = built.ready, built.ready.data.preprocessing
+    assert isinstance(found, MaskedPreprocessing)
+    if GAP not in text:
+        raise DataError(f"Write {GAP} where a word is to be filled in.")
+    ids = found.with_gaps(text)
+    others = torch.from_numpy(found.masking.others)
+    outputs = ready.model(ids[None].to(ready.place.device), None)[0].float().cpu()  # (T, V)
+    gaps = outputs[ids == found.masking.mask].softmax(1)[:, others]
+    return {"answers": _likeliest(gaps[0], [found.tokenizer.tokens[i] for i in others])}
+
+
+def _solved(built: Built, text: str) -> dict[str, Any]:
+    """The search for a solution of a problem, as it is drawn, and whether it was found."""
+    preprocessing = built.ready.data.preprocessing
+    assert isinstance(preprocessing, ProblemPreprocessing)
+    (problem,) = preprocessing.examples([text]).problems
+    found, _, drawing = searched(built.ready.model, preprocessing, problem)
+    solution, verdict = found.solution.strip("\n"), told(found, preprocessing)
+    return {"said": solution or "–", "notes": [verdict], "drawing": drawing}
+
+
+# --- a language model ----------------------------------------------------------------------------------------------
+
+
+def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The likeliest next tokens at that temperature, and samples of how the text goes on."""
+    ready, text = built.ready, built.ready.data.preprocessing
+    assert isinstance(text, RunningPreprocessing)
+    temperature, count = float(asked.get("temperature", 0.8)), int(asked.get("count", 60))
+    if not 0 <= temperature <= 5 or not 1 <= count <= MOST_TOKENS:
+        raise SettingError(f"temperature is a number from 0 to 5, and tokens are from 1 to {MOST_TOKENS}.")
+    ids = text.encode(prompt)
+    notes = [f"Unknown to the model: {', '.join(map(repr, text.unknown(prompt)[:5]))}."] if text.unknown(prompt) else []
+    if not len(ids):
+        ids = text.beginning()
+    context = context_of(ready.model)
+    ids = (ids if context is None else ids[-context:]).to(ready.place.device)
+    never, ends = bounds_of(ready.model, text)
+    logits = _logits(ready.model, ids)
+    logits[never] = -torch.inf
+    p = probabilities(logits[None], temperature=temperature)[0]
+    samples = []
+    for number in range(SAMPLES if temperature else 1):
+        drawn = stream(
+            ready.model, ids[None], count, generator=torch.Generator().manual_seed(number), never=never, ends=ends,
+            window=True, temperature=temperature,
+        )  # fmt: skip
+        pieces = Pieces(text.decode, ids.tolist() if prompt else [])
+        samples.append("".join(as_text(map(int, drawn), pieces)))
+    names = [text.decode([i]) for i in p.topk(min(LIKELIEST, len(p))).indices.tolist()]
+    best = p.topk(min(LIKELIEST, len(p))).values.tolist()
+    answers = [{"name": name, "probability": float(f"{value:.4g}")} for name, value in zip(names, best)]
+    return {"answers": answers, "samples": samples, "prompt": prompt, "notes": notes}
+
+
+def _logits(model: Any, ids: Tensor) -> Tensor:
+    """The model's outputs after these tokens, (V,)."""
+    was = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        outputs: Tensor = model(ids[None], None)
+    finally:
+        for module in was:
+            module.training = True
+    return outputs[0, -1].float().cpu()
+
+
+def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
+    best, places = p.topk(min(LIKELIEST, len(p)))
+    return [
+        {"name": names[i], "probability": float(f"{value:.4g}")} for i, value in zip(places.tolist(), best.tolist())
+    ]
+
+
+# --- images ------------------------------------------------------------------------------------------------------
+
+
+def _is_dark(image: Any) -> bool:
+    """Whether an image is drawn light on dark, as MNIST's digits are."""
+    grey = image.convert("L").resize((8, 8))
+    edge = [grey.getpixel((x, y)) for x in range(8) for y in (0, 7)]
+    return bool(sum(edge) / len(edge) < 255 * DARK)
+
+
+def _drawn(pixels: Tensor) -> str:
+    """An example (C, H, W) as an image in a page, from its smallest value to its largest."""
+    from PIL import Image
+
+    low, high = pixels.amin(), pixels.amax()
+    levels = ((pixels - low) / (high - low).clamp(min=1e-12) * 255).round().byte()
+    levels = levels[:3] if len(levels) >= 3 else levels[:1]
+    buffer = io.BytesIO()
+    array = levels.permute(1, 2, 0).numpy() if len(levels) == 3 else levels[0].numpy()
+    Image.fromarray(array).save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _first_row(split: Any, key: str) -> str:
+    """An example of what can be typed, from the training split."""
+    row = split.row(0) or {}
+    return str(row.get(key) or next(iter(row.values()), ""))[:200]
+
+
+__all__ = ["tried", "way_to_try"]

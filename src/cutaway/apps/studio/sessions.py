@@ -1,0 +1,315 @@
+"""The sides of a studio: what is opened, the latest frame of each, and who has yet to see it.
+
+A frame is made only when somebody waits for one and there is something new to see; while it is made and sent, training
+goes on, and what it would have shown in between is never drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ...core.errors import DataError, SettingError, UnknownName
+from ...data.datasets.registry import NAMED, where
+from ...training.schemas import read_run
+from .ipc import Message
+from .state import FIRST, FURTHEST, Opening, number_of, read_log, settings_of
+from .uploads import SUFFIXES, Uploads, without_folders
+from .workers import Ended, Fault, Pair
+
+SIDES = ("a", "b")
+CONTROLS = ("play", "pause", "step", "epoch", "reset", "seek")
+OFTEN, SELDOM = 0.05, 5.0  # seconds of rest between two frames, at least and at most
+SHARE = 3.0  # times as long as a frame took it is rested after it, so that it takes a quarter of a core at most
+STILL_HERE = 15.0  # seconds after which a connection without frames is written to
+
+
+class Side:
+    """One model on the screen."""
+
+    def __init__(self, studio: Studio, name: str) -> None:
+        self.studio, self.name = studio, name
+        self.state: dict[str, str] = {}
+        self.watch: dict[str, Any] = {"views": [], "options": {}, "example": None, "try": None}
+        self.pair: Pair | None = None
+        self.frame: bytes | None = None
+        self.number = 0  # of the frame
+        self.step = 0  # that training stood at when it last answered
+        self.heard = 0  # how often it was told something: a frame says how much of it was known when it was made
+        self.fresh = asyncio.Event()  # there is something to see that the frame does not show
+        self.asked = asyncio.Event()  # and somebody has asked for it
+        self.frames: asyncio.Task[None] | None = None
+        self.lock = asyncio.Lock()
+
+    async def open(self, state: dict[str, str]) -> None:
+        """Build what the state asks for; what was there goes on where it cannot be built. Raises CutawayError."""
+        opening = self.studio.meant(state)
+        async with self.lock:
+            if self.pair is None or self.pair.ended:
+                await self._start()
+            assert self.pair is not None
+            message = {"do": "open", "opening": opening.to_json()}
+            self.pair.viewer.tell(message)
+            if self.frame is None:
+                await self.publish(bare_frame(self.name, state, notes=["Opening …"]))
+            try:
+                reply, _ = await self.pair.learner.ask(message)
+            except Exception as error:
+                if not self.state:
+                    await self.publish(bare_frame(self.name, state, error=str(error)))
+                raise
+            self.state, self.step = state, reply["step"]
+            self.news()
+
+    async def ask(self, message: Message) -> None:
+        """Have the learner do something. Raises what it rejects, and SettingError where nothing is open."""
+        if self.pair is None:
+            raise SettingError(f"Nothing is open on side {self.name} yet.")
+        reply, _ = await self.pair.learner.ask(message)
+        self.step = reply["step"]
+        self.news()
+
+    async def save(self, write: bool) -> Message:
+        """The command and the Python that train the same; with `write` a run's folder too. Raises as `ask`."""
+        if self.pair is None:
+            raise SettingError(f"Nothing is open on side {self.name} yet.")
+        reply, _ = await self.pair.learner.ask({"do": "save", "write": write, "shared": self.shared()})
+        self.news()
+        return {key: reply[key] for key in ("command", "python", "says", "folder")}
+
+    def shared(self) -> str:
+        """The command that opens this side in a studio of its own, without what was trained since it was opened."""
+        state = "&".join(f"{quote(key)}={quote(value, safe=',:;[]@$')}" for key, value in self.state.items())
+        return shlex.join(["cutaway", "studio", *([str(self.studio.run)] if self.studio.run else []), f"#{state}"])
+
+    async def weighed(self, name: str, index: list[int]) -> float:
+        """One weight as it is now. Raises as `ask`."""
+        if self.pair is None:
+            raise SettingError(f"Nothing is open on side {self.name} yet.")
+        reply, _ = await self.pair.learner.ask({"do": "weigh", "name": name, "index": index})
+        return float(reply["value"])
+
+    def news(self) -> None:
+        """There is something to see that no frame shows yet."""
+        self.heard += 1
+        self.asked.set()
+        self.fresh.set()
+
+    async def publish(self, frame: bytes) -> None:
+        """Make this the latest frame."""
+        if self.studio.uploads.files:
+            frame = without_folders(frame.decode(), self.studio.folder).encode()
+        self.frame, self.number = frame, self.number + 1
+        await self.studio.tell()
+
+    async def close(self) -> None:
+        """End its processes."""
+        if self.frames is not None:
+            self.frames.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.frames
+        if self.pair is not None:
+            await asyncio.to_thread(self.pair.close)
+        self.pair = self.frames = None
+
+    async def _start(self) -> None:
+        """New processes."""
+        await self.close()
+        self.pair = Pair(str(self.studio.folder), self.name, self._hear)
+        self.frames = asyncio.create_task(self._make_frames(self.pair))
+
+    def _hear(self, event: Message) -> None:
+        """Something has happened that nobody asked for just now: an end was reached, or a process is gone."""
+        self.asked.set()
+        self.fresh.set()
+
+    async def _make_frames(self, pair: Pair) -> None:
+        """Make frames for as long as there is somebody to see them."""
+        while True:
+            await self.fresh.wait()
+            await self.studio.wanted(self)
+            self.fresh.clear()
+            self.asked.clear()
+            heard = self.heard
+            try:
+                head, body = await pair.viewer.ask({"do": "frame", "watch": self.watch})
+                if pair.learner.ended:
+                    raise Ended(pair.learner.epitaph())
+            except Ended as error:
+                await self.publish(bare_frame(self.name, self.state, error=str(error)))
+                await asyncio.to_thread(pair.close)  # one without the other is of no use
+                return
+            except Fault as error:
+                await self.publish(bare_frame(self.name, self.state, error=str(error)))
+                continue
+            if head.get("empty"):
+                continue
+            if head["playing"]:
+                self.fresh.set()
+            state = {**self.state, "steps": str(head["step"])}
+            more = json.dumps({"frame": self.number + 1, "heard": heard, "state": state})
+            await self.publish(body[:-1] + b", " + more[1:].encode())
+            await self._rest(SHARE * head["seconds"])
+
+    async def _rest(self, seconds: float) -> None:
+        """Leave the machine to training for a while; somebody who asks for something waits no longer than they must."""
+        await asyncio.sleep(OFTEN)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, SELDOM) - OFTEN):
+                await self.asked.wait()
+
+
+class Watcher:
+    """Somebody who looks."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}  # the number of the last frame of each side that was taken
+
+
+class Studio:
+    """Everything that one server has opened."""
+
+    def __init__(self, folder: Path, run: Path | None = None) -> None:
+        self.folder, self.run = folder, run
+        self.uploads = Uploads(folder)
+        self.sides = {name: Side(self, name) for name in SIDES}
+        self.watchers: set[Watcher] = set()
+        self.changed = asyncio.Condition()
+        self.closing = False
+
+    # --- what is meant ----------------------------------------------------------------------------------------
+
+    def meant(self, state: Mapping[str, str]) -> Opening:
+        """What a state asks for, with its data found among what may be opened: the named sets that are here, files
+        that were handed over, the run. Raises SettingError, UnknownName and DataError."""
+        data, model = state.get("data", ""), state.get("model", "")
+        if not data or not model:
+            raise SettingError("A side needs data and a model: data=moons and model=mlp.")
+        read_log(state.get("log", ""))
+        source, run = self._source(data)
+        return Opening(
+            model=model,
+            source=source,
+            given=settings_of(state) if data in NAMED or run else {**self._told(data), **settings_of(state)},
+            run=run,
+            uploaded=self.uploads.files[data].name if data in self.uploads.files else "",
+            anew=state.get("begin") == "seed",
+            steps=int(number_of(state, "steps", FURTHEST)),
+            log=state.get("log", ""),
+            speed=number_of(state, "speed", 1e6),
+        )
+
+    def _source(self, data: str) -> tuple[str, str | None]:
+        """What is read, and the run that it is of."""
+        if data == "run":
+            if self.run is None:
+                raise SettingError("No run was opened: `cutaway studio RUN` opens one.")
+            return "", str(self.run)
+        if data in self.uploads.files:
+            return str(self.uploads.files[data].path), None
+        if data not in NAMED and Path(data).suffix.lower() in SUFFIXES and Path(data).name == data:
+            raise DataError(
+                f"{data} is a file that was handed to a studio which is closed.",
+                fix="Hand it over again, under Data: Your own file.",
+            )
+        if data not in NAMED:
+            raise UnknownName("data set", data, [*NAMED, *self.uploads.files], "The page opens no paths.")
+        if where(data) is None:
+            raise DataError(
+                f"{data} is not on this machine yet, and the studio fetches nothing.",
+                fix=f"`cutaway check MODEL {data}` fetches it.",
+            )
+        return data, None
+
+    def _told(self, data: str) -> dict[str, str]:
+        """What a file that was handed over is read by, unless the state says so: its last column is the target."""
+        file = self.uploads.files[data]
+        return {"target": file.columns[-1]} if file.columns else {}
+
+    def first_state(self) -> dict[str, str]:
+        """What is opened when nobody has asked for anything."""
+        if self.run is None:
+            return dict(FIRST)
+        return {"data": "run", "model": str(read_run(self.run)["model"])}
+
+    # --- what is asked ----------------------------------------------------------------------------------------
+
+    def side(self, name: Any) -> Side:
+        """A side by its name. Raises SettingError."""
+        if name not in SIDES:
+            raise SettingError("side is a or b.")
+        return self.sides[name]
+
+    def both(self, name: Any) -> list[Side]:
+        """One side, or all that are open."""
+        return [side for side in self.sides.values() if side.pair] if name == "both" else [self.side(name)]
+
+    async def close(self) -> None:
+        """End everything, and leave nothing behind."""
+        self.closing = True
+        await self.tell()
+        await asyncio.gather(*(side.close() for side in self.sides.values()))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- who looks --------------------------------------------------------------------------------------------
+
+    async def tell(self) -> None:
+        """Wake everybody who waits."""
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def wanted(self, side: Side) -> None:
+        """Wait until somebody has taken the last frame of this side and looks for the next."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: any(w.seen.get(side.name, 0) == side.number for w in self.watchers))
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Frames as server-sent events, each side's latest, for as long as somebody reads them."""
+        watcher = Watcher()
+        self.watchers.add(watcher)
+        try:
+            yield b"retry: 1000\n\n"
+            while not self.closing:
+                new = self._new(watcher)
+                for side in new:
+                    number, frame = side.number, side.frame
+                    yield b"event: frame\nid: %s-%d\ndata: %s\n\n" % (side.name.encode(), number, frame)
+                    watcher.seen[side.name] = number  # it was taken: the server's buffer has room again
+                    await self.tell()
+                if not new:
+                    yield await self._news(watcher)
+        finally:
+            self.watchers.discard(watcher)
+
+    def _new(self, watcher: Watcher) -> list[Side]:
+        """The sides of which there is a frame that this watcher has not seen."""
+        return [s for s in self.sides.values() if s.frame is not None and watcher.seen.get(s.name, 0) != s.number]
+
+    async def _news(self, watcher: Watcher) -> bytes:
+        """Wait until there is a new frame, or until it is time to say that the connection still stands."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STILL_HERE), self.changed:
+                await self.changed.wait_for(lambda: self.closing or bool(self._new(watcher)))
+                return b""
+        return b": still here\n\n"
+
+
+def bare_frame(side: str, state: Mapping[str, str], error: str | None = None, notes: list[str] | None = None) -> bytes:
+    """A frame of a side of which there is nothing to see: it is being opened, or could not be."""
+    frame = {
+        "side": side, "epoch": 0, "step": 0, "at": 0, "playing": False, "replaying": False, "rate": 0.0, "lr": None,
+        "loss": {"train": None, "val": None}, "metrics": {}, "history": {"step": [], "train": [], "val": []},
+        "snapshots": [], "views": [], "names": {"weights": [], "layers": [], "views": []}, "notes": notes or [],
+        "state": dict(state), "log": "", "error": error,
+    }  # fmt: skip
+    return json.dumps(frame).encode()
+
+
+__all__ = ["CONTROLS", "SIDES", "Side", "Studio", "bare_frame"]

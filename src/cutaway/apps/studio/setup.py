@@ -1,0 +1,115 @@
+"""From an opening to a model fitted to its data, ready to learn: the same for the process that trains and for the one
+that looks on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...core.config import among, as_text, build, parse, parted
+from ...core.errors import CutawayError, ModelError, SettingError
+from ...core.spec import Context, Masked, NextToken, Solution, Target
+from ...data.open_data import open_data
+from ...data.settings import DataSettings
+from ...models.registry import Preset, preset
+from ...runs.run import Run
+from ...training.schemas import source_of
+from ...training.setup import Prepared, prepare
+from .state import ALWAYS, NOT_HERE, USUAL, Opening
+
+RUNNING = (NextToken, Masked, Context)  # what can be learned from text that runs on
+
+
+@dataclasses.dataclass
+class Built:
+    """What an opening means."""
+
+    ready: Prepared
+    run: Run | None = None  # whose weights the model has
+    notes: tuple[str, ...] = ()
+
+
+def build_side(opening: Opening) -> Built:
+    """The model, its data and all that belongs to training. Of a run they are the run's, with its kept weights, unless
+    another model is asked for: that one learns from the run's data from its first weights on.
+
+    Raises what reading and building raise.
+    """
+    if opening.run is None:
+        return Built(prepare(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
+    run = Run(opening.run)
+    about = run.about
+    source = source_of(about["data"])
+    same = not opening.anew and opening.model == about["model"] and _same_model(run, opening.given)
+    own = run.with_own_tokenizer(about["settings"])
+    if not same:
+        of_data = among(own, DataSettings)
+        built = Built(prepare(opening.model, source, {**of_data, **USUAL, **opening.given, **ALWAYS}))
+        built.notes = ("These are not the weights of the run: this model begins anew, on the run's data.",)
+    else:
+        kept = {key: value for key, value in own.items() if key not in NOT_HERE}
+        of_model = {f"model.{key}": value for key, value in about["model_settings"].items()}
+        built = Built(
+            prepare(opening.model, source, {**kept, **of_model, **opening.given, **ALWAYS}, resumed=True), run
+        )
+        built.ready.model.load_state_dict(run.model.state_dict())
+    run.reject_other(built.ready.data, "or open the studio without the run.")
+    return built
+
+
+def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
+    """The same with data that was drawn anew by other settings. Raises SettingError where it no longer fits the model,
+    and what reading raises."""
+    given = {f.name: getattr(ready.data_settings, f.name) for f in dataclasses.fields(DataSettings)}
+    settings = build(DataSettings, {**given, **changes})
+    data = open_data(ready.data.source, settings, ready.sizes, ready.preset.targets)
+    if data.spec.shape != ready.data.spec.shape or data.spec.target != ready.data.spec.target:
+        said = ", ".join(f"{key}={value}" for key, value in changes.items())
+        raise SettingError(f"{said} makes other data than the model was built for: open it anew.")
+    return dataclasses.replace(ready, data=data, data_settings=settings)
+
+
+def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
+    """The same with a model of other settings and the same weights: another dropout, another activation.
+
+    Raises ModelError where the weights themselves would be others, and what the model rejects.
+    """
+    found, parsed = ready.preset, {**ready.model_settings, **ready.preset.parse(changes)}
+    config = found.configure(ready.data.spec, parsed)
+    with torch.random.fork_rng([]):
+        model = found.build(config)
+    if _shapes(model) != _shapes(ready.model):
+        said = " and ".join(f"model.{key}={as_text(value)}" for key, value in changes.items())
+        raise ModelError(f"{said} makes other weights than these: open the model anew with it.")
+    model.load_state_dict(ready.model.state_dict())
+    return dataclasses.replace(ready, model=model, model_settings=parsed)
+
+
+def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
+    """The models that could learn from this data. Text that runs on has the target that the model asks for."""
+    spec = ready.data.spec
+    targets: tuple[type[Target], ...] = (type(spec.target),)
+    if isinstance(spec.target, Solution):
+        targets = (NextToken,)
+    elif isinstance(spec.target, RUNNING):
+        targets = RUNNING
+    return [p.name for p in names if spec.kind in p.takes and set(p.targets) & set(targets)]
+
+
+def _same_model(run: Run, given: Mapping[str, Any]) -> bool:
+    """Whether the settings of a model that were asked for are those of the run's, and its weights are wanted."""
+    found, config = preset(run.about["model"]), run.model.config
+    try:
+        asked = found.parse(parted(given)[0])
+    except CutawayError:
+        return False
+    seed = parse("seed", given.get("seed", run.about["seed"]), int)
+    return seed == run.about["seed"] and all(getattr(config, key) == value for key, value in asked.items())
+
+
+def _shapes(model: nn.Module) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}

@@ -1,0 +1,160 @@
+"""Files that a person hands to the page: kept in a folder of the studio's own, and known by their names since."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from filecmp import cmp
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import DataError, FileError
+from ...data.tables.table_files import TABLE_SUFFIXES, read_table
+from .choices import described
+
+LARGEST = 64 * 2**20  # bytes of one file
+LARGEST_IMAGE, IMAGES = 16 * 2**20, 8  # bytes of one that is tried, and how many are kept
+PIXELS = 50_000_000
+TOGETHER = 512 * 2**20
+SUFFIXES = (*TABLE_SUFFIXES, ".txt")
+
+
+class TooLarge(DataError):
+    """A file that is larger than what is taken."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One file that was handed over."""
+
+    name: str  # what the page calls it
+    path: Path
+    title: str  # its own name
+    kind: str
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the path."""
+        return {**self.choice(), "data": self.name, "columns": list(self.columns), "notes": list(self.notes)}
+
+    def choice(self) -> dict[str, Any]:
+        """The file among the data that can be chosen."""
+        if self.kind == "text":
+            return described(self.name, "text", self.title, "language modelling")
+        # Whether a table is of classes or of numbers is known once its target is.
+        return {**described(self.name, "table", self.title, "classification"), "learns": ["Classes", "Value"]}
+
+
+class Uploads:
+    """All files of one studio."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files = folder, dict[str, Upload]()
+        self.taken, self.number, self.images = 0, 0, 0
+
+    async def take(self, title: str, body: AsyncIterator[bytes]) -> Path:
+        """Write what comes to a file of its own, under a plain name. Raises DataError for a suffix that is no table or
+        text, TooLarge, FileError where it cannot be written."""
+        stem, suffix = plain_name(title)
+        self.number += 1
+        path = self.folder / f"file-{self.number}" / f"{stem}{suffix}"
+        size = 0
+        try:
+            path.parent.mkdir(mode=0o700)
+            with path.open("xb") as file:
+                async for piece in body:
+                    size += len(piece)
+                    if size > LARGEST:
+                        raise TooLarge(f"{title[:80]} is larger than {LARGEST >> 20} MiB: train on it by its path.")
+                    if self.taken + size > TOGETHER:
+                        raise TooLarge(
+                            f"All files together are larger than {TOGETHER >> 20} MiB: start the studio anew."
+                        )
+                    file.write(piece)
+        except OSError as error:
+            raise FileError(f"{title[:80]} could not be kept: {error.strerror or error}.") from error
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        self.taken += size
+        return path
+
+    async def take_image(self, body: AsyncIterator[bytes]) -> int:
+        """Keep an image that is to be tried, as one that any reader of images takes; those of a while ago go. Its
+        number. Raises DataError for what is no image, and TooLarge."""
+        content = bytearray()
+        async for piece in body:
+            content += piece
+            if len(content) > LARGEST_IMAGE:
+                raise TooLarge(f"An image has at most {LARGEST_IMAGE >> 20} MiB here.")
+        self.images += 1
+        number = self.images
+        path = self.folder / f"image-{number}.png"
+        await asyncio.to_thread(_kept_image, bytes(content), path)
+        (self.folder / f"image-{number - IMAGES}.png").unlink(missing_ok=True)
+        return number
+
+    def look(self, path: Path, title: str) -> Upload:
+        """Read what was taken as far as to say what it is. Raises what reading raises, and forgets the file then."""
+        columns: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        kind = "text" if path.suffix == ".txt" else "table"
+        try:
+            if kind == "table":
+                table = read_table(path)
+                columns, notes = tuple(table.columns), tuple(table.notes)
+            elif not path.stat().st_size:
+                raise DataError(f"{title[:80]} is empty.")
+        except BaseException:
+            self.taken -= path.stat().st_size
+            path.unlink()
+            raise
+        name, number = path.name, 1
+        while name in self.files:
+            if cmp(self.files[name].path, path, shallow=False):  # it was handed over before
+                self.taken -= path.stat().st_size
+                path.unlink()
+                return self.files[name]
+            number += 1
+            name = f"{path.stem}-{number}{path.suffix}"
+        found = Upload(name, path, title[:80], kind, columns, notes)
+        self.files[found.name] = found
+        return found
+
+
+def plain_name(title: str) -> tuple[str, str]:
+    """A stem of letters, digits, - and _, and the suffix. Raises DataError for a suffix that is not taken."""
+    stem, dot, suffix = title.rpartition(".")
+    if f"{dot}{suffix.lower()}" not in SUFFIXES:
+        raise DataError(
+            f"{title[:80]!r} is not taken here: tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt.",
+            fix="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
+        )
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
+
+
+def _kept_image(content: bytes, path: Path) -> None:
+    """Write an image as PNG, turned as its camera was held. Raises DataError for what is none."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > PIXELS:
+                raise TooLarge(f"An image has at most {PIXELS:,} pixels here.")
+            upright = ImageOps.exif_transpose(image)
+            whole = upright if upright.mode in ("1", "L", "RGB", "RGBA") else upright.convert("RGB")
+            whole.save(path, format="PNG")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, DataError):
+            raise
+        raise DataError("That is no image that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
+
+
+def without_folders(text: str, folder: Path) -> str:
+    """What is said of a file that was handed over, without the folder where it is kept, which is nobody's matter."""
+    return re.sub(re.escape(str(folder)) + r"/file-\d+/", "", text)

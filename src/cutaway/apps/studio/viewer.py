@@ -1,0 +1,228 @@
+"""The process that looks at one side: it asks for a copy of the weights when there is somebody to show them to, and
+makes the views of it, with a model and data of its own. It lets every other process go first."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.errors import CutawayError
+from ...draw.description import View
+from ...views import VIEWS, module_of
+from ...views.subject import FEW, Subject, open_data, with_examples
+from .ipc import Line, Message, end_with_parent, step_back
+from .playground import tried, way_to_try
+from .setup import Built, build_side
+from .shared_memory import Layout, shared_row
+from .state import Opening
+
+# What is shown where nobody has chosen: the first of these that suits.
+USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
+ALWAYS = "gradients"
+LETTERS = 4_000_000  # of one view; a larger one is left out
+FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", "grad_clip", "schedule", "epochs")
+
+
+def view(commands: Connection, learner: Connection, folder: str) -> None:
+    """What the process does until the studio is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    step_back()
+    torch.set_num_threads(1)
+    viewer = Viewer(Path(folder), Line(learner, "learner", at_end=lambda: os._exit(0)))
+    studio = Line(commands, "studio", at_end=end_with_parent(folder))
+    while True:
+        _, message = studio.inbox.get()
+        if message["do"] == "open":
+            viewer.expect(Opening(**message["opening"]))
+        else:
+            studio.send(*answer(viewer, message))
+
+
+def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
+    """The frame that is asked for, as JSON, after what the server has to know of it."""
+    began, head = time.thread_time(), {"id": message["id"]}
+    try:
+        frame = viewer.frame(message["watch"])
+        body = json.dumps(frame, allow_nan=False).encode() if frame else b""
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        return {
+            **head,
+            "fault": f"Internal error: {type(error).__name__}: {error}. The server log has the details.",
+        }, b""
+    if frame is None:
+        return {**head, "empty": True}, b""
+    seconds = 0.0 if viewer.anew else time.thread_time() - began  # what is done once says nothing of the next frame
+    return {**head, "seconds": seconds, "playing": frame["playing"], "step": frame["step"]}, body
+
+
+class Viewer:
+    """A side as it is looked at."""
+
+    def __init__(self, folder: Path, learner: Line) -> None:
+        """`folder` is where images lie that are to be tried."""
+        self.folder, self.learner = folder, learner
+        self.key, self.file, self.asked = "", "", ""
+        self.anew = True  # whether the last frame was the first of what was opened
+        self.found: tuple[Subject, list[str], list[str]] | None = None
+        self.built: Built | None = None
+        self.layout: Layout | None = None
+        self.way: dict[str, Any] | None = None  # to try something of one's own
+        self.row: Tensor | None = None
+
+    def expect(self, opening: Opening) -> None:
+        """Build what is to be looked at, while the other process does the same. What cannot be built is that one's to
+        tell."""
+        try:
+            self._build(opening)
+        except Exception:
+            self.key = ""
+
+    def frame(self, watch: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What is to be seen now; None where nothing is open."""
+        self.learner.send({"do": "hand over"})
+        _, given = self.learner.inbox.get()
+        if "empty" in given:
+            return None
+        frame: dict[str, Any] = given["frame"]
+        try:
+            self._build(Opening(**given["opening"]))
+            assert self.built is not None
+            assert self.layout is not None
+            if given["file"] != self.file:
+                self.file, self.row = given["file"], shared_row(Path(given["file"]), given["size"])
+            assert self.row is not None
+            self.layout.read(self.row)
+            subject, suit, notes = self._subject(watch)
+        except CutawayError as error:
+            return {**frame, "views": [], "notes": [*frame["notes"], str(error)]}
+        views, more = views_of(subject, watch.get("views") or usual(suit), suit)
+        names = {**frame["names"], "views": suit, "examples": examples_of(subject)}
+        asked = watch.get("try")
+        return {
+            **frame,
+            "views": views,
+            "names": names,
+            "notes": [*frame["notes"], *notes, *more],
+            "try": self.way,
+            "tried": tried(self.built, asked, self.folder) if asked and self.way else None,
+        }
+
+    def _subject(self, watch: Mapping[str, Any]) -> tuple[Subject, list[str], list[str]]:
+        """The model with the examples and options that are asked for, the views that suit it, and sentences on those
+        that failed to say so. What was found for the frame before holds as long as nothing else is asked for."""
+        assert self.built is not None
+        asked = json.dumps([self.key, watch.get("example"), watch.get("options")], sort_keys=True)
+        self.anew = self.found is None or asked != self.asked
+        if self.anew:
+            subject = looked_at(self.built, watch)
+            self.found, self.asked = (subject, *suiting(subject)), asked
+        assert self.found is not None
+        return self.found
+
+    def _build(self, opening: Opening) -> None:
+        """The model and data, unless they are those that stand here already."""
+        given = {key: value for key, value in opening.given.items() if key not in FITTING}
+        key = json.dumps([opening.model, opening.source, opening.run, opening.anew, given], sort_keys=True)
+        if key != self.key:
+            built = build_side(opening)
+            built.ready.model.eval()
+            self.way, self.layout = way_to_try(built), Layout(built.ready.model)
+            self.built, self.key, self.found = built, key, None  # what was found is of the model that stood here
+
+
+def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
+    """The model with the examples and options that are asked for."""
+    ready = built.ready
+    ready.model.eval()
+    subject = open_data(ready.model, ready.preset, ready.data, ready.task, built.run)
+    subject = dataclasses.replace(subject, options=dict(watch.get("options") or {}))
+    first = watch.get("example")
+    if first is not None and subject.split is not None and len(subject.split) > len(subject.rows):
+        first = min(max(int(first), 0), len(subject.split) - 1)
+        rows = [(first + i) % len(subject.split) for i in range(FEW)]
+        subject = with_examples(subject, subject.split, rows)
+    return subject
+
+
+def usual(suit: Sequence[str]) -> list[str]:
+    """What is shown where nobody has chosen, of the views that suit."""
+    return [name for name in USUAL if name in suit][:1] + [name for name in suit if name == ALWAYS]
+
+
+def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tuple[list[View], list[str]]:
+    """The views of these names, and sentences on those that could not be made."""
+    views, notes = [], []
+    for name in dict.fromkeys(names):
+        if name not in suit:
+            notes.append(f"The view {name} has nothing to show of {subject.preset.name} on this data.")
+            continue
+        try:
+            views.append(sound(module_of(name).view(_asked(subject, name))))
+        except CutawayError as error:
+            notes.append(f"The view {name}: {error}")
+        except Exception as error:  # one view that fails takes no other with it
+            traceback.print_exc(file=sys.stderr)
+            notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
+    return views, notes
+
+
+def suiting(subject: Subject) -> tuple[list[str], list[str]]:
+    """The views that suit, and sentences on those that could not even say so."""
+    suit, notes = [], []
+    for name in VIEWS:
+        try:
+            if module_of(name).suits(subject):
+                suit.append(name)
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
+    return suit, notes
+
+
+def _asked(subject: Subject, name: str) -> Subject:
+    """The subject with the options of that view alone: "layer" is for all that have one, "features.layer" for one."""
+    known = getattr(module_of(name), "OPTIONS", {})
+    options = {key: value for key, value in subject.options.items() if key in known}
+    own = {key.removeprefix(f"{name}."): value for key, value in subject.options.items() if key.startswith(f"{name}.")}
+    return dataclasses.replace(subject, options={**options, **own})
+
+
+def sound(view: View) -> View:
+    """The view, if it is JSON of a size that can be drawn; numbers that JSON has not become null.
+
+    Raises ValueError for one that is too large.
+    """
+    try:
+        text = json.dumps(view, allow_nan=False)
+    except ValueError:
+        view = _finite(view)
+        text = json.dumps(view, allow_nan=False)
+    if len(text) > LETTERS:
+        raise ValueError(f"it takes {len(text):,} letters, and a page has room for {LETTERS:,}")
+    return view
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+def examples_of(subject: Subject) -> int:
+    """How many examples there are to look at."""
+    return len(subject.split) if subject.split is not None else subject.count

@@ -1,0 +1,307 @@
+"""diffusers' folders of a UNet2DModel, config.json and diffusion_pytorch_model.safetensors, read into DDPM's U-Net and
+written back.
+
+The noise schedule is no part of the network there: it stands in scheduler_config.json, which is written beside it, so
+that `DDPMScheduler.from_pretrained(OUT)` and DDIMScheduler's add noise as the network learned it, and is read where it
+is there. In a pipeline's folder the network stands in unet/, the schedule in scheduler/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ..core.errors import FileError, ModelError
+from ..core.files import read_json, whole_folder, write_json
+from ..core.memory_budget import shaped
+from ..core.schema import reject_unlike
+from ..models.ddpm_unet import DDPM, PRESETS, Config
+from ..models.registry import Preset, preset
+from ..nn.diffusion import FIRST, LAST
+from .huggingface.config_fields import in_their_words, number, only, reject_others, shown
+from .huggingface.tensors import to_single
+from .match_config import nearest
+from .saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
+
+CLASS = "UNet2DModel"
+WEIGHTS, SCHEDULER = "diffusion_pytorch_model.safetensors", "scheduler_config.json"
+NETWORK, SCHEDULE = "unet", "scheduler"  # folders of a pipeline
+SCHEDULES = {"linear": "linear", "cosine": "squaredcos_cap_v2"}  # ours to theirs
+
+# What no Config here has a field for: the first is what is written, and the network here does as any of them says.
+FIXED: Mapping[str, tuple[Any, ...]] = {
+    "act_fn": ("silu", "swish"),
+    "add_attention": (True,),
+    "attention_head_dim": (None,),
+    "attn_norm_num_groups": (None,),
+    "center_input_sample": (False,),
+    "class_embed_type": (None,),
+    "downsample_padding": (0,),
+    "downsample_type": ("conv",),
+    "flip_sin_to_cos": (False,),
+    "freq_shift": (1,),
+    "mid_block_scale_factor": (1,),
+    "mid_block_type": ("UNetMidBlock2D",),
+    "norm_eps": (1e-6,),
+    "resnet_time_scale_shift": ("default",),
+    "time_embedding_dim": (None,),
+    "time_embedding_type": ("positional",),
+    "upsample_type": ("conv",),
+}
+# What diffusers takes where config.json is silent, and that is not what is written here.
+SILENT = {"attention_head_dim": 8, "downsample_padding": 1, "flip_sin_to_cos": True, "freq_shift": 0, "norm_eps": 1e-5}
+# The same of what says how noise is added; how it is taken away is decided where images are drawn.
+ADDED: Mapping[str, tuple[Any, ...]] = {
+    "beta_start": (FIRST,),
+    "beta_end": (LAST,),
+    "prediction_type": ("epsilon",),
+    "rescale_betas_zero_snr": (False,),
+    "thresholding": (False,),
+    "trained_betas": (None,),
+}
+
+# What it says of drawing images that is always so here; how many steps are taken is decided where images are drawn.
+DRAWN: Mapping[str, tuple[Any, ...]] = {
+    "_class_name": ("DDPMScheduler", "DDIMScheduler"),
+    "clip_sample": (True,),
+    "clip_sample_range": (1.0,),
+    "variance_type": ("fixed_small", "fixed_small_log"),
+    "set_alpha_to_one": (True,),
+}
+
+BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # ours to theirs, within a residual block
+OUTSIDE = {
+    "time1": "time_embedding.linear_1",
+    "time2": "time_embedding.linear_2",
+    "classes": "class_embedding",
+    "stem": "conv_in",
+    "middle1": "mid_block.resnets.0",
+    "middle2": "mid_block.resnets.1",
+    "middle_attention": "mid_block.attentions.0",
+    "norm": "conv_norm_out",
+    "head": "conv_out",
+}
+MOST_STEPS = 100_000
+FORMER = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}  # of attention, in older files
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model made from a folder."""
+
+    model: nn.Module
+    preset: Preset
+    key_map: Mapping[str, str]  # their names → ours
+    notes: tuple[str, ...]  # what a person should know of it
+
+
+def is_diffusers(path: Path) -> bool:
+    """Whether this is a folder that diffusers saved, of a network or of a whole pipeline."""
+    file = _network(path) / CONFIG
+    try:
+        document = read_json(file) if file.is_file() else None
+    except FileError:
+        return False
+    return isinstance(document, dict) and "_class_name" in document
+
+
+def read_diffusers(path: Path, name: str | None = None) -> Loaded:
+    """The model in a folder, in eval mode, called by the preset `name`, else by the one that its config is nearest to.
+
+    Raises ModelError for a network that is none of ours, and FileError where its weights are not there or do not fit.
+    """
+    if name is not None and name not in PRESETS:
+        raise ModelError(f"{path} holds a {CLASS}, and {name} is none: read it as {' or '.join(PRESETS)}.")
+    folder = _network(path)
+    try:
+        config, notes = _config(read_json(folder / CONFIG), _schedule(path))
+    except ModelError as error:
+        said = in_their_words(CLASS, str(error).removeprefix("config.json has "))
+        raise ModelError(f"{folder}: {said}") from error
+    found = preset(name) if name is not None else nearest(config, map(preset, PRESETS))
+    file = folder / WEIGHTS
+    if not file.is_file():
+        raise FileError(
+            f"{folder} has a {CONFIG} and no {WEIGHTS}. Pickles (.bin) are not opened: let diffusers write one, by "
+            f"{CLASS}.from_pretrained(IN).save_pretrained(OUT)."
+        )
+    reject_pickle(file)
+    with opened_weights(file) as opened:
+        found_in_file = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
+    theirs = {_now(key): tensor for key, tensor in found_in_file.items()}
+    if len(theirs) < len(found_in_file):
+        twice = next(key for key in found_in_file if _now(key) != key and _now(key) in found_in_file)
+        raise FileError(f"{file} has {twice} and {_now(twice)}, which are two names of one tensor: keep one of them.")
+    if config.layers > len(theirs):
+        raise FileError(f"{file} has {len(theirs)} tensors, which is not enough for layers_per_block={config.layers}.")
+    ours = {key: names_of(key) for key in shaped(found, config).state_dict()}
+    tensors = {key: torch.cat([theirs.pop(n) for n in n_]) for key, n_ in ours.items() if all(n in theirs for n in n_)}
+    if problems := misfits(shaped(found, config).state_dict(), tensors | theirs):
+        raise FileError(f"{file} does not fit the network of its {CONFIG}: {'; '.join(problems)}. Take both again.")
+    with torch.random.fork_rng(devices=[]):
+        model = found.build(config)
+    tensors, halves = to_single(tensors)
+    put_weights(model, tensors, file)
+    return Loaded(model.eval(), found, {their: key for key, n_ in ours.items() for their in n_}, (*notes, *halves))
+
+
+def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None = None) -> dict[str, str]:
+    """Write DDPM's U-Net as a folder that diffusers' from_pretrained loads, whole or not at all; gives the key map,
+    ours → theirs. `sides` are the height and width of its images, where they are known.
+
+    Raises ModelError where diffusers has no such network, FileError where the folder exists or cannot be written.
+    """
+    if not isinstance(model, DDPM):
+        raise ModelError(
+            f"diffusers has no network like {type(model).__name__}, so it has no form there. These have: "
+            f"{', '.join(PRESETS)}."
+        )
+    with whole_folder(path) as folder:
+        write_json(folder / CONFIG, _settings(model.config, sides))
+        write_json(folder / SCHEDULER, _scheduler(model.config))
+        tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(model.state_dict()).items()}
+        try:
+            # A part of a larger tensor is written as a tensor by itself.
+            save_file({k: v.clone() for k, v in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(str(error)) from error
+    return {key: ", ".join(names_of(key)) for key in model.state_dict()}
+
+
+def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our named tensors, weights or gradients, under diffusers' names."""
+    found: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        names = names_of(key)
+        found |= dict(zip(names, tensor.chunk(len(names)) if len(names) > 1 else (tensor,)))
+    return found
+
+
+def names_of(name: str) -> list[str]:
+    """What diffusers calls one of our tensors; queries, keys and values are three there."""
+    first, _, rest = name.partition(".")
+    name = f"{OUTSIDE.get(first, first)}.{rest}"
+    name = re.sub(r"^(down|up)sample\.(\d+)\.conv", r"\1_blocks.\2.\1samplers.0.conv", name)
+    name = re.sub(r"^(down|up)\.(\d+)\.blocks", r"\1_blocks.\2.resnets", name)
+    name = re.sub(r"^(down|up)\.(\d+)\.attentions", r"\1_blocks.\2.attentions", name)
+    name = re.sub(r"(attentions\.\d+)\.norm\.", r"\1.group_norm.", name)
+    name = re.sub(r"(attentions\.\d+)\.out\.", r"\1.to_out.0.", name)
+    name = re.sub(r"(resnets\.\d+)\.(time|shortcut)\.", lambda m: f"{m[1]}.{BLOCK[m[2]]}.", name)
+    return [name.replace("qkv", f"to_{which}") for which in "qkv"] if ".qkv." in name else [name]
+
+
+def _now(name: str) -> str:
+    """The name of a tensor as diffusers has it now."""
+    return re.sub(r"(attentions\.\d+\.)(\w+)\.", lambda m: f"{m[1]}{FORMER.get(m[2], m[2])}.", name)
+
+
+def _network(path: Path) -> Path:
+    """The folder of the network itself: that of a pipeline stands in it."""
+    return path / NETWORK if (path / NETWORK / CONFIG).is_file() else path
+
+
+def _schedule(path: Path) -> Mapping[str, Any] | None:
+    """What is said of how noise is added; None where nothing is."""
+    files = [path / SCHEDULER, path / SCHEDULE / SCHEDULER]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        return None
+    schedule: Mapping[str, Any] = read_json(found)
+    reject_unlike(schedule, {}, found, "Take the folder from where it came.")
+    return schedule
+
+
+def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:
+    """What config.json says."""
+    kinds = ["Attn" * (level in config.attention_levels) for level in range(1, len(config.widths) + 1)]
+    return {
+        "_class_name": CLASS,
+        "sample_size": None if sides is None else sides[0] if len({*sides}) == 1 else list(sides),
+        "in_channels": config.in_channels,
+        "out_channels": config.in_channels,
+        "block_out_channels": list(config.widths),
+        "layers_per_block": config.layers,
+        "down_block_types": [f"{kind}DownBlock2D" for kind in kinds],
+        "up_block_types": [f"{kind}UpBlock2D" for kind in reversed(kinds)],
+        "norm_num_groups": config.groups,
+        "dropout": config.dropout,
+        "num_class_embeds": config.classes + 1 if config.classes else None,
+        **{field: known[0] for field, known in FIXED.items()},
+    }
+
+
+def _scheduler(config: Config) -> dict[str, Any]:
+    """What scheduler_config.json says."""
+    return {
+        "_class_name": "DDPMScheduler",
+        "num_train_timesteps": config.timesteps,
+        "beta_schedule": SCHEDULES[config.noise_schedule],
+        "variance_type": "fixed_small",
+        "clip_sample": True,
+        "timestep_spacing": "linspace",
+        **{field: known[0] for field, known in ADDED.items()},
+    }
+
+
+def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tuple[str, ...]]:
+    """Our config of theirs, and what is to be said of it. Raises ModelError for what this network does not have."""
+    if not isinstance(theirs, dict) or theirs.get("_class_name") != CLASS:
+        what = (
+            f"_class_name={shown(theirs.get('_class_name'))}" if isinstance(theirs, dict) else "nothing that was named"
+        )
+        raise ModelError(f"config.json has {what}, and of diffusers' networks {CLASS} is here.")
+    theirs = {**SILENT, **theirs}
+    for field, known in FIXED.items():
+        reject_others(theirs, field, known)
+    widths, kinds = theirs.get("block_out_channels"), theirs.get("down_block_types")
+    mirrored = [str(kind).replace("Down", "Up") for kind in reversed(kinds)] if isinstance(kinds, list) else None
+    named = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
+    if not isinstance(widths, list) or not named or len(widths) != len(kinds):
+        raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
+    if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
+        raise ModelError(
+            f"config.json has down_block_types={shown(kinds)} and "
+            f"up_block_types={shown(theirs.get('up_block_types'))}: known are DownBlock2D and AttnDownBlock2D, and on "
+            "the way up the same in reverse."
+        )
+    channels, embedded = only(theirs, "in_channels", 3), theirs.get("num_class_embeds")
+    if channels < 1:
+        raise ModelError(f"config.json has in_channels={channels}, where at least 1 belongs.")
+    reject_others(theirs, "out_channels", (channels,))
+    steps, noise = 1000, "linear"
+    notes: tuple[str, ...] = ()
+    if schedule is None:
+        notes = (f"It has no {SCHEDULER}: noise is taken to be added in 1 000 steps, with the linear schedule.",)
+    else:
+        for field, known in ADDED.items():
+            reject_others(schedule, field, known)
+        reject_others(schedule, "beta_schedule", tuple(SCHEDULES.values()))
+        steps = only(schedule, "num_train_timesteps", 1000)
+        if steps > MOST_STEPS:
+            raise ModelError(f"config.json has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
+        noise = next(k for k, v in SCHEDULES.items() if v == schedule.get("beta_schedule", "linear"))
+        notes = tuple(
+            f"{SCHEDULER} has {field}={shown(schedule[field])}; images are drawn here with {shown(here[0])}."
+            for field, here in DRAWN.items()
+            if field in schedule and schedule[field] not in here
+        )
+    config = Config(
+        in_channels=channels,
+        classes=0 if embedded is None else only(theirs, "num_class_embeds", 0) - 1,
+        widths=tuple(only({"block_out_channels": width}, "block_out_channels", 0) for width in widths),
+        layers=only(theirs, "layers_per_block", 2),
+        attention_levels=tuple(level for level, kind in enumerate(kinds, 1) if kind.startswith("Attn")),
+        groups=only(theirs, "norm_num_groups", 32),
+        dropout=number(theirs, "dropout", 0.0),
+        timesteps=steps,
+        noise_schedule=noise,
+    )
+    return config, notes

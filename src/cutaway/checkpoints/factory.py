@@ -1,0 +1,182 @@
+"""A function, or a class, that makes modules of a person's own: what is trained several times is made anew each time.
+
+Its parameters are settings, as a named model's are: `def net(width: int, dropout=0.1)` has model.width and
+model.dropout, which a search draws. A parameter of another type keeps its default.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import re
+import typing
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import UnionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..core.config import parse, parted
+from ..core.errors import ModelError, SettingError, UnknownName
+from ..models.registry import Preset, find
+from . import custom
+
+NAME = re.compile(r"\w[\w.+-]*")
+KINDS: dict[str, Any] = {
+    "int": int, "float": float, "bool": bool, "str": str,
+    "ints": tuple[int, ...], "floats": tuple[float, ...], "bools": tuple[bool, ...], "strs": tuple[str, ...],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Made(Preset):
+    """A maker of modules where a preset is asked for by its name and its settings."""
+
+    make: Callable[..., object]
+    path: str  # where it stands: nets.Net. It is said, and never imported
+    needed: tuple[str, ...] = ()  # parameters without a default
+    _before: weakref.WeakSet[nn.Module] = field(default_factory=weakref.WeakSet, compare=False, repr=False)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each of its settings is: int, or ints for several."""
+        names = {kind: name for name, kind in KINDS.items()}
+        return {name: names[kind] for name, kind in typing.get_type_hints(type(self.config)).items()}
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as typed, each turned into its type. Raises UnknownName, SettingError."""
+        hints = typing.get_type_hints(type(self.config))
+        for key in given:
+            if key not in hints:
+                raise UnknownName(
+                    f"parameter of {self.path} named", key, hints, "Those with a number, a word or several can be set."
+                )
+        return {key: parse(key, value, hints[key]) for key, value in given.items()}
+
+    def new(self, given: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+        """A new module of the settings that are its own, `model.KEY`, which begins by the seed that is given; and the
+        other settings. Torch's random state is left as it was. Raises ModelError where none can be made."""
+        own, rest = parted(given)
+        asked = self.parse(own)
+        if missing := [name for name in self.needed if name not in asked]:
+            raise SettingError(
+                f"{self.path} needs {', '.join(missing)}: give it a default, say it as in "
+                f"{{'model.{missing[0]}': VALUE}} of a search, or name a function that says it, as in "
+                f'("{self.name}", lambda: {self.path.rpartition(".")[2]}({missing[0]}=VALUE)).'
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rest.get("seed", 0)))
+            try:
+                found = self.make(**asked)
+            except (TypeError, ValueError, RuntimeError) as error:
+                said = ", ".join(f"{key}={value!r}" for key, value in asked.items())
+                raise ModelError(f"{self.path}({said}) makes no module: {type(error).__name__}: {error}") from error
+        if not isinstance(found, nn.Module):
+            raise ModelError(f"{self.path} makes a {type(found).__name__}, and no torch.nn.Module.")
+        if found in self._before:
+            raise ModelError(
+                f"{self.path} gave the same module twice, which has learned already: let it make a new one each time "
+                "that it is called."
+            )
+        self._before.add(found)
+        return found, rest
+
+
+def maker(given: Any) -> Made:
+    """What is given as a maker: a function or a class that takes no arguments, or such with a default, or its name and
+    it, ("mine", make). Raises ModelError, with the way, for what is none."""
+    named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    name, make = given if named else ("", given)
+    if isinstance(make, nn.Module):
+        kind = type(make).__name__
+        raise ModelError(
+            f"This {kind} is made already, and what is trained several times is made anew each time: give a class, or "
+            f'the function that makes it with a name, as in ("mine", lambda: {kind}(…)).'
+        )
+    if not callable(make):
+        raise ModelError(
+            f"{make!r} is no model: give a name that `cutaway list` shows, a class of modules, or a name and the "
+            'function that makes one, as in ("mine", make).'
+        )
+    name = name or getattr(make, "__name__", "")
+    if not NAME.fullmatch(name):
+        raise ModelError(
+            f"What makes a module has no name that a folder could have: give one beside it, as in "
+            f'("mine", {"lambda: …" if name == "<lambda>" else "make"}).'
+            if not named
+            else f"{name!r} cannot be the name of a model: take letters, digits and . + - _ alone."
+        )
+    if find(name) is not None:
+        raise ModelError(f'{name} is a model of `cutaway list`: give yours another name, as in ("my-{name}", make).')
+    kinds, needed = _parameters(make)
+    path = f"{getattr(make, '__module__', '')}.{getattr(make, '__qualname__', name)}".lstrip(".")
+    return _made(name, kinds, make, path, needed)
+
+
+def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
+    """What a training is given as its model, and its settings: the name of a preset, or a new module of one's own, by
+    those settings that are its maker's."""
+    return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
+
+
+def module_of(found: Preset, settings: Mapping[str, Any]) -> nn.Module | None:
+    """A new module of one's own to hold the weights of a run of these settings; none of a named model."""
+    return found.new(settings)[0] if isinstance(found, Made) else None
+
+
+def described(name: str, path: str, kinds: Mapping[str, str]) -> Made:
+    """One as a document has it: what it makes is told, and cannot be made."""
+
+    def make(**_: Any) -> object:
+        raise ModelError(f"{path} stands in a script, and not here: hand it over again, from Python.")
+
+    return _made(name, {key: KINDS[kind] for key, kind in kinds.items()}, make, path, ())
+
+
+def _made(name: str, kinds: Mapping[str, Any], make: Callable[..., object], path: str, needed: tuple[str, ...]) -> Made:
+    config = dataclasses.make_dataclass("Config", [(key, kind, field(default=None)) for key, kind in kinds.items()])()
+    return Made(name, custom, config, make, path, needed)
+
+
+def _parameters(make: Callable[..., object]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The type of each parameter that can be set, and which have no default. Raises ModelError for one that must be
+    given and cannot be."""
+    hints: dict[str, Any] = {}
+    with contextlib.suppress(NameError, TypeError):  # a name that stands in a function alone; no annotations
+        hints = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # of a built-in one, which says nothing
+        parameters = {}.values()
+    kinds, needed = {}, []
+    for one in parameters:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            continue
+        kind = None if one.kind is one.POSITIONAL_ONLY else _kind(hints.get(one.name), one.default)
+        if kind is not None:
+            kinds[one.name] = kind
+        if one.default is one.empty:
+            if kind is None:
+                raise ModelError(
+                    f"{getattr(make, '__qualname__', make)} must be given {one.name}, and nothing says what that is: "
+                    f"write its type, as in `{one.name}: int`, or give it a default."
+                )
+            needed.append(one.name)
+    return kinds, tuple(needed)
+
+
+def _kind(hint: Any, default: Any) -> Any:
+    """The type of a parameter, of those in KINDS, by its annotation or by its default; None where it is another."""
+    if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
+        hint = next((one for one in typing.get_args(hint) if one is not type(None)), None)
+    if hint is None:
+        values = default if isinstance(default, tuple | list) and default else (default,)
+        hint = type(values[0])
+        return KINDS.get(f"{hint.__name__}s" if values is default else hint.__name__)
+    if typing.get_origin(hint) in (tuple, list):
+        hint = tuple[typing.get_args(hint)[0], ...]  # type: ignore[misc]
+    return next((kind for kind in KINDS.values() if kind == hint), None)

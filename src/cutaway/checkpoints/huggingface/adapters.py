@@ -1,0 +1,203 @@
+"""What LoRA has learned, in the layout of Hugging Face's PEFT <https://github.com/huggingface/peft>: both ways.
+
+A folder holds adapter_config.json and adapter_model.safetensors, with lora_A (r, in) and lora_B (out, r) of each layer
+by its name in transformers, and the heads that learned too. Where queries, keys and values are one matrix here and
+several there, A is that of each of them, and B is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ...core.errors import FileError, ModelError
+from ...core.files import read_json, write_json
+from ...core.schema import COUNT, NUMBER, Between, reject_unlike
+from ...nn.lora import LoRALinear
+from . import Family, family_of, names_of, renamed
+from .config_fields import number, shown, truth
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+BASE = "base_model.model."  # before the names of the network's own tensors
+TASKS = {"CausalLM": "CAUSAL_LM", "SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS"}
+# What an adapter may be beside LoRA as it is read here, and the one value that it then has.
+PLAIN: Mapping[str, Any] = {
+    "use_dora": False,
+    "bias": "none",
+    "lora_bias": False,
+    "use_qalora": False,
+    "layer_replication": None,
+    "alora_invocation_tokens": None,
+    "trainable_token_indices": None,
+    "target_parameters": None,
+}
+
+
+def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
+    """Write what an adapted model of the preset `name` has learned to `folder`; `base` is where its weights were taken
+    from. Nothing is written where transformers has no such network: whether something was."""
+    family = family_of(name)
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
+    if family is None or not layers:
+        return False
+    tensors: dict[str, Tensor] = {}
+    targets: list[str] = []
+    for ours, layer in layers.items():
+        parts = _theirs(family, ours)
+        for theirs, rows in zip(parts, layer.lora_B.detach().chunk(len(parts))):
+            tensors[f"{BASE}{theirs}.lora_A.weight"] = layer.lora_A.detach()
+            tensors[f"{BASE}{theirs}.lora_B.weight"] = rows
+            targets.append(theirs)
+    learned = {
+        n: p for n, p in model.named_parameters() if p.requires_grad and not n.split(".")[-1].startswith("lora_")
+    }
+    heads = renamed(family, {n: p.detach() for n, p in learned.items()})
+    tensors |= {f"{BASE}{key}": value for key, value in heads.items()}
+    first = next(iter(layers.values()))
+    rank = len(first.lora_A)
+    architecture = family.architecture(model.config)
+    document = {
+        "peft_type": "LORA",
+        "task_type": next((task for kind, task in TASKS.items() if kind in architecture), None),
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": first.scale * rank,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": any(names_of(family, f"{ours}.weight")[0].transposed for ours in layers),
+        "target_modules": sorted(targets),
+        "modules_to_save": sorted({key.rpartition(".")[0] for key in heads}) or None,
+        "inference_mode": True,
+    }
+    write_json(folder / CONFIG, document)
+    save_file({key: value.cpu().contiguous().clone() for key, value in tensors.items()}, folder / WEIGHTS)
+    return True
+
+
+@torch.no_grad()
+def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
+    """Add what the adapter in `folder` has learned to the weights of a model of the preset `name`, and take its heads;
+    how many layers of ours it is about.
+
+    Raises FileError where the folder holds no such adapter, or one of another network; ModelError where transformers
+    has no such network, or the adapter is of a kind that is not read here.
+    """
+    family = family_of(name)
+    if family is None:
+        raise ModelError(f"transformers has no network like {name}, so that no adapter of PEFT is for it.")
+    settings, tensors = _read(folder)
+    own = model.state_dict()
+    heads = {key: value for key, value in tensors.items() if ".lora_" not in key}
+    changed, known = 0, set()
+    for key, weight in own.items():
+        if not key.endswith(".weight") or weight.ndim != 2:
+            continue
+        parts = _theirs(family, key.removesuffix(".weight"))
+        if not parts:
+            continue
+        change = torch.zeros_like(weight)
+        found = False
+        for theirs, rows in zip(parts, change.chunk(len(parts))):
+            pair = [tensors.get(f"{BASE}{theirs}.lora_{part}.weight") for part in "AB"]
+            if pair[0] is None or pair[1] is None:
+                continue
+            a, b = (x.to(weight) for x in pair if x is not None)
+            if (len(b), a.shape[1]) != tuple(rows.shape) or b.shape[1] != len(a):
+                raise FileError(
+                    f"{folder} does not fit the model: {theirs} is {rows.shape[0]} × {rows.shape[1]} here, and the "
+                    f"adapter is for {len(b)} × {a.shape[1]}. Give the model that it was learned with."
+                )
+            rows += _scale(settings, theirs) * b @ a
+            known |= {f"{BASE}{theirs}.lora_{part}.weight" for part in "AB"}
+            found = True
+        weight += change
+        changed += found
+    left = [key for key in tensors if key not in known and key not in heads]
+    taken = {}
+    for ours in own:
+        try:
+            (theirs,) = names_of(family, ours)[1]
+        except (KeyError, ValueError):
+            continue
+        if f"{BASE}{theirs}" in heads and heads[f"{BASE}{theirs}"].shape == own[ours].shape:
+            taken[ours] = heads.pop(f"{BASE}{theirs}").to(own[ours])
+    if left or heads or not changed:
+        which = [*left, *heads][:3] or ["lora_A"]
+        raise FileError(
+            f"{folder} does not fit the model, which has no place for {', '.join(which)}: give the model that it was "
+            "learned with, and its head."
+        )
+    model.load_state_dict({**own, **taken})
+    return changed
+
+
+ADAPTER = {
+    "peft_type": str, "r": COUNT, "lora_alpha": NUMBER, "use_rslora?": bool,
+    "rank_pattern?": {...: Between(1, 2**31 - 1)}, "alpha_pattern?": {...: NUMBER},
+}  # fmt: skip
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """adapter_config.json and the tensors. Raises FileError, ModelError as `merge_adapter` does."""
+    for file in (CONFIG, WEIGHTS):
+        if not (folder / file).is_file():
+            raise FileError(f"{folder} holds no adapter of PEFT: it has no {file}.")
+    settings = read_json(folder / CONFIG)
+    reject_unlike(settings, ADAPTER, folder / CONFIG, "Take the adapter from where it came.")
+    if settings["r"] == 0:
+        raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
+    if settings.get("peft_type") != "LORA":
+        raise ModelError(f"{folder} is a {settings.get('peft_type')}, and LORA is what is read here.")
+    for key, plain in PLAIN.items():
+        if settings.get(key, plain) != plain:
+            raise ModelError(f"{folder} has {key}={settings[key]!r}, and {key}={plain!r} is what is read here.")
+    try:
+        _reject_wrong(settings)
+    except ModelError as error:
+        raise ModelError(f"{folder}: {str(error).replace('config.json', CONFIG)}") from error
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{folder / WEIGHTS} cannot be read: {error}") from error
+    return settings, tensors
+
+
+def _reject_wrong(settings: Mapping[str, Any]) -> None:
+    """Raise ModelError for ranks and scales that are no numbers."""
+    for key in ("r", "lora_alpha"):
+        if number(settings, key, 0) <= 0:
+            raise ModelError(f"config.json has {key}={shown(settings.get(key))}, where a number above 0 belongs.")
+    truth(settings, "use_rslora", False)
+    for key in ("rank_pattern", "alpha_pattern"):
+        pattern = settings.get(key) or {}
+        if not isinstance(pattern, dict):
+            raise ModelError(f"config.json has {key}={shown(pattern)}, where numbers by the names of layers belong.")
+        for name, value in pattern.items():
+            if number({f"{key} of {name}": value}, f"{key} of {name}", 0) <= 0:
+                raise ModelError(f"config.json has {key} of {name}={shown(value)}, where a number above 0 belongs.")
+
+
+def _scale(settings: Mapping[str, Any], theirs: str) -> float:
+    """α / r of a layer, or α / √r where the adapter was learned so; single layers may have values of their own."""
+    rank, alpha = settings["r"], settings["lora_alpha"]
+    for key, pattern in (("rank_pattern", "r"), ("alpha_pattern", "alpha")):
+        for name, value in (settings.get(key) or {}).items():
+            if theirs == name or theirs.endswith(f".{name}"):
+                rank, alpha = (value, alpha) if pattern == "r" else (rank, value)
+    return float(alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank))
+
+
+def _theirs(family: Family, layer: str) -> list[str]:
+    """What transformers calls a layer of ours: one name, or several one above another; none without a rule."""
+    try:
+        names = names_of(family, f"{layer}.weight")[1]
+    except KeyError:
+        return []
+    return [name.removesuffix(".weight") for name in names]

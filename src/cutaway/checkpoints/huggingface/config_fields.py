@@ -1,0 +1,217 @@
+"""Reading a config.json: values that must be there as numbers, and those of which only some are ours."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import ModelError
+
+LARGEST = 2**40  # that a size can be: beyond it nothing fits into memory
+WIDEST = 60  # characters of a value that are shown
+
+# Our fields of a Config → how transformers calls them, for what a person is told of a config.json.
+ENCODERS = {
+    "vocab_size": "vocab_size",
+    "context_length": "max_position_embeddings",
+    "dim": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "ffn_dim": "intermediate_size",
+    "embedding_dim": "embedding_size",
+    "token_types": "type_vocab_size",
+    "first_position": "pad_token_id",
+    "eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "head_dropout": "classifier_dropout",
+    "num_classes": "num_labels",
+}
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "bert": ENCODERS,
+    "roberta": ENCODERS,
+    "albert": ENCODERS | {"head_dropout": "classifier_dropout_prob"},
+    "distilbert": ENCODERS
+    | {"dim": "dim", "layers": "n_layers", "heads": "n_heads", "ffn_dim": "hidden_dim", "dropout": "dropout"}
+    | {"attention_dropout": "attention_dropout", "head_dropout": "seq_classif_dropout"},
+    "gpt2": {
+        "vocab_size": "vocab_size",
+        "context_length": "n_positions",
+        "dim": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "ffn_dim": "n_inner",
+        "dropout": "resid_pdrop",
+        "embedding_dropout": "embd_pdrop",
+        "attention_dropout": "attn_pdrop",
+        "num_classes": "num_labels",
+    },
+    "t5": {
+        "vocab_size": "vocab_size",
+        "dim": "d_model",
+        "layers": "num_layers",
+        "decoder_layers": "num_decoder_layers",
+        "heads": "num_heads",
+        "head_dim": "d_kv",
+        "ffn_dim": "d_ff",
+        "num_buckets": "relative_attention_num_buckets",
+        "max_distance": "relative_attention_max_distance",
+        "dropout": "dropout_rate",
+    },
+    "bart": {
+        "vocab_size": "vocab_size",
+        "context_length": "max_position_embeddings",
+        "dim": "d_model",
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
+        "heads": "encoder_attention_heads",
+        "ffn_dim": "encoder_ffn_dim",
+        "activation_dropout": "activation_dropout",
+    },
+    "vision-encoder-decoder": {"target_vocab_size": "vocab_size", "context_length": "n_positions", "dim": "hidden_size"}
+    | {"layers": "num_hidden_layers", "decoder_layers": "n_layer", "heads": "num_attention_heads"}
+    | {"in_channels": "num_channels", "eps": "layer_norm_eps", "ffn_dim": "intermediate_size"},
+    "patchtst": {
+        "steps": "context_length",
+        "in_features": "num_input_channels",
+        "horizon": "prediction_length",
+        "num_classes": "num_targets",
+        "patch_size": "patch_length",
+        "stride": "patch_stride",
+        "dim": "d_model",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "dropout": "path_dropout",
+    },
+    "whisper": {
+        "in_features": "num_mel_bins",
+        "target_vocab_size": "vocab_size",
+        "context_length": "max_target_positions",
+        "dim": "d_model",
+        "layers": "encoder_layers",
+        "heads": "encoder_attention_heads",
+        "ffn_dim": "encoder_ffn_dim",
+    },
+    "UNet2DModel": {
+        "layers": "layers_per_block",
+        "widths": "block_out_channels",
+        "groups": "norm_num_groups",
+        "classes": "num_class_embeds",
+        "timesteps": "num_train_timesteps",
+    },
+    "timesformer": {
+        "frames": "num_frames",
+        "dim": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "ffn_dim": "intermediate_size",
+        "dropout": "hidden_dropout_prob",
+        "in_channels": "num_channels",
+        "num_classes": "num_labels",
+    },
+}
+
+
+def shown(value: Any) -> str:
+    """A value of a config as JSON has it, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):  # nested too deeply, or a number of too many digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def in_their_words(kind: str, message: str) -> str:
+    """What is said of our fields, `heads=3 cannot be: it must be at least 1 and a divisor of dim=16.`, by the names
+    that a config.json of that model_type has."""
+    names = NAMES.get(kind, {})
+    known = "|".join(sorted(names, key=len, reverse=True))
+    return re.sub(rf"\b({known})=", lambda found: f"{names[found[1]]}=", message) if known else message
+
+
+# Fields of any config.json that make another network.
+MADE_OTHERWISE = ("pruned_heads", "quantization_config", "per_layer_config")
+
+
+def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """A config.json with one name for each field. Raises ModelError where two names of one field say different things,
+    and for what makes another network of any family."""
+    found = dict(theirs)
+    for alias, field in aliases.items():
+        if alias not in theirs:
+            continue
+        if field in theirs and theirs[field] != theirs[alias]:
+            raise ModelError(
+                f"config.json has {alias}={theirs[alias]!r} beside {field}={theirs[field]!r}, which is the same field: "
+                "keep one of them."
+            )
+        found[field] = theirs[alias]
+    for field in MADE_OTHERWISE:
+        if found.get(field):
+            raise ModelError(f"config.json has {field}={shown(found[field])}, which no network here has.")
+    return found
+
+
+def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
+    """A whole number of the config. Raises ModelError where it is none, or larger than any size can be."""
+    value = theirs.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
+        raise ModelError(f"config.json has {field}={shown(value)}, where a whole number belongs.")
+    return value
+
+
+def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
+    """A number that encoder and decoder have alike. Raises ModelError where they differ."""
+    ours = only(theirs, f"encoder_{field}", default)
+    other = only(theirs, f"decoder_{field}", default)
+    if ours != other:
+        raise ModelError(
+            f"config.json has decoder_{field}={other}, which the network here does not have beside "
+            f"encoder_{field}={ours}: both are the same."
+        )
+    return ours
+
+
+def reject_partial_patches(size: int, patch: int) -> None:
+    """Raise ModelError where images are not so many whole patches: transformers reads such images and leaves their last
+    pixels out."""
+    if patch < 1 or size % patch:
+        raise ModelError(
+            f"config.json has image_size={size} and patch_size={patch}, which the network here does not have: "
+            "image_size is a multiple of patch_size."
+        )
+
+
+def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
+    """A number of the config; the default where it is absent. Raises ModelError where it is none."""
+    value = theirs.get(field, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+        raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
+    return float(value)
+
+
+def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
+    """True or false of the config; the default where it is absent. Raises ModelError where it is neither."""
+    value = theirs.get(field, default)
+    if not isinstance(value, bool):
+        raise ModelError(f"config.json has {field}={shown(value)}, where true or false belongs.")
+    return value
+
+
+def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
+    """A dropout of its own, None where it is the network's."""
+    value = number(theirs, field, default)
+    return None if value == dropout else value
+
+
+def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
+    """Raise ModelError, naming the field and what is known, where the config has another value; none is the first."""
+    value = theirs.get(field, known[0])
+    if value not in known:
+        raise ModelError(
+            f"config.json has {field}={shown(value)}, which the network here does not have: "
+            f"it knows {', '.join(map(shown, known))}."
+        )

@@ -1,0 +1,89 @@
+"""What BERT and its kin have in common in transformers' form: heads by the names of classes, dropouts, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import ModelError
+from ...models.bert import Config
+from .config_fields import only, reject_others, shown
+
+BLOCK = r"blocks\.(\d+)\."
+KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
+# What the class of a checkpoint is called after the family's name, to the head that it has here; a bare backbone and
+# one from pre-training with two heads are read as masked.
+HEADS = {kind: head for head, kind in KINDS.items()} | {"Model": "masked", "ForPreTraining": "masked"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+# Where dropout falls, but for some of the kin.
+USUAL_DROPS = {"drops_tags_as_backbone": False, "drops_attention": True, "drops_mlp": True}
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+
+
+def head_of(theirs: Mapping[str, Any], family: str) -> str:
+    """The head that the `architectures` of a config.json name, as BertForMaskedLM; masked where there is nothing.
+
+    Raises ModelError for another class.
+    """
+    named = theirs.get("architectures") or [f"{family}Model"]
+    known = {family + kind: head for kind, head in HEADS.items()}
+    if not isinstance(named, list) or named[0] not in list(known):
+        raise ModelError(
+            f"config.json has architectures={named!r}, which the network here does not have: "
+            f"it knows {', '.join(known)}."
+        )
+    return known[named[0]]
+
+
+def answers_of(theirs: Mapping[str, Any]) -> int:
+    """How many values an answer has: `num_labels`, the number of class names where it is not given, 2 where neither is.
+
+    Raises ModelError where either is no such thing.
+    """
+    if theirs.get("num_labels") is not None:
+        return only(theirs, "num_labels", 2)
+    names = theirs.get("id2label")
+    if names is None:
+        return 2
+    if not isinstance(names, Mapping | list) or not names:
+        raise ModelError(f"config.json has id2label={shown(names)}, where the names of at least one class belong.")
+    return len(names)
+
+
+def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
+    """Our name of the activation. Raises ModelError for one that is not here."""
+    value = theirs.get(field, default)
+    reject_others({field: value}, field, tuple(ACTIVATIONS))
+    return ACTIVATIONS[value]
+
+
+def reject_decoders(theirs: Mapping[str, Any]) -> None:
+    """Raise ModelError for what would be another network: one that looks backward alone, or at a source; other
+    positions than those of a table."""
+    reject_others(theirs, "position_embedding_type", ("absolute",))
+    reject_others(theirs, "is_decoder", (False,))
+    reject_others(theirs, "add_cross_attention", (False,))
+
+
+def reject_unlike(config: Config, family: str, **always: Any) -> None:
+    """Raise ModelError for a network of ours that has no form of that family: it has the values `always`."""
+    for field, value in always.items():
+        if getattr(config, field) != value:
+            raise ModelError(
+                f"This model has {field}={getattr(config, field)!r}, and transformers' {family} has always {value!r}: "
+                "it has no such form."
+            )
+
+
+def dropouts(config: Config) -> tuple[float, float, float]:
+    """Those of the network, of the attention weights and of the head."""
+    own, head = config.attention_dropout, config.head_dropout
+    return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head

@@ -1,0 +1,157 @@
+"""Hugging Face's folders, config.json, weights and a tokenizer, read into our models and written back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+
+from ...core.errors import FileError, ModelError
+from ...core.files import whole_folder, write_json, write_text
+from ...models.registry import Preset
+from ..origin import Origin, origin_of
+from ..saving import CONFIG, WEIGHTS, put_weights
+from . import Family, families, family_of, names_of, renamed, written_of
+from .auxiliary_configs import GENERATION, generation_note, preparation_note
+from .config_fields import plain_fields
+from .loading import ANSWERS, Folder, shapes_of
+from .vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A model made from a folder."""
+
+    model: nn.Module
+    preset: Preset
+    key_map: Mapping[str, str]  # the folder's name → ours
+    notes: tuple[str, ...]  # what a person should know of it
+    tokenizer: Path | None  # its tokenizer.json, where it has one
+    new: tuple[str, ...] = ()  # tensors of ours that it has none for, and nobody trained
+
+
+def read_folder(path: Path, name: str | None = None) -> Loaded:
+    """The model in a folder, in eval mode. It is called by the preset `name`, else by the one that its config is, or is
+    nearest to; its config is the folder's in any case.
+
+    What the folder has no head for is initialized from torch's random state, which is left as it was. Raises FileError
+    where the folder is none or its tensors do not fit, ModelError where no network here is its network, or its config
+    has a value that none here has.
+    """
+    folder = Folder(path)
+    found = folder.preset(name)
+    _ = folder.files  # without any, nothing is built of what config.json claims
+    matched = folder.match(shapes_of(found, folder.config))
+    if matched.problems:
+        raise FileError(
+            f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. Take the "
+            "whole folder from where it came."
+        )
+    with torch.random.fork_rng(devices=[]):
+        model = found.build(folder.config)
+    kinds = {t.dtype for t in matched.tensors.values() if t.is_floating_point()}
+    kind = kinds.pop() if len(kinds) == 1 else torch.float32
+    own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
+    put_weights(model, {**own, **matched.tensors}, folder.path)
+    origin = folder.origin(matched.new)
+    model.origin = origin  # type: ignore[assignment]  # no module or tensor
+    notes = (*folder.said_of(found), *matched.notes, *preparation_note(path))
+    if folder.writes:
+        notes += generation_note(origin.generation, origin.config)
+    return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer, matched.new)
+
+
+def write_folder(
+    model: nn.Module,
+    name: str,
+    path: Path,
+    vocabulary: Vocabulary | None = None,
+    labels: Sequence[str] = (),
+    problem: str | None = None,
+) -> dict[str, str]:
+    """Write a model of the preset `name` as a folder that transformers' from_pretrained loads, whole or not at all;
+    gives the key map, ours → theirs. `labels` are the names of its classes, `problem` transformers' name of its task.
+
+    What the folder that it came from said is written again, but for what is another thing now; a head that it had not,
+    and that nothing has learned since, is not written. Raises ModelError where transformers has no such network,
+    FileError where the folder exists or cannot be written.
+    """
+    family = family_of(name)
+    if family is None:
+        known = ", ".join(n for f in families().values() for n in f.presets)
+        raise ModelError(
+            f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
+        )
+    family, origin = family.of(model.config), origin_of(model)
+    own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
+    tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
+    # A part of a larger tensor is written as a tensor by itself.
+    alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
+    untied = not getattr(model.config, "tie_weights", True)
+    again = {theirs: ours for ours, names in family.again.items() if untied and ours in own for theirs in names}
+    alone |= {theirs: own[ours].detach().cpu().clone() for theirs, ours in again.items()}
+    floating = next(t.dtype for t in alone.values() if t.is_floating_point())
+    document = _document(model.config, family, origin, vocabulary, labels, problem)
+    document["dtype"] = str(floating).removeprefix("torch.")
+    with whole_folder(path) as folder:
+        write_json(folder / CONFIG, document)
+        if origin is not None and origin.generation is not None:
+            write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
+        try:
+            fields = plain_fields(document, family.aliases)
+            made = {k: c.values(c.shape(fields)).to(floating) for k, c in family.computed.items()}
+            save_file({**alone, **made}, folder / WEIGHTS, {"format": "pt"})
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(str(error)) from error
+        for file, text in vocabulary.files.items() if vocabulary else ():
+            write_text(folder / file, text)
+    added, saved = family.output_bias or ("", "")
+    read = {saved: added} if added in again else {}  # of the two the one that counts there
+    return {ours: ", ".join(read.get(name, name) for name in names_of(family, ours)[1]) for ours in own}
+
+
+def _document(
+    config: Any,
+    family: Family,
+    origin: Origin | None,
+    vocabulary: Vocabulary | None,
+    labels: Sequence[str],
+    problem: str | None,
+) -> dict[str, Any]:
+    """What config.json says: what is another thing than where the model came from, and what was said there."""
+    settings, kept = written_of(family, config), dict(origin.config) if origin else {}
+    named = labels if settings.get("num_labels") == len(labels) else ()
+    if origin:
+        settings = {k: v for k, v in settings.items() if k not in origin.settings or origin.settings[k] != v}
+        gone = [alias for alias, field in family.aliases.items() if field in settings]
+        gone += ["id2label", "label2id"] if named or "num_labels" in settings else []
+        kept = {k: v for k, v in kept.items() if k not in (*gone, "torch_dtype", "transformers_version")}
+    if named:
+        settings.pop("num_labels", None)
+        kept.pop("num_labels", None)
+        settings["id2label"] = {str(i): label for i, label in enumerate(named)}
+        settings["label2id"] = {label: i for i, label in enumerate(named)}
+    if problem is not None and _answers(config):
+        settings["problem_type"] = problem
+    special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
+    if origin:  # what is said there of tokens, by silence too, stands
+        said = {**origin.tokens, **origin.config}
+        special = {key: value for key, value in (vocabulary.ids if vocabulary else {}).items() if said.get(key) is None}
+    return {
+        **kept,
+        "model_type": family.model_type,
+        **{key: value for key, value in special.items() if key not in settings},
+        **settings,
+        **(vocabulary.own if vocabulary else {}),
+    }
+
+
+def _answers(config: Any) -> bool:
+    """Whether the model has an answer for each of so many labels."""
+    return getattr(config, "head", None) in ANSWERS

@@ -1,0 +1,443 @@
+"""What a Hugging Face folder holds: whose network, and which of its tensors is which of ours.
+
+A folder says itself which network it is, `model_type` in config.json, and which head stands on it, `architectures`.
+The weights are one file, or several with an index. The names of the backbone's tensors may have the family's prefix
+(bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare backbone). Pickles are never
+opened.
+
+Names and shapes tell whose tensors are whose, and nothing else does: of a square matrix that another program wrote
+the other way about (GPT-2's stand as (in, out) there) nobody can tell, unless others that are not square say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.config import as_text
+from ...core.errors import FileError, ModelError
+from ...core.files import read_json
+from ...core.memory_budget import shaped
+from ...models.registry import Preset, preset
+from ..match_config import differing, nearest
+from ..origin import Origin
+from ..saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle, tensor_of
+from . import Family, Rule, families, names_of, taken, written_of
+from .auxiliary_configs import GENERATION
+from .config_fields import in_their_words, plain_fields, shown
+from .encoders import answers_of
+from .tensors import find_weight_files, to_single
+from .vocabulary import TOKENIZER
+
+HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
+ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
+HEAD = "head"  # the child of a model that a bare backbone lacks
+# Fields of a Config that no preset is told by: those of the head and of training.
+FREE = (
+    "head",
+    "num_classes",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "activation_dropout",
+    "head_dropout",
+)
+
+# What older versions saved beside weights, and what they called some of these.
+MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
+FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+# Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
+SIDES = (
+    "vocab_size",
+    "target_vocab_size",
+    "context_length",
+    "dim",
+    "ffn_dim",
+    "embedding_dim",
+    "token_types",
+    "heads",
+    "head_dim",
+    "num_buckets",
+)
+STACKS = ("layers", "decoder_layers")
+SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
+NEW_CLASSES = 1_000_000  # of a head that is not there yet
+
+
+@dataclasses.dataclass(frozen=True)
+class Matched:
+    """Which of the folder's tensors are which of a model's."""
+
+    tensors: Mapping[str, Tensor]  # by our names
+    key_map: Mapping[str, str]  # the folder's name → ours
+    new: tuple[str, ...]  # our tensors of a head that the folder lacks
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]  # why it does not fit, in the folder's names; none where it does
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder in Hugging Face's form, as its config.json says."""
+    if not (path / CONFIG).is_file():
+        return False
+    try:
+        document = read_json(path / CONFIG)
+    except FileError:
+        return False
+    return isinstance(document, dict) and "model_type" in document
+
+
+class Folder:
+    """A folder, with what its config.json says; its tensors are read when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileError where there is no config.json, ModelError where its network is not here or has a value
+        that no network here has."""
+        self.path = path
+        if not (path / CONFIG).is_file():
+            raise FileError(
+                f"{path} has no {CONFIG}, which says what network it holds. Give a folder in Hugging Face's form "
+                f"({CONFIG}, {WEIGHTS}, {TOKENIZER}), or a run's or model's folder of Cutaway."
+            )
+        self.theirs = read_json(path / CONFIG)
+        kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
+        if not isinstance(kind, str) or kind not in families():
+            what = f"a network of model_type {shown(kind)}, which is not here" if kind else "no model_type"
+            raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
+        self.family: Family = families()[kind]
+        try:
+            self._fields = plain_fields(self.theirs, self.family.aliases)
+            self.config = self._with_head(self.family.config(self._fields))
+        except ModelError as error:
+            said, theirs = str(error), f"{CONFIG} has "  # what is said of theirs begins so, else it is of our Config
+            said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
+            raise ModelError(f"{path / CONFIG}: {said}") from error
+        self.family = self.family.of(self.config)
+        if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
+            self._reject_oversized()
+        self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
+
+    def origin(self, new: tuple[str, ...] = ()) -> Origin:
+        """What the folder says beside sizes and weights; `new` are our tensors that it has not. Raises FileError for a
+        generation_config.json that is none."""
+        generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
+        if generation is not None and not isinstance(generation, dict):
+            raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
+        found = Origin(self.theirs, written_of(self.family, self.config), generation, self.family.tokens, new)
+        if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in found.ends):
+            raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
+        return found
+
+    @functools.cached_property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the weights. Raises FileError where there are none but pickles, or one is missing."""
+        return find_weight_files(self.path)
+
+    @functools.cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """All tensors by the files' own names. Raises FileError where a file cannot be read."""
+        found: dict[str, Tensor] = {}
+        for file in self.files:
+            reject_pickle(file)
+            with opened_weights(file) as opened:
+                for name in opened.keys():  # noqa: SIM118  # no mapping
+                    if name in found:
+                        raise FileError(
+                            f"{self.path} has {name} in two files, of which {file.name} is one: take it from a copy."
+                        )
+                    found[name] = tensor_of(file, opened, name)
+        return found
+
+    @functools.cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all tensors by the files' own names, which stand in their heads. Raises FileError where a file
+        cannot be read."""
+        found: dict[str, tuple[int, ...]] = {}
+        for file in self.files:
+            reject_pickle(file)
+            with opened_weights(file) as opened:
+                found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+        return found
+
+    def _reject_oversized(self) -> None:
+        """Raise ModelError where config.json tells of more than there are weights for, before anything is built of it:
+        a number there costs nothing to write, and could take all memory, or days."""
+        most = max((side for shape in self.shapes.values() for side in shape), default=0)
+        bounds = dict.fromkeys(SIDES, most) | dict.fromkeys(STACKS, len(self.shapes))
+        if getattr(self.config, "share_layers", False):
+            bounds["layers"] = max(bounds["layers"], SHARED_LAYERS)
+        bounds["num_classes"] = max(most, NEW_CLASSES)  # a head may be new
+        for field, bound in bounds.items():
+            value = getattr(self.config, field, None)
+            if isinstance(value, int) and value > bound:
+                what = f"{bound:,} tensors in all" if field in STACKS else f"no tensor with more than {bound:,} rows"
+                said = in_their_words(self.family.model_type, f"{field}={value}")
+                raise ModelError(
+                    f"{self.path / CONFIG}: {said} is more than the weights beside it are for, which have {what}. "
+                    "Take both from one copy."
+                )
+
+    @property
+    def architecture(self) -> str:
+        """The class in transformers that saved the folder; empty where it does not say."""
+        names = self.theirs.get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else ""
+
+    def preset(self, name: str | None = None) -> Preset:
+        """The preset of that name, which must be of the folder's family; else the one whose config is the folder's, or
+        is nearest to it.
+
+        Raises ModelError for a preset of another family.
+        """
+        if name is not None:
+            found = preset(name)
+            if found.name not in self.family.presets:
+                raise ModelError(
+                    f"{self.path} holds a {self.family.model_type}, and {found.name} is none: read it as "
+                    f"{', '.join(self.family.presets)}, or without a name."
+                )
+            return found
+        return nearest(self.config, map(preset, self.family.presets), FREE)
+
+    def said_of(self, found: Preset) -> tuple[str, ...]:
+        """A sentence on what the folder's config has other than the preset's; none where that is nothing."""
+        fields = differing(self.config, found.config, FREE)
+        if not fields:
+            return ()
+        said = ", ".join(f"{field}={as_text(value)}" for field, value in fields.items())
+        return (f"It is read as {found.name} with {said}.",)
+
+    def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
+        """Which tensors are which of those of a model, given by their names and shapes here; half-precision ones are
+        made float32.
+
+        A head that the folder lacks is new, one that the model has not is left out, and so is what nothing here needs.
+        All else that differs is a problem.
+        """
+        tensors, origin = self._full()
+        theirs = {ours: names_of(self.family, ours) for ours in shapes}
+        new = self._new(theirs, tensors)
+        wanted = {ours: found for ours, found in theirs.items() if ours not in new}
+        missing = [name for _, names in wanted.values() for name in names if name not in tensors]
+        misshapen = []
+        for ours, (rule, names) in wanted.items():
+            shape = _part(shapes[ours], len(names), rule.transposed)
+            misshapen += [(n, shape) for n in names if n in tensors and tuple(tensors[n].shape) != shape]
+        known = {name for _, names in theirs.values() for name in names}
+        added, saved = self._absent_bias(origin)
+        if saved in known:
+            missing.append(added)
+        left, extra = self._set_apart([name for name in origin if name not in known], tensors)
+        others, extra = self._of_other_heads(extra)
+
+        problems = []
+        if missing:
+            said = f"the first {missing[0].removeprefix(self.family.prefix) if self.bare else missing[0]}"
+            problems.append(f"{len(missing)} of the network's {len(known)} tensors are missing, {said}")
+            if added in missing:
+                problems.append(
+                    f"{saved} is there, which transformers does not add where words have an output matrix of their own"
+                )
+        if extra:
+            problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
+            if set(extra) & set(self._outputs) and self.family.tied_by is not None:
+                problems.append(
+                    f'as words have an output matrix of their own there, {CONFIG} has to say "{self.family.tied_by}": '
+                    "false"
+                )
+            if computed := [origin[name] for name in extra if name in self.family.computed]:
+                problems.append(f"{computed[0]} holds other numbers than the sinusoids that the network computes")
+        if misshapen:
+            name, shape = misshapen[0]
+            first = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
+            problems.append(f"{len(misshapen)} have another shape, the first {first}")
+            if all(tuple(tensors[n].shape) == expected[::-1] for n, expected in misshapen):
+                problems.append(
+                    "they are transposed, rows for columns, and so may be square ones, which nobody can tell"
+                )
+        if problems:
+            return Matched({}, {}, new, (), tuple(problems))
+        found, names_ours = taken(self.family, wanted, tensors)
+        reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
+        found, halves = to_single(found)
+        notes = list(halves)
+        if new:
+            notes.append(f"New, since the folder has none: {_listed(list(new))}. Train before you trust its answers.")
+        if others:
+            notes.append(f"Left out, of another head: {_listed([origin[n] for n in others])}.")
+        if left:
+            notes.append(f"Left out, since nothing here needs them: {_listed([origin[n] for n in left])}.")
+        return Matched(found, {origin[k]: v for k, v in names_ours.items() if k in origin}, new, tuple(notes), ())
+
+    def offered(
+        self, shapes: Mapping[str, tuple[int, ...]], head: str | None
+    ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+        """What there is of a model's tensors, by our names, whether it fits or not, and what a person should know of
+        it. `head` is the kind of the model's head: one of another kind has the same names at times, and is left out.
+        What is neither the model's, nor of another head, nor left out, keeps its own name."""
+        tensors, origin = self._full()
+        alike = head == getattr(self.config, "head", None)
+        rules = {ours: names_of(self.family, ours) for ours in shapes}
+        theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _of_head(k))}
+        _, unused = self._absent_bias(origin)
+        theirs = {k: names for k, names in theirs.items() if unused not in names}
+        # Parts that are no parts of one tensor stay apart.
+        whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
+        found, names_ours = taken(self.family, whole, tensors)
+        reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
+        known = {name for ours in found for name in theirs[ours]}
+        _, extra = self._set_apart([name for name in origin if name not in known], tensors)
+        _, extra = self._of_other_heads(extra)
+        found, notes = to_single(found)
+        return {**found, **{origin[name]: tensors[name] for name in extra}}, notes
+
+    def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
+        """The tensors under the names of a network with a head, with those that follow from the others; and the file's
+        name of each that is in the file. Raises FileError where two names of the file are names of one tensor."""
+        outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
+        outside += map(re.escape, self.family.output_bias or ())
+        tensors: dict[str, Tensor] = {}
+        origin: dict[str, str] = {}
+        for name, tensor in self.tensors.items():
+            full = name
+            for pattern, replacement in FORMER:
+                full = re.sub(pattern, replacement, full)
+            if self.bare and not any(re.fullmatch(pattern, full) for pattern in outside):
+                full = self.family.prefix + full
+            if full in origin:
+                raise FileError(
+                    f"{self.path} has {origin[full]} and {name}, which are two names of one tensor: keep one of them."
+                )
+            tensors[full], origin[full] = tensor, name
+        for added, saved in (self.family.output_bias,) if self.family.output_bias else ():
+            if added in tensors:
+                tensors[saved], origin[saved] = tensors.pop(added), origin.pop(added)
+        if (
+            (table := self._embedding) is not None
+            and table not in tensors
+            and getattr(self.config, "tie_weights", True)
+        ):
+            found = next((name for name in (*self._outputs, *self.family.tied) if name in tensors), None)
+            if found is not None:
+                tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
+        return {**self.family.absent(self.config, tensors), **tensors}, origin
+
+    def _absent_bias(self, origin: Mapping[str, str]) -> tuple[str, str]:
+        """Return the name of the output bias that the file lacks, and that of the one which it has in its place; two
+        empty names if none is absent. The two are one tensor only if the output matrix is the embedding."""
+        added, saved = self.family.output_bias or ("", "")
+        tied = getattr(self.config, "tie_weights", True)
+        return (added, saved) if not tied and origin.get(saved, "") == saved else ("", "")
+
+    @property
+    def writes(self) -> bool:
+        """Whether the network writes texts, token after token."""
+        return self._embedding is not None and getattr(self.config, "head", "next") == "next"
+
+    @property
+    def _embedding(self) -> str | None:
+        """The name of the embedding of words; None for a network without one."""
+        of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
+        return names_of(self.family, "embedding.weight")[1][0] if of_words else None
+
+    @property
+    def _outputs(self) -> tuple[str, ...]:
+        """The names of the output matrix over words."""
+        return tuple(n for rule in self.family.rules if rule.ours.endswith("unembedding") for n in rule.theirs)
+
+    @property
+    def bare(self) -> bool:
+        """Whether the names lack the family's prefix."""
+        prefix = self.family.prefix
+        return bool(prefix) and not any(name.startswith(prefix) for name in self.tensors)
+
+    def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+        """Our tensors of the head that a backbone lacks: those that are not there, where nothing is there that stands
+        outside the backbone. A head that the architecture names was trained with the backbone, and is never new."""
+        head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
+        named = self.architecture == self.family.architecture(self.config)
+        of_words = not self.family.prefix and getattr(self.config, "head", None) not in ANSWERS
+        if (named or of_words) and not self.bare:
+            return ()
+        if any(name in tensors for rule, names in head.values() if rule.outside for name in names):
+            return ()
+        return tuple(ours for ours, (_, names) in head.items() if not any(name in tensors for name in names))
+
+    def _set_apart(self, names: Iterable[str], tensors: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
+        """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, or to
+        follow from config.json, and is another one, is among the others."""
+        prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
+        table = None if self._embedding is None else tensors.get(self._embedding)
+        same = (*self._outputs, *self.family.tied)
+        left: list[str] = []
+        others: list[str] = []
+        for name in names:
+            tensor, forms = tensors[name], (name, prefix + name, name.removeprefix(prefix))
+            is_left = any(re.fullmatch(pattern, form) for pattern in patterns for form in forms)
+            if table is not None and any(form in same for form in forms):
+                is_left = is_left and torch.equal(tensor, table)
+            if name in self.family.computed:
+                is_left = is_left and self.family.computed[name].matches(tensor, self._fields)
+            (left if is_left else others).append(name)
+        return left, others
+
+    def _of_other_heads(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """Those of the names that are of heads which the model has not, and the others."""
+        found, known = preset(self.family.presets[0]), set[str]()
+        for config in self._configs() if names else ():
+            for ours in shapes_of(found, config):
+                known |= set(names_of(self.family, ours)[1]) if _of_head(ours) else set()
+        return [n for n in names if n in known], [n for n in names if n not in known]
+
+    def _configs(self) -> list[Any]:
+        """The config with each head that the family has here."""
+        found = []
+        for head in HEADS if hasattr(self.config, "head") else ():
+            try:
+                found.append(dataclasses.replace(self.config, head=head))
+            except ModelError:  # this family has no such head
+                continue
+        return found or [self.config]
+
+    def _with_head(self, config: Any) -> Any:
+        """The config with the head of the folder's architecture, where that is here, and as many outputs as there are
+        labels, where it answers with labels."""
+        self.config = config
+        fitting = [c for c in [config, *self._configs()] if self.family.architecture(c) == self.architecture]
+        if fitting:
+            config = fitting[0]
+        if getattr(config, "head", None) in ANSWERS:
+            config = dataclasses.replace(config, num_classes=answers_of(self.theirs))
+        return config
+
+
+@functools.cache
+def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of a model's tensors by our names, at no cost in memory."""
+    return {k: tuple(v.shape) for k, v in shaped(found, config).state_dict().items()}
+
+
+def _of_head(ours: str) -> bool:
+    return ours.split(".")[0] == HEAD
+
+
+def _pattern(name: str) -> str:
+    """A regular expression of a rule's name, whatever its groups matched."""
+    return re.sub(r"\\\\\d", ".*", re.escape(name))
+
+
+def _part(shape: tuple[int, ...], parts: int, transposed: bool) -> tuple[int, ...]:
+    """The shape there of what is one of so many parts of a tensor of ours."""
+    found = (shape[0] // parts, *shape[1:]) if shape else ()
+    return found[::-1] if transposed and len(found) == 2 else found
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,127 @@
+"""PatchTST as transformers has it: scaling and patches in the network, queries, keys and values a matrix each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import ModelError
+from ...models.patchtst import PRESETS, Config
+from . import Family, Rule
+from .config_fields import number, only, reject_others, truth
+
+BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
+NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
+FORECASTS, CLASSIFIES = "PatchTSTForPrediction", "PatchTSTForClassification"
+DROPOUTS = ("positional_dropout", "path_dropout", "ff_dropout")  # which are one here
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What PatchTSTConfig is built with. Raises ModelError for windows that are padded, which that network does not
+    know, or that are no longer than a patch."""
+    if config.padding_patch != "none":
+        raise ModelError(
+            "This model has padding_patch=end, the last value repeated at the end of a window, and transformers' "
+            "PatchTST reads windows as they are: it has no such form. Train with model.padding_patch=none."
+        )
+    if config.tokens < 2 and config.steps == config.patch:
+        raise ModelError(
+            f"This model reads a window as one patch of {config.patch} steps, and transformers' PatchTST has windows "
+            "longer than a patch alone: train with a smaller model.patch_size."
+        )
+    return {
+        "num_input_channels": config.columns,
+        "context_length": config.steps,
+        "patch_length": config.patch,
+        "patch_stride": config.apart,
+        "num_hidden_layers": config.layers,
+        "d_model": config.dim,
+        "num_attention_heads": config.heads,
+        "ffn_dim": config.ffn_dim,
+        **dict.fromkeys(DROPOUTS, config.dropout),
+        "pre_norm": config.order == "pre",
+        "positional_encoding_type": "random",
+        "pooling_type": None if config.horizon else "mean",
+        "prediction_length": config.horizon or 1,
+        "num_targets": 1 if config.horizon else config.num_classes,
+        "scaling": "std",
+        "loss": "mse",
+    }
+
+
+def config_of(theirs: Mapping[str, Any]) -> Config:
+    """Our config of a config.json. Where positions came from is not asked: the table holds them either way. Raises
+    ModelError for a value that this network does not have."""
+    named = theirs.get("architectures") or [FORECASTS]
+    reject_others({"architectures": named}, "architectures", ([FORECASTS], [CLASSIFIES]))
+    forecasts = named == [FORECASTS]
+    reject_others(
+        {"pooling_type": theirs.get("pooling_type", "mean")}, "pooling_type", (None if forecasts else "mean",)
+    )
+    for field, known in {
+        "norm_type": "batchnorm",
+        "norm_eps": 1e-5,
+        "minimum_scale": 1e-5,
+        "activation_function": "gelu",
+        "bias": True,
+        "use_cls_token": False,
+        "share_embedding": True,
+        "share_projection": True,
+        "channel_attention": False,
+        "loss": "mse",
+        "attention_dropout": 0.0,
+        "head_dropout": 0.0,
+    }.items():
+        reject_others(theirs, field, (known,))
+    reject_others(theirs, "scaling", ("std",))  # true is "mean" there
+    reject_others(theirs, "scaling_dim", (1,))
+    reject_others(theirs, "keepdim", (True,))
+    reject_others(theirs, "do_mask_input", (None, False))
+    dropout = number(theirs, "path_dropout", 0.0)
+    for field in DROPOUTS:
+        reject_others({field: number(theirs, field, 0.0)}, field, (dropout,))
+    channels, horizon = only(theirs, "num_input_channels", 1), only(theirs, "prediction_length", 24)
+    if forecasts and horizon < 1:
+        raise ModelError(f"config.json has prediction_length={horizon}, where at least 1 step belongs.")
+    return Config(
+        steps=only(theirs, "context_length", 32),
+        in_features=channels,
+        horizon=horizon if forecasts else 0,
+        num_classes=horizon * channels if forecasts else only(theirs, "num_targets", 1),
+        patch_size=only(theirs, "patch_length", 1),
+        stride=only(theirs, "patch_stride", 1),
+        padding_patch="none",
+        order="pre" if truth(theirs, "pre_norm", True) else "post",
+        dim=only(theirs, "d_model", 128),
+        layers=only(theirs, "num_hidden_layers", 3),
+        heads=only(theirs, "num_attention_heads", 4),
+        ffn_dim=only(theirs, "ffn_dim", 512),
+        dropout=dropout,
+    )
+
+
+def _head(config: Config) -> tuple[Rule, ...]:
+    layer = "projection" if config.horizon else "linear"
+    return (Rule(r"head\.(weight|bias)", (rf"head.{layer}.\1",), outside=True),)
+
+
+FAMILY = Family(
+    model_type="patchtst",
+    presets=tuple(PRESETS),
+    prefix="model.",
+    rules=(
+        Rule(r"patches\.(weight|bias)", (r"encoder.embedder.input_embedding.\1",)),
+        Rule(r"positions", ("encoder.positional_encoder.position_enc",)),
+        Rule(BLOCK + r"attention\.qkv\.(weight|bias)", tuple(rf"{LAYER}self_attn.{x}_proj.\2" for x in "qkv")),
+        Rule(BLOCK + r"attention\.out\.(weight|bias)", (LAYER + r"self_attn.out_proj.\2",)),
+        Rule(BLOCK + r"norm1\." + NORM, (LAYER + r"norm_sublayer1.batchnorm.\2",)),
+        Rule(BLOCK + r"mlp\.fc1\.(weight|bias)", (LAYER + r"ff.0.\2",)),
+        Rule(BLOCK + r"mlp\.fc2\.(weight|bias)", (LAYER + r"ff.3.\2",)),
+        Rule(BLOCK + r"norm2\." + NORM, (LAYER + r"norm_sublayer3.batchnorm.\2",)),
+    ),
+    heads=_head,
+    settings=settings,
+    config=config_of,
+    aliases={"hidden_size": "d_model"},
+    architecture=lambda config: FORECASTS if config.horizon else CLASSIFIES,
+)

@@ -1,0 +1,73 @@
+"""RoBERTa as transformers has it: BERT's backbone, the pooled layer a part of the head, positions counted from 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import ModelError
+from ...models.bert import Config
+from ...models.roberta import PRESETS
+from . import Family, Rule
+from .bert import BACKBONE, sizes, sizes_of
+from .config_fields import only, reject_others
+from .encoders import KINDS, USUAL_DROPS, head_of, reject_unlike
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What RobertaConfig is built with. The first position is that after padding's, whose row is its token id.
+    Raises ModelError for a network that RoBERTa is not."""
+    same: dict[str, Any] = {
+        "embedding_dim": None,
+        "share_layers": False,
+        "pooler_activation": "tanh",
+        "activation": "gelu",
+        "drops_before": True,
+    }
+    same |= {"token_types": config.token_types or 1, "first_position": config.first_position or 1}
+    reject_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
+    return sizes(config) | {"pad_token_id": config.first_position - 1}
+
+
+def config_of(theirs: Mapping[str, Any]) -> Config:
+    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    reject_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
+    padding = only(theirs, "pad_token_id", 1)
+    if padding < 0:
+        raise ModelError(f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0.")
+    first = padding + 1  # of the positions
+    return Config(
+        **sizes_of(theirs, vocab_size=50_265),
+        context_length=only(theirs, "max_position_embeddings", 512) - first,
+        first_position=first,
+        drops_before=True,
+        head=head_of(theirs, "Roberta"),
+    )
+
+
+FAMILY = Family(
+    model_type="roberta",
+    presets=tuple(PRESETS),
+    prefix="roberta.",
+    rules=(
+        *BACKBONE,
+        Rule(r"head\.pooler\.(weight|bias)", (r"classifier.dense.\1",), outside=True),
+        Rule(r"head\.linear\.(weight|bias)", (r"classifier.out_proj.\1",), outside=True),
+        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
+        Rule(r"head\.dense\.(weight|bias)", (r"lm_head.dense.\1",), outside=True),
+        Rule(r"head\.norm\.(weight|bias)", (r"lm_head.layer_norm.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", ("lm_head.decoder.weight",), outside=True),
+        Rule(r"head\.words\.bias", ("lm_head.bias",), outside=True),
+    ),
+    settings=settings,
+    config=config_of,
+    tokens={"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    architecture=lambda config: f"Roberta{KINDS[config.head]}",
+    left=(
+        r"(roberta\.)?embeddings\.position_ids",
+        r"lm_head\.decoder\.weight",
+        r"(roberta\.)?pooler\.dense\.(weight|bias)",
+    ),
+    again={"head.words.bias": ("lm_head.decoder.bias",)},
+    output_bias=("lm_head.decoder.bias", "lm_head.bias"),
+)

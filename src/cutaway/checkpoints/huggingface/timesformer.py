@@ -1,0 +1,84 @@
+"""TimeSformer as transformers has it: the three layers of what looks over time are called temporal there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...models.video_transformer import PRESETS, Config
+from . import Family, Rule
+from .config_fields import number, only, reject_others, reject_partial_patches
+from .encoders import BLOCK, answers_of
+
+LAYER = r"encoder.layer.\1."
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What TimesformerConfig is built with."""
+    return {
+        "num_frames": config.frames,
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+        "num_channels": config.in_channels,
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.ffn_dim,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": 0.0,
+        "layer_norm_eps": 1e-6,
+        "num_labels": config.num_classes,
+    }
+
+
+def config_of(theirs: Mapping[str, Any]) -> Config:
+    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    reject_others(theirs, "attention_type", ("divided_space_time",))
+    reject_others(theirs, "hidden_act", ("gelu",))
+    reject_others(theirs, "layer_norm_eps", (1e-6,))
+    reject_others(theirs, "qkv_bias", (True,))
+    reject_others(theirs, "attention_probs_dropout_prob", (0.0,))
+    reject_others(theirs, "drop_path_rate", (0,))
+    size, patch = only(theirs, "image_size", 224), only(theirs, "patch_size", 16)
+    reject_partial_patches(size, patch)
+    return Config(
+        frames=only(theirs, "num_frames", 8),
+        image_size=size,
+        patch_size=patch,
+        dim=only(theirs, "hidden_size", 768),
+        layers=only(theirs, "num_hidden_layers", 12),
+        heads=only(theirs, "num_attention_heads", 12),
+        ffn_dim=only(theirs, "intermediate_size", 3072),
+        dropout=number(theirs, "hidden_dropout_prob", 0.0),
+        in_channels=only(theirs, "num_channels", 3),
+        num_classes=answers_of(theirs),
+    )
+
+
+FAMILY = Family(
+    model_type="timesformer",
+    presets=tuple(PRESETS),
+    prefix="timesformer.",
+    rules=(
+        Rule(r"patches\.(weight|bias)", (r"embeddings.patch_embeddings.projection.\1",)),
+        Rule(r"class_token", ("embeddings.cls_token",)),
+        Rule(r"positions", ("embeddings.position_embeddings",)),
+        Rule(r"times", ("embeddings.time_embeddings",)),
+        Rule(BLOCK + r"time_norm\.(weight|bias)", (LAYER + r"temporal_layernorm.\2",)),
+        Rule(BLOCK + r"time_attention\.qkv\.(weight|bias)", (LAYER + r"temporal_attention.attention.qkv.\2",)),
+        Rule(BLOCK + r"time_attention\.out\.(weight|bias)", (LAYER + r"temporal_attention.output.dense.\2",)),
+        Rule(BLOCK + r"time_fc\.(weight|bias)", (LAYER + r"temporal_dense.\2",)),
+        Rule(BLOCK + r"norm1\.(weight|bias)", (LAYER + r"layernorm_before.\2",)),
+        Rule(BLOCK + r"attention\.qkv\.(weight|bias)", (LAYER + r"attention.attention.qkv.\2",)),
+        Rule(BLOCK + r"attention\.out\.(weight|bias)", (LAYER + r"attention.output.dense.\2",)),
+        Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"layernorm_after.\2",)),
+        Rule(BLOCK + r"mlp\.fc1\.(weight|bias)", (LAYER + r"intermediate.dense.\2",)),
+        Rule(BLOCK + r"mlp\.fc2\.(weight|bias)", (LAYER + r"output.dense.\2",)),
+        Rule(r"norm\.(weight|bias)", (r"layernorm.\1",)),
+        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
+    ),
+    settings=settings,
+    config=config_of,
+    architecture=lambda config: "TimesformerForVideoClassification",
+)

@@ -1,0 +1,130 @@
+"""The tokenizer that goes along with a model into a Hugging Face folder: tokenizer.json and what stands beside it.
+
+A tokenizer that transformers fitted goes as it is. One that was fitted here has a form there where it is made of
+pieces (bpe, wordpiece); the tokens around a text, which are no pieces here, are among its tokens there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...core.spec import Masked, Spec, TextSpec, Tokens
+from ...data.text.tokenizer_files import open_tokenizer
+from ...data.text.tokenizers import Tokenizer
+
+TOKENIZER = "tokenizer.json"
+BESIDE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+FRAMES = {"wordpiece": ("[CLS]", "[SEP]", "[MASK]"), "bpe": ("<s>", "</s>", "<mask>")}
+PRETRAINED = "pretrained"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer as files, and the ids of tokens that are no text."""
+
+    files: Mapping[str, str]  # name → content
+    ids: Mapping[str, int | None]  # fields of config.json → id, where the family does not say them
+    own: Mapping[str, int] = field(default_factory=dict)  # the same, whatever the family usually has
+
+
+def of_folder(path: Path) -> Vocabulary | None:
+    """The tokenizer of a folder, as it is; None where it has no tokenizer.json. Raises FileError for a broken one."""
+    if not (path / TOKENIZER).is_file():
+        return None
+    tokenizer = open_tokenizer(path / TOKENIZER)
+    names = [name for name in (TOKENIZER, *BESIDE) if (path / name).is_file()]
+    files = {name: (path / name).read_text(encoding="utf-8") for name in names}
+    return Vocabulary(files, _ids(tokenizer.padding, tokenizer.begin, tokenizer.end))
+
+
+def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -> Vocabulary:
+    """The tokens that an answer begins and ends with; and the tokenizer, where it keeps its own ids: one that is fitted
+    here has others in pairs and captions, and no form there."""
+    kept = of_tokenizer(tokenizer, None, longest) if tokenizer.kind == PRETRAINED else None
+    own = {
+        "pad_token_id": target.padding,
+        "bos_token_id": target.begin,
+        "eos_token_id": target.end,
+        "forced_eos_token_id": target.end,
+        "decoder_start_token_id": target.begin,
+    }
+    return Vocabulary(kept.files if kept else {}, {}, own)
+
+
+def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = None) -> Vocabulary | None:
+    """A tokenizer that texts of `spec` are cut by, which one that keeps its ids need not know; None where it has no
+    form there. `longest` are the tokens that the model reads at most."""
+    document = tokenizer.to_json().get("library")
+    if document is None:
+        return None
+    begin, end, mask = tokenizer.begin, tokenizer.end, tokenizer.mask
+    if tokenizer.kind != PRETRAINED:
+        begin, end, mask = _frame(spec, len(tokenizer))
+        framed = _with_frame(document, FRAMES[tokenizer.kind], (begin, end, mask))
+        if framed is None:
+            return None
+        document, tokens = framed
+    else:
+        tokens = tokenizer.tokens
+    padding = tokenizer.padding
+    named = {
+        "pad_token": padding if padding is not None else end,
+        "unk_token": tokenizer.unknown,
+        "cls_token": begin,
+        "sep_token": end,
+        "bos_token": begin,
+        "eos_token": end,
+        "mask_token": mask,
+    }
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config |= {key: tokens[i] for key, i in named.items() if i is not None}
+    if longest is not None:
+        config["model_max_length"] = longest
+    files = {TOKENIZER: document, "tokenizer_config.json": json.dumps(config, indent=1, ensure_ascii=False) + "\n"}
+    return Vocabulary(files, _ids(padding, begin, end))
+
+
+def _ids(padding: int | None, begin: int | None, end: int | None) -> dict[str, int | None]:
+    """What config.json says of them. Where nothing stands for padding, what stands for the end does."""
+    return {"pad_token_id": padding if padding is not None else end, "bos_token_id": begin, "eos_token_id": end}
+
+
+def _frame(spec: Spec | None, count: int) -> tuple[int | None, int | None, int | None]:
+    """The ids of the frame and of the mask that texts of `spec` have beyond the `count` of a tokenizer of ours."""
+    if not isinstance(spec, TextSpec) or spec.begin is None or spec.end is None:
+        return None, None, None
+    mask = spec.target.mask if isinstance(spec.target, Masked) else count + 2
+    return spec.begin, spec.end, mask
+
+
+def _with_frame(
+    document: str, names: tuple[str, str, str], ids: tuple[int | None, int | None, int | None]
+) -> tuple[str, list[str]] | None:
+    """The library's document with the frame and the mask, and its tokens by id; None where these would get other ids
+    than they have here."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers.processors import TemplateProcessing
+
+    library = Library.from_str(document)
+    begin, end, _ = ids
+    if begin is not None and end is not None:
+        library.add_special_tokens(list(names))
+        if tuple(map(library.token_to_id, names)) != ids:
+            return None
+        around = f"{names[0]} $A {names[1]}"
+        library.post_processor = TemplateProcessing(
+            single=around, pair=f"{around} $B:1 {names[1]}:1", special_tokens=[(names[0], begin), (names[1], end)]
+        )
+    found = library.get_vocab(with_added_tokens=True)
+    return library.to_str(), sorted(found, key=found.__getitem__)

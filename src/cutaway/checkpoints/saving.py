@@ -1,0 +1,427 @@
+"""Models and other named tensors on disk: safetensors files with a checksum, never pickle.
+
+A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`, or shards of
+it with an index, as Hugging Face has them, where it would have more than 5 GB. A file written here is a plain
+safetensors file that any program can read. Its header carries, beside the tensors, what else there is to know as JSON,
+and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one byte changed anywhere, or the
+end cut off, and the file is rejected before a tensor is made of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import mmap
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ..core.errors import CutawayError, FileError, ModelError, brief, short
+from ..core.files import open_regular, read_json, replacing, write_json
+from ..core.schema import COUNT, Between, as_tuples, fault_in, reject_unlike, schema_of
+from ..core.version import __version__
+from ..models.registry import Preset, find
+from ..nn.low_precision import make_room, restored, scheme_of, stored
+from ..nn.resizing import resize, resized_of
+from .deferred_init import Deferred, with_numbers
+from .origin import origin_from_json, origin_of
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
+LARGEST = 5_000_000_000  # bytes of a file of weights
+NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
+MARK = rb"\"sha256\":\""  # what stands before the digest in the header
+
+
+# The document config.json: of a preset its name and Config, of a module of one's own where its class stands.
+DESCRIPTION = {
+    "cutaway": str,
+    "preset?": str,
+    "config?": dict,
+    "own?": str,
+    "origin?": {"config": dict, "settings": dict, "generation?": dict, "tokens": dict, "new": [str]},
+    "resized?": {...: [COUNT]},
+    "quantized?": {
+        "method": str, "bits": Between(1, 64), "group": COUNT, "layers?": {...: str}, "folded": [str], "biased": [str],
+    },
+}  # fmt: skip
+SHARDS = {"metadata": {"cutaway": dict, "sha256": {...: str}}}
+COPY = "Take the folder from one copy."
+
+
+def save_model(
+    model: nn.Module, folder: str | os.PathLike[str], preset: Preset, extra: dict[str, Any] | None = None
+) -> None:
+    """Write the model's config and weights to `folder`, each file whole or not at all. `extra` is more to say
+    of the model in config.json, as JSON values. Raises FileError where the folder cannot be written."""
+    folder, origin = Path(folder), origin_of(model)
+    description = {
+        **preset.described(model),
+        "cutaway": __version__,
+        **({"origin": dataclasses.asdict(origin)} if origin else {}),
+        **({"resized": resized} if (resized := resized_of(model)) else {}),
+        **({"quantized": scheme} if (scheme := scheme_of(model)) else {}),
+        **(extra or {}),
+    }
+    write_weights(folder, stored(model), description)
+    write_json(folder / CONFIG, description)
+
+
+def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """The model that `save_model` wrote, in eval mode on the CPU, and its description. Torch's random state is
+    left as it was. Weights of a module of one's own are put into `own`, which is such a module. Raises FileError where
+    the folder is not a whole model's, or not such a module's."""
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
+    description = read_json(folder / CONFIG)
+    reject_unlike(description, DESCRIPTION, folder / CONFIG, COPY)
+    file = weights_of(folder)
+    tensors, written = read_weights(file)
+    if description != written:
+        raise FileError(
+            f"{folder / CONFIG} does not match the settings in {file.name} beside it. Take both files from the same "
+            "copy of the model."
+        )
+    reject_other_kind(description, folder, own is not None)
+    if own is not None:
+        put_weights(own, _in_room(own, tensors, description), file)
+        return own.eval(), description
+    found = find(description.get("preset") or "")
+    if found is None:
+        raise FileError(
+            f"{folder} holds a model {short(description.get('preset'))!r}, written by Cutaway "
+            f"{short(description['cutaway'])}, that this version, {__version__}, does not have. "
+            "Use a version that has it."
+        )
+    fields = found.as_now(description.get("config") or {})
+    kind = type(found.config)
+    fault = fault_in(fields, schema_of(kind)) or _beyond(fields, tensors)
+    try:
+        if fault or (other := fields.keys() - {field.name for field in dataclasses.fields(kind)}):
+            raise ModelError(fault or f"there is no {', '.join(sorted(map(short, other)))}")
+        with torch.random.fork_rng(devices=[]):
+            model = found.build(kind(**{key: as_tuples(value) for key, value in fields.items()}))
+        resize(model, description.get("resized") or {})
+        tensors = _in_room(model, tensors, description)
+    except (CutawayError, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise FileError(
+            f"{folder / CONFIG}, written by Cutaway {short(description['cutaway'])}, has settings that {found.name} "
+            f"does not take in this version, {__version__}: {short(error, 200)}"
+        ) from error
+    put_weights(model, tensors, file)
+    if description.get("origin"):
+        model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
+    return model.eval(), description
+
+
+def _beyond(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Which field asks for far more layers than there are tensors to fill them, in words; nothing where none does."""
+    for key, value in fields.items():
+        layers = value if isinstance(value, list) else [value]
+        if "layers" in key and sum(one for one in layers if isinstance(one, int)) > len(tensors) + SHARED_LAYERS:
+            return f"{key}={short(value)} asks for more layers than {len(tensors)} tensors can fill"
+    return ""
+
+
+def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors as the model takes them, which becomes quantized where its description says so."""
+    if not description.get("quantized"):
+        return tensors
+    make_room(model, description["quantized"])
+    return restored(tensors, model)
+
+
+def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
+    """Raise FileError where the `folder` of a run or a model, of which its `description` was written, is of a module of
+    one's own and none is `handed_over`, or is of a preset and one is."""
+    path = description.get("own")
+    if path is not None and not handed_over:
+        way = f"cutaway.load({str(folder)!r}, model={str(path).rpartition('.')[2]}())"
+        raise FileError(
+            f"{folder} holds the weights of a module of one's own, {path}, and not the module: it opens from Python "
+            f"only, where the module is handed over, as in {way}."
+        )
+    if path is None and handed_over:
+        named = description.get("preset", description.get("model"))
+        raise FileError(f"{folder} holds a {named}, which opens by itself: leave the module out.")
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Write a model's tensors to `folder` as one file, or as shards with an index that names the file of each tensor
+    and the checksum of each file. What stood there before is gone once they are whole. Raises FileError."""
+    before = {folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")}
+    shards = _in_shards(tensors)
+    if len(shards) == 1:
+        write_tensors(folder / WEIGHTS, tensors, meta)
+        written = {folder / WEIGHTS}
+    else:
+        names = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
+        sums = {name: write_tensors(folder / name, shard, meta) for name, shard in zip(names, shards)}
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        where = {key: name for name, shard in zip(names, shards) for key in shard}
+        write_json(
+            folder / INDEX, {"metadata": {"total_size": size, "sha256": sums, "cutaway": meta}, "weight_map": where}
+        )
+        written = {folder / INDEX, *(folder / name for name in names)}
+    for path in before - written:
+        path.unlink(missing_ok=True)
+
+
+def weights_of(folder: Path) -> Path:
+    """The file that holds a model's weights, or that names those which do."""
+    return folder / (WEIGHTS if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file() else INDEX)
+
+
+def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors that `write_weights` wrote, of the file or of those that it names, and the JSON values beside them.
+    Raises FileError, which names it, where a file is missing or is not as it was written."""
+    if file.name != INDEX:
+        return read_tensors(file)
+    index = read_json(file)
+    fault = fault_in(index, SHARDS)
+    meta, sums = (index["metadata"]["cutaway"], index["metadata"]["sha256"]) if not fault else ({}, {})
+    if astray := next((name for name in sums if not name or Path(name).name != name), None):
+        fault = f"{short(astray)!r} is no file of its folder"
+    elif wrong := next((name for name, sha256 in sums.items() if not re.fullmatch("[0-9a-f]{64}", sha256)), None):
+        fault = f"metadata.sha256.{short(wrong)} is {brief(sums[wrong])}, which is no checksum"
+    if fault:
+        raise FileError(
+            f"{file} does not say which files beside it hold the weights, with their checksums: {fault}. Take the "
+            "whole folder from where it came."
+        )
+    found: dict[str, Tensor] = {}
+    for name, sha256 in sums.items():
+        with verified(file.with_name(name), sha256) as opened:
+            found |= {key: tensor_of(file.with_name(name), opened, key) for key in opened.keys()}  # noqa: SIM118
+    return found, meta
+
+
+def _in_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The tensors in their order, in shards of at most as many bytes as a file has; a larger one by itself."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and size + tensor.nbytes > LARGEST:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    return shards
+
+
+def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
+    """Why tensors are not those of a model, a clause each, which name the first missing, unexpected and misshapen."""
+    missing = [k for k in own if k not in tensors]
+    unexpected = [k for k in tensors if k not in own]
+    misshapen = [k for k in own if k in tensors and own[k].shape != tensors[k].shape]
+    problems = []
+    if missing:
+        problems.append(f"{len(missing)} of the model's {len(own)} tensors are missing, the first {missing[0]}")
+    if unexpected:
+        problems.append(f"{len(unexpected)} are not the model's, the first {unexpected[0]}")
+    if misshapen:
+        first = misshapen[0]
+        shapes = f"{tuple(tensors[first].shape)} where the model has {tuple(own[first].shape)}"
+        problems.append(f"{len(misshapen)} have another shape, the first {first}: {shapes}")
+    return problems
+
+
+def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+    """Copy the tensors into the model's parameters and buffers, which take on their floating type.
+
+    Raises FileError, naming the first missing, unexpected and misshapen tensor, and then changes nothing.
+    """
+    own = model.state_dict()
+    if problems := misfits(own, tensors):
+        raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
+    reject_not_finite(tensors, source)
+    floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
+    if len(floating) == 1:
+        model.to(floating.pop())
+    model.load_state_dict(tensors)
+
+
+def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+    """Raise FileError, naming the first such tensor, where one of a file holds NaN or infinity: nothing can be computed
+    with it, and what learns from it would be told that its learning rate is too high."""
+    floating = {name: x for name, x in tensors.items() if x.is_floating_point() and not x.is_meta}
+    broken = [name for name, tensor in floating.items() if not tensor.isfinite().all()]
+    if broken:
+        count = int((~tensors[broken[0]].isfinite()).sum())
+        more = f", and {len(broken) - 1} more tensors hold some" if len(broken) > 1 else ""
+        raise FileError(
+            f"{source} holds numbers that are not finite (NaN or infinity): {count:,} of the "
+            f"{tensors[broken[0]].numel():,} in {broken[0]}{more}. It was written while its training broke down, or "
+            "was damaged since: take an earlier copy."
+        )
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
+    """Write named tensors and JSON values to one file, whole or not at all; its checksum. Raises FileError.
+
+    Strides are not kept: each tensor is written in the order of its indices. Tensors that share memory are written
+    out each.
+    """
+    # One entry, because safetensors keeps no order among several: the same content is then always the same bytes.
+    document = json.dumps({"sha256": NO_DIGEST, "meta": meta}, separators=(",", ":"))
+    with replacing(path) as temporary:
+        try:
+            save_file(_separate(tensors), temporary, {"cutaway": document})
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(str(error)) from error
+        with temporary.open("rb+") as file, mmap.mmap(file.fileno(), 0) as content:
+            place = content.find(MARK) + len(MARK)
+            digest = _digest(content, place)
+            content[place : place + 64] = digest
+    return digest.decode()
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The named tensors, on the CPU, and the JSON values of a file that `write_tensors` wrote.
+
+    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
+    another format or a pickle.
+    """
+    with verified(path) as opened:
+        tensors = {name: tensor_of(path, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+        return tensors, json.loads(opened.metadata()["cutaway"])["meta"]
+
+
+@contextlib.contextmanager
+def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterator[Any]:
+    """A file that `write_tensors` wrote, opened as safetensors has it, to read tensors or slices of them; `sha256` is
+    the checksum that it is to have, where that is known.
+
+    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
+    another format or a pickle.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise FileError(f"{path} is empty. Take it from a copy, or train again.")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _verify(path, content, sha256)
+        with safe_open(path, framework="pt") as opened:
+            yield opened
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileError(
+            f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits. "
+            "Restore it from a copy, or train again."
+        ) from error
+
+
+def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
+    """The tensor of that name in a safetensors file, which is open. Where a model is `Deferred` it is read when its
+    turn comes, and then FileError is raised where it is not finite."""
+    deferred = Deferred.current()
+    with with_numbers():
+        if deferred is None:
+            found: Tensor = opened.get_tensor(name)
+            return found
+        shape, dtype = head_of(opened, name)
+
+    def read() -> Tensor:
+        with safe_open(path, framework="pt") as again:
+            tensor: Tensor = again.get_tensor(name)
+        reject_not_finite({name: tensor}, path)
+        return tensor
+
+    return deferred.from_file(read, shape, dtype)
+
+
+def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and type of a tensor in a safetensors file, which is open; its numbers are not read."""
+    part = opened.get_slice(name)
+    shape = tuple(part.get_shape())
+    return shape, (part[:0] if shape else opened.get_tensor(name)).dtype
+
+
+@contextlib.contextmanager
+def opened_weights(file: Path) -> Iterator[Any]:
+    """A safetensors file that another program wrote. Raises FileError where it is not whole."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            yield opened
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
+        ) from error
+
+
+def reject_pickle(path: str | os.PathLike[str]) -> None:
+    """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
+    try:
+        with open_regular(path) as file:
+            start = file.read(9)
+    except OSError as error:
+        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    # A safetensors file begins with the length of its header, whose first byte can be a pickle's, and then has "{".
+    if start[:4] == b"PK\x03\x04" or (start[:1] == b"\x80" and start[8:] != b"{"):
+        raise FileError(
+            f"{path} is a pickle, as torch.save writes. Reading one can run any program that is hidden in it, so it "
+            "was not opened. Give a safetensors file; torchvision's checkpoints become one by "
+            "`cutaway convert IN OUT --to cutaway --model NAME`."
+        )
+
+
+def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
+    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote, with that checksum if there is
+    to be a certain one."""
+    reject_pickle(path)
+    end = 8 + int.from_bytes(content[:8], "little")  # of the header
+    if content[8:9] != b"{" or end > len(content):
+        raise FileError(f"{path} is not a safetensors file, or was cut short. Take it from a copy, or train again.")
+    place = content.find(MARK, 8, end) + len(MARK)
+    if place < len(MARK):
+        raise FileError(
+            f"{path} has no checksum, and every file of weights that cutaway writes has one. A checkpoint of another "
+            "library is read after `cutaway convert IN OUT --to cutaway --model NAME`."
+        )
+    if content[place : place + 64] != _digest(content, place):
+        raise FileError(
+            f"{path} is not as it was written: its checksum does not fit, so it was changed or cut short. "
+            "Take it from a copy, or train again."
+        )
+    if sha256 is not None and content[place : place + 64] != sha256.encode():
+        raise FileError(
+            f"{path} is whole, and not the file that was written with those beside it: its checksum is another. Take "
+            "the folder from one copy."
+        )
+
+
+def _digest(content: mmap.mmap, place: int) -> bytes:
+    """SHA-256 in hexadecimal of the whole content, with zeros for the 64 characters at `place`."""
+    with memoryview(content) as view:
+        digest = hashlib.sha256(view[:place])
+        digest.update(NO_DIGEST.encode())
+        digest.update(view[place + 64 :])
+    return digest.hexdigest().encode()
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors wants them: in the order of their indices, no two in the same memory."""
+    seen: set[int] = set()
+    plain: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        plain[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return plain

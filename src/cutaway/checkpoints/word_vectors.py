@@ -1,0 +1,287 @@
+"""Word vectors: neighbours, analogies, and the two file formats of word2vec.c, text (.txt, .vec) and binary (.bin).
+
+Both formats begin with a line of two numbers, the words and the width of their vectors. Then each word is followed by a
+blank and its vector: in text as decimal numbers to the end of the line, in binary as 32-bit floats, the lowest byte
+first, with or without a line end after them. Words are UTF-8 and hold no blanks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from ..core.errors import DataError, FileError, ModelError, UnknownName
+from ..core.files import as_path, read_bytes, replacing
+
+SPECIAL = 2  # ids of every vocabulary that stand for no word: padding, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """A vector for each word. Likeness is the cosine of the angle between two."""
+
+    words: Sequence[str]  # the commonest first, where they come from a text
+    matrix: Matrix  # (n, d)
+    source: str = "these vectors"  # the file, for what a person is told
+
+    @classmethod
+    def of(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
+        """Those of a model; `tokens` are its vocabulary by id, and padding and unknown are left out."""
+        return cls(list(tokens[SPECIAL:]), embedding.weight.detach().float().cpu().numpy()[SPECIAL : len(tokens)])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Vectors:
+        """From a file of word2vec, text or binary. Raises FileError where it is not whole."""
+        path = as_path(path, "Vectors are loaded from a file")
+        return cls(*read_vectors(path), source=os.fspath(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """To a file of word2vec: .txt and .vec are text, .bin is binary. Raises FileError."""
+        write_vectors(path, self.words, self.matrix)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.places
+
+    def __getitem__(self, word: str) -> Matrix:
+        """The vector of a word, (d,). Raises UnknownName with the nearest words where there is none."""
+        vector: Matrix = self.matrix[self._place(word)]
+        return vector
+
+    @functools.cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each word."""
+        return {word: i for i, word in enumerate(self.words)}
+
+    @functools.cached_property
+    def unit(self) -> Matrix:
+        """The vectors at length 1, (n, d); a vector of zeros stays one."""
+        lengths = np.sqrt(np.einsum("nd,nd->n", self.matrix, self.matrix))[:, None]
+        return np.divide(self.matrix, np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine of two words' vectors, in [−1, 1]."""
+        return float(self.unit[self._place(a)] @ self.unit[self._place(b)])
+
+    def neighbours(self, word: str, count: int = 10) -> list[tuple[str, float]]:
+        """The words most like this one, without itself, and how like they are: the most like first."""
+        place = self._place(word)
+        return self._most_like(self.unit[place], [place], count)
+
+    def rows(self, words: Iterable[Any]) -> list[dict[str, Any]]:
+        """One row a word: the words most like it, and how like they are."""
+        said = ((str(word), self.neighbours(str(word))) for word in words)
+        return [{"input": word, "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in n)} for word, n in said]
+
+    def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[tuple[str, float]]:
+        """What is to c as b is to a: the words most like b − a + c, of unit vectors, without these three.
+
+        After T. Mikolov, W. Yih, G. Zweig, Linguistic regularities in continuous space word representations, 2013.
+        """
+        places = [self._place(word) for word in (a, b, c)]
+        first, second, third = self.unit[places]
+        return self._most_like(second - first + third, places, count)
+
+    def _most_like(self, vector: Matrix, without: list[int], count: int) -> list[tuple[str, float]]:
+        length = float(np.linalg.norm(vector))
+        cosines = self.unit @ vector / (length or 1.0)
+        cosines[without] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: min(count, len(self) - len(set(without)))]
+        return [(self.words[i], float(cosines[i])) for i in best]
+
+    def _place(self, word: str) -> int:
+        if word not in self.places:
+            raise UnknownName(f"word in {self.source} named", word, self.places)
+        return self.places[word]
+
+
+@torch.no_grad()
+def take_vectors(
+    embedding: nn.Embedding, tokens: Sequence[str], vectors: Vectors, generator: torch.Generator | None = None
+) -> str:
+    """Put vectors into an embedding of the vocabulary `tokens`, by id: known words have theirs, all others, unknown
+    among them, are uniform in ±a, with a such that their variance is that of the known ones, and padding is zero.
+
+    After Y. Kim, Convolutional neural networks for sentence classification, 2014, <https://arxiv.org/abs/1408.5882>.
+    Returns a sentence that counts both. Raises ModelError where the widths differ, DataError where no word is known.
+    """
+    width = vectors.matrix.shape[1]
+    if embedding.embedding_dim != width:
+        raise ModelError(
+            f"The vectors of {vectors.source} have {width} numbers, and this model's have {embedding.embedding_dim}: "
+            "build the model with that width, or take other vectors."
+        )
+    ids = [i for i, token in enumerate(tokens) if i >= SPECIAL and token in vectors]
+    if not ids:
+        raise DataError(
+            f"None of the {len(tokens) - SPECIAL:,} words of this data is in {vectors.source}.",
+            fix="Are they of another language, or in another case? lower=true writes text in lower case.",
+        )
+    taken = torch.from_numpy(vectors.matrix[[vectors.places[tokens[i]] for i in ids]])
+    bound = math.sqrt(3 * taken.double().var(correction=0).item())  # the variance of a uniform in ±a is a²/3
+    weight = embedding.weight
+    drawn = torch.rand(weight.shape, generator=generator, dtype=torch.float32) * (2 * bound) - bound
+    drawn[0] = 0
+    drawn[ids] = taken
+    weight.copy_(drawn)
+    others = len(tokens) - SPECIAL - len(ids)
+    return (
+        f"{len(ids):,} of the {len(tokens) - SPECIAL:,} words have their vectors from {vectors.source}; the other "
+        f"{others:,} begin at random in ±{bound:.3g}, which gives both the same variance."
+    )
+
+
+BINARY, TEXT = (".bin",), (".txt", ".vec")
+BLANKS = " \t\n\r\v\f"
+Matrix = npt.NDArray[np.float32]
+
+
+def write_vectors(path: str | os.PathLike[str], words: Sequence[str], matrix: Matrix) -> None:
+    """Write a vector, a row of `matrix` (n, d), for each word, in the format that the suffix says.
+
+    Text has as many digits as give the same floats back. Raises FileError where a word is empty or holds a blank, or
+    where the file cannot be written.
+    """
+    path = Path(path)
+    binary = _is_binary(path)
+    for i, word in enumerate(words):
+        if not word or any(c in BLANKS for c in word):
+            raise FileError(
+                f"{path} was not written: word {i + 1}, {word!r}, is empty or holds a blank, which ends a word in this "
+                "format. Leave such words out."
+            )
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
+        for word, row in zip(words, matrix.astype("<f4", copy=False)):
+            if binary:
+                file.write(word.encode() + b" " + row.tobytes() + b"\n")
+            else:
+                file.write(f"{word} {' '.join(map(str, row.astype(object)))}\n".encode())
+
+
+def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
+    """The words of a file and their vectors, (n, d) float32.
+
+    Raises FileError, with the word or the line, where the file is not whole or holds what is no vector.
+    """
+    path = Path(path)
+    binary = _is_binary(path)
+    data = read_bytes(path)
+    end = data.find(b"\n")
+    fields = data[: max(end, 0)].split()
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        raise FileError(
+            f"{path} does not begin with a line of two numbers, the words and the width of their vectors. Vectors of "
+            "other programs, such as GloVe's, lack it: write it before the first word."
+        )
+    count, width = (int(field) for field in fields)
+    if not count or not width:
+        raise FileError(f"{path} says that it holds {count} words with vectors of {width} numbers: that is none.")
+    words, matrix = (_binary if binary else _text)(path, data, end + 1, count, width)
+    _reject_unfit(path, words, matrix, "word" if binary else "line")
+    return words, matrix
+
+
+def _is_binary(path: Path) -> bool:
+    """What the suffix says. Raises FileError where it says nothing."""
+    suffix = path.suffix.lower()
+    if suffix not in (*BINARY, *TEXT):
+        raise FileError(
+            f"{path} ends in {suffix or 'no suffix'}, no format of word vectors: {', '.join(TEXT)} are text and "
+            f"{', '.join(BINARY)} is binary."
+        )
+    return suffix in BINARY
+
+
+def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
+    """The lines after the first."""
+    lines = data[start:].split(b"\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if len(lines) != count:
+        cut = (
+            "It may have been cut short: take it from a copy." if len(lines) < count else "Was it put together by hand?"
+        )
+        raise FileError(f"{path} says that it holds {count:,} words, and has {len(lines):,} lines of them. {cut}")
+    words: list[str] = []
+    matrix = np.empty((count, width), np.float32)
+    for i, line in enumerate(lines):
+        first, *numbers = line.rstrip().split(b" ") or [b""]
+        words.append(_decoded(path, first, f"line {i + 2}"))
+        if len(numbers) != width:
+            raise FileError(
+                f"{path}, line {i + 2}: {words[-1]!r} has {len(numbers):,} numbers, and the first line says {width:,}. "
+                "The line may have been cut short, or the word hold a blank."
+            )
+        try:
+            matrix[i] = [float(number) for number in numbers]
+        except ValueError as error:
+            raise FileError(f"{path}, line {i + 2}: the vector of {words[-1]!r} is none ({error}).") from error
+    return words, matrix
+
+
+def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
+    """The words after the first line."""
+    words: list[str] = []
+    matrix = np.empty((count, width), np.float32)
+    size = 4 * width
+    for i in range(count):
+        while data[start : start + 1] == b"\n":  # word2vec.c ends each vector with one, and gensim does not
+            start += 1
+        end = data.find(b" ", start)
+        if end < 0 or end + 1 + size > len(data):
+            raise FileError(
+                f"{path} says that it holds {count:,} words with vectors of {width:,} numbers, and ends in word "
+                f"{i + 1:,}. It may have been cut short, or be text: take it from a copy."
+            )
+        words.append(_decoded(path, data[start:end], f"word {i + 1:,}"))
+        matrix[i] = np.frombuffer(data, "<f4", width, end + 1)
+        start = end + 1 + size
+    if data[start:].strip(b"\n"):
+        raise FileError(
+            f"{path} says that it holds {count:,} words, and {len(data) - start:,} bytes stand after the last: the "
+            "number of words or the width in its first line is wrong."
+        )
+    return words, matrix
+
+
+def _decoded(path: Path, word: bytes, where: str) -> str:
+    try:
+        return word.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path}, {where}: the word {word[:40]!r} is not UTF-8. Convert the file, or write it again in UTF-8."
+        ) from error
+
+
+def _reject_unfit(path: Path, words: Sequence[str], matrix: Matrix, noun: str) -> None:
+    """Raise FileError where a number is not finite, a word is empty, or one stands there twice."""
+    first = 2 if noun == "line" else 1  # the first line has no word
+    broken = np.flatnonzero(~np.isfinite(matrix).all(1))
+    if len(broken):
+        i = int(broken[0])
+        raise FileError(
+            f"{path}, {noun} {i + first:,}: the vector of {words[i]!r} has a number that is not finite, as have "
+            f"{len(broken):,} in all. Leave those words out."
+        )
+    seen: dict[str, int] = {}
+    for i, word in enumerate(words):
+        if not word:
+            raise FileError(f"{path}, {noun} {i + first:,}: there is a vector without a word.")
+        if seen.setdefault(word, i) != i:
+            raise FileError(
+                f"{path}, {noun} {i + first:,}: the word {word!r} stood in {noun} {seen[word] + first:,} already. "
+                "Leave one of them there."
+            )

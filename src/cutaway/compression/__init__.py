@@ -1,1 +1,0 @@
-"""A trained model made smaller, pruned or quantized, and held beside what it was."""

@@ -1,6 +1,0 @@
-"""The course: its chapters, the exercises with their checks, and what its pages show sources and drawings with."""
-
-from .checking import check
-from .showing import frame, source, style
-
-__all__ = ["check", "frame", "source", "style"]

@@ -1,0 +1,359 @@
+"""Audio files, and the transcripts of recordings.
+
+A folder with transcripts has transcripts.tsv, or the layout of LJ Speech:
+
+    calls/transcripts.tsv        01.wav<tab>please call back        beside 01.wav, or parts/01.wav below
+    calls/train/transcripts.tsv  where there are val/ or test/ beside it, each with its own
+    LJSpeech-1.1/metadata.csv    LJ001-0001|Printing, in 1450|Printing, in fourteen fifty        and wavs/LJ001-0001.wav
+
+A first line of transcripts.tsv that reads `file<tab>transcript` is its header. metadata.csv has none; of its two
+transcripts in a line the last counts, in which numbers are written out. In a transcript the same letter is one
+character however it is written (Unicode's NFC), and blanks between words are one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+
+from ...core.errors import DataError, Problem, brief
+from ...core.files import exists
+from ..folders import AUDIO, SPLIT_FOLDERS, entries, same_name, subfolders
+from ..splits import Rows
+from ..streaming.members import Stored, content, stream
+from ..text.text_files import read_lines
+from ..unusable_examples import REPAIR
+
+Samples = npt.NDArray[np.float32]
+
+LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples in a second
+LOUDEST = 1e9  # full scale is 1; files of floating-point numbers may go beyond, as whole numbers of 16 bits for one
+UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a pipe and cannot know the length
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a audio file told."""
+
+    digest: str  # sha256 of its bytes
+    rate: int  # samples in a second
+    channels: int
+    samples: int  # of each channel
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A recording that is no file: one that was composed of others."""
+
+    samples: Samples  # (n,), full scale ±1
+    rate: int  # samples in a second
+
+
+Recording = Path | Stored | InMemory
+
+
+def look_at(path: Recording) -> Look | Problem:
+    """The head and the sum of an audio file; or what is wrong with it."""
+    if isinstance(path, InMemory):
+        return Look(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
+    try:
+        data = content(path)
+    except DataError as error:
+        return error.problems[0]
+    except OSError as error:
+        return Problem(str(path), f"it cannot be read ({error.strerror or error})")
+    if not data:
+        return Problem(str(path), "it is empty (0 bytes)")
+    try:
+        head = soundfile.info(io.BytesIO(data))
+    except soundfile.LibsndfileError as error:
+        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_words(error)})")
+    promised, there = data_bytes(data)
+    if there < promised:
+        return Problem(
+            str(path), f"it is cut short: its head promises {promised:,} bytes of samples, and {there:,} are there"
+        )
+    if not head.frames:
+        return Problem(str(path), "it holds no samples")
+    if not LEAST_RATE <= head.samplerate <= LARGEST_RATE:
+        return Problem(
+            str(path),
+            f"its head says {head.samplerate:,} samples a second, and {LEAST_RATE:,} to {LARGEST_RATE:,} are read",
+        )
+    return Look(hashlib.sha256(data).hexdigest(), head.samplerate, head.channels, head.frames)
+
+
+def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
+    """What looks told, as arrays: `digest` (n, 32), `rate`, `channels`, `samples` (n,)."""
+    return {
+        "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
+        **{key: np.array([getattr(look, key) for look in looks], np.int64) for key in ("rate", "channels", "samples")},
+    }
+
+
+def unpacked(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Look]:
+    """The looks that `packed` wrote."""
+    told = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
+    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *told)]
+
+
+def data_bytes(data: bytes) -> tuple[int, int]:
+    """How many bytes of samples the head of a .wav promises, and how many follow it.
+
+    libsndfile reads what is there and says nothing. Equal where the head does not tell, or where it is no .wav.
+    """
+    order = {b"RIFF": "little", b"RIFX": "big"}.get(data[:4])
+    at = 12
+    while order is not None and at + 8 <= len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], order)  # type: ignore[arg-type]  # a string of two
+        if data[at : at + 4] == b"data":
+            there = len(data) - at - 8
+            return (there if size >= UNKNOWN_LENGTH or not size else size), there
+        at += 8 + size + size % 2
+    return 0, 0
+
+
+def read_samples(path: Recording, rate: int | None = None, seconds: float | None = None) -> Samples | Problem:
+    """The samples (n,) of a file, full scale ±1, its channels averaged; or what is wrong with it.
+
+    They are cut to `seconds`, and brought to `rate` where that is not the file's own: by a polyphase filter (Kaiser's
+    window, β = 5) that leaves out what the lower of the two rates cannot hold.
+    """
+    if isinstance(path, InMemory):
+        whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
+        return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
+    try:
+        given = stream(path)
+        # Bytes, where the system has them: soundfile encodes a text as UTF-8, which a name need not be.
+        name = os.fsencode(given) if isinstance(given, Path) and os.name == "posix" else given
+        with soundfile.SoundFile(name) as file:
+            own_rate = file.samplerate
+            promised = file.frames if seconds is None else min(file.frames, max(1, round(seconds * own_rate)))
+            samples = file.read(-1 if seconds is None else promised, dtype="float32", always_2d=True)
+    except DataError as error:
+        return error.problems[0]
+    except (soundfile.SoundFileError, OSError) as error:
+        return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
+    if len(samples) < promised:
+        return Problem(
+            str(path), f"it is cut short: its head promises {promised:,} samples, and {len(samples):,} are there"
+        )
+    peak = float(np.abs(samples).max(initial=0))  # NaN where one of them is
+    if not math.isfinite(peak):
+        bad = int((~np.isfinite(samples)).sum())
+        return Problem(str(path), f"{bad:,} of its {samples.size:,} samples are not finite numbers")
+    if peak > LOUDEST:
+        return Problem(str(path), f"its samples reach {peak:.3g}, where full scale is 1")
+    mono: Samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1)
+    return mono if rate is None or rate == own_rate else resampled(mono, own_rate, rate)
+
+
+def read_whole(path: Recording, look: Look) -> Problem | None:
+    """Read all samples; return what is wrong with them, where something is."""
+    samples = read_samples(path)
+    return samples if isinstance(samples, Problem) else None
+
+
+def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
+    """Samples (n,) at another rate: (⌈n · rate / own_rate⌉,)."""
+    from scipy import signal  # here, because it takes half a second and is seldom needed
+
+    common = math.gcd(own_rate, rate)
+    found: Samples = signal.resample_poly(samples, rate // common, own_rate // common).astype(np.float32)
+    return found
+
+
+def commonest(rates: Iterable[int]) -> int:
+    """The rate that occurs most often; of two that occur equally often the lower, which nothing need be added for."""
+    counts = Counter(rates)
+    return min(counts, key=lambda rate: (-counts[rate], rate))
+
+
+def sound_files(path: Path) -> list[Path]:
+    """The audio file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
+    if path.is_dir():
+        found = [p for p in entries(path) if AUDIO.fits(p)]
+        if not found:
+            inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in entries(p))), None)
+            raise DataError(
+                f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).",
+                fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
+            )
+        return found
+    if not exists(path):
+        raise DataError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
+    if not AUDIO.fits(path):
+        raise DataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
+    return [path]
+
+
+def unusable(problems: Sequence[Problem], total: int) -> DataError:
+    """The error that names these of `total` audio files."""
+    some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
+
+
+def _words(error: Any) -> str:
+    """libsndfile's words alone, without the name of the file, which stands before them."""
+    return str(getattr(error, "error_string", None) or getattr(error, "strerror", None) or error).rstrip(".")
+
+
+TABLE, HEADER = "transcripts.tsv", ("file", "transcript")
+METADATA, WAVS = "metadata.csv", "wavs"  # of LJ Speech
+MOST_CHARACTERS = 2048  # of a transcript, as of a caption: one of an hour would be held for every other, padded to it
+AS_IT_IS = f"{TABLE} has a line for each recording: its file, a tab, what is said in it."
+
+
+@dataclass
+class Transcripts:
+    """The recordings that have a transcript, none opened, and everything that has not both."""
+
+    files: list[Path] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # what a person calls each: its file, seen from the folder
+    texts: list[str] = field(default_factory=list)
+    splits: dict[str, Rows] | None = None  # the recordings of each split, where they come with one
+    problems: list[Problem] = field(default_factory=list)
+
+    def without(self, bad: Sequence[int] | Rows) -> Transcripts:
+        """Those that are left without some."""
+        left = np.setdiff1d(np.arange(len(self.files)), bad)
+        splits = self.splits and {name: np.flatnonzero(np.isin(left, rows)) for name, rows in self.splits.items()}
+        files, names, texts = ([of[i] for i in left] for of in (self.files, self.names, self.texts))
+        return Transcripts(files, names, texts, splits)
+
+
+def is_transcribed(path: Path) -> bool:
+    """Whether a folder, or one of its folders for splits, says what is said in its recordings."""
+    return any(_table(home) is not None for home in _homes(path).values())
+
+
+def read_transcripts(path: Path, lower: bool = False) -> Transcripts:
+    """What the folder says of its recordings. Raises DataError where it says nothing of any, or a table is no text."""
+    homes = _homes(path)
+    whole = Transcripts()
+    splits: dict[str, Rows] = {}
+    for split, home in homes.items():
+        start = len(whole.files)
+        _read_table(home, path, lower, whole)
+        splits[split] = np.arange(start, len(whole.files))
+    if not whole.files and not whole.problems:
+        raise DataError(f"{path} holds no recording with a transcript.", fix=AS_IT_IS)
+    if "" not in splits:
+        if "train" not in splits:
+            raise DataError(
+                f"{path} has transcripts for {', '.join(splits)} and none in train/.",
+                fix=f"Add train/{TABLE}; or put one {TABLE} into the folder itself, to be split here.",
+            )
+        whole.splits = splits
+    return whole
+
+
+def normalised(text: str, lower: bool) -> str:
+    """A transcript as it is learned: letters in one form, one blank between words, none around."""
+    text = " ".join(unicodedata.normalize("NFC", text).split())
+    return text.lower() if lower else text
+
+
+def digest_of(look: str, text: str) -> str:
+    """sha256 of a recording, by its own sum, and its transcript."""
+    return hashlib.sha256(f"{look}\n{text}".encode(errors="surrogatepass")).hexdigest()
+
+
+def ids_of(texts: Sequence[str], alphabet: Sequence[str], padding: int) -> tuple[list[list[int]], dict[int, str]]:
+    """The tokens of each text, padded to the longest, and the first character of a text that the alphabet has not, by
+    the number of the text."""
+    number = {character: k + 1 for k, character in enumerate(alphabet)}
+    longest = max(map(len, texts), default=0)
+    strange = {i: c for i, text in enumerate(texts) if (c := next((c for c in text if c not in number), None))}
+    return [[*(number.get(c, padding) for c in t), *[padding] * (longest - len(t))] for t in texts], strange
+
+
+def outside(name: str, character: str) -> Problem:
+    """What is wrong with a transcript that has a character which no training transcript has."""
+    return Problem(
+        name, f"its transcript has {brief(character)} (U+{ord(character):04X}), which no training transcript has"
+    )
+
+
+def too_long(name: str, text: str, most: int = MOST_CHARACTERS) -> Problem | None:
+    """What is wrong with a transcript of more than `most` characters; None where it is none."""
+    if len(text) <= most:
+        return None
+    return Problem(name, f"its transcript has {len(text):,} characters, at most {most:,} are read")
+
+
+def _homes(path: Path) -> dict[str, Path]:
+    """The folders that hold a table: those of the splits, where there are such, else the folder itself."""
+    if _table(path) is not None:
+        return {"": path}
+    found: dict[str, Path] = {}
+    for folder in subfolders(path):
+        split = SPLIT_FOLDERS.get(folder.name.lower())
+        if split is None or _table(folder) is None:
+            continue
+        if split in found:
+            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+        found[split] = folder
+    return found
+
+
+def _table(home: Path) -> Path | None:
+    if (home / TABLE).is_file():
+        return home / TABLE
+    return home / METADATA if (home / METADATA).is_file() and (home / WAVS).is_dir() else None
+
+
+def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
+    """Add the recordings of one table, and what is wrong with it, as they are seen from `path`."""
+    table = _table(home)
+    assert table is not None, "a home has a table"
+    title = str(table.relative_to(path))
+    folder = home if table.name == TABLE else home / WAVS
+    audio = {same_name(str(file.relative_to(folder))): file for file in _recordings(folder)}
+    waiting = dict(audio)
+    for number, line in enumerate(read_lines(table)[0], 1):
+        cells = line.split("\t" if table.name == TABLE else "|")
+        if not line.strip() or (number == 1 and table.name == TABLE and _is_header(cells)):
+            continue
+        where = f"{title}, line {number}"
+        if len(cells) not in ((2,) if table.name == TABLE else (2, 3)):
+            wanted = "a file and a transcript, with one tab between" if table.name == TABLE else "id|transcript"
+            into.problems.append(Problem(where, f"it has {len(cells)} cells, not {wanted}"))
+            continue
+        name = same_name(str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav")
+        name = name if name in audio else name.replace("\\", "/")  # as Windows writes a path
+        text = normalised(cells[-1], lower)
+        file = waiting.pop(name, None)
+        if file is None:
+            again = "has a transcript already" if name in audio else f"is no recording in {folder}"
+            into.problems.append(Problem(where, f"{name} {again}"))
+        elif not text:
+            into.problems.append(Problem(where, f"the transcript of {name} is empty"))
+        else:
+            into.files.append(file)
+            into.names.append(str(file.relative_to(path)))
+            into.texts.append(text)
+    into.problems += [Problem(str(f.relative_to(path)), f"{title} has no transcript of it") for f in waiting.values()]
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return tuple(cell.strip().lower() for cell in cells) == HEADER
+
+
+def _recordings(folder: Path) -> list[Path]:
+    """The recordings in a folder and in those below it; hidden ones are left out."""
+    inside = [p for p in entries(folder) if not p.name.startswith(".")]
+    below = [file for p in subfolders(folder) for file in _recordings(p)]
+    return [p for p in inside if AUDIO.fits(p) and p.is_file()] + below

@@ -1,0 +1,286 @@
+"""Data sets of recordings: class folders, and recordings with transcripts.
+
+sounds/yes/1.wav, or sounds/train/yes/1.wav with test/    classification
+calls/transcripts.tsv with the recordings                 speech recognition
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core.errors import DataError, Problem
+from ...core.files import MEBIBYTE
+from ...core.spec import AudioSpec, Classes, Spelled, Target, Transcript
+from ..build import Origin, assemble
+from ..dataset_base import IGNORED, DataSet, SequenceSplit, Split
+from ..folders import AUDIO, NAMED_AT_MOST, Found, absent_notes, find, fingerprint_of
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, draw
+from ..streaming.folder_index import read_folder
+from ..streaming.members import chosen
+from ..streaming.tar_index import read_shards
+from ..streaming.tars import is_sharded
+from ..unusable_examples import look_through, reject_fill
+from .audio_files import (
+    Look,
+    Recording,
+    commonest,
+    digest_of,
+    ids_of,
+    is_transcribed,
+    outside,
+    read_transcripts,
+    too_long,
+    unpacked,
+)
+from .transforms import FLOOR, SHARDED, AudioPreprocessing, frame_count, look_at_all, spectrograms
+
+SAMPLE = 1024  # training recordings from which mean and standard deviation are taken, where not all are in memory
+BYTES = 4  # of a number of a spectrogram
+
+
+def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
+    """Read a folder of class folders of recordings, or of recordings with transcripts, which are spelled where a model
+    learns that of the `targets`; or tar shards of recordings with classes. Raises as `audio_dataset`, or
+    `read_shards`."""
+    name = path.resolve().name
+    if is_sharded(path):
+        reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
+        read = read_shards(path, SHARDED, drop=settings.missing == "drop")
+        return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
+    if is_transcribed(path):
+        return open_transcribed(path, settings, targets)
+    reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
+    read = read_folder(
+        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers), settings
+    )
+    return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
+
+
+def audio_dataset(
+    found: Found[Recording], name: str, source: str, settings: DataSettings, seen: Sequence[Look] | None = None
+) -> DataSet:
+    """Audio files as log-mel spectrograms: in memory where that takes no more than settings.memory, else made of the
+    files anew in every epoch. Each is looked at unless it was `seen` already.
+
+    All recordings are brought to `settings.rate`, or to the rate that most training recordings have. Raises DataError
+    that names every file that cannot be used, or SettingError.
+    """
+    files, names, labels = found.files, found.names, found.labels
+    seen = look_at_all(files, settings.workers) if seen is None else seen
+    indices = complete_split(labels, found.classes, found.splits, settings)
+    rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    counts = {i: frames_of(seen[i], rate, settings.seconds) for i in used.tolist()}
+    held = sum(counts.values()) * settings.n_mels * BYTES <= settings.memory * MEBIBYTE
+    heard = used if held else draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    own = [files[i] for i in heard]
+    frames, lengths = spectrograms(own, rate, settings.n_mels, settings.seconds, settings.workers)
+    places = {split: torch.from_numpy(np.searchsorted(heard, rows)) for split, rows in indices.items()}
+    train = taken(frames, lengths, places["train"])[0] if held else frames
+    longest = max(counts[i] for i in indices["train"].tolist())
+    spec = AudioSpec(longest, settings.n_mels, Classes(found.classes))
+    preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
+    sums = [look.digest for look in seen]
+    own_notes = [
+        *absent_notes(labels, found.classes, indices, "none"),
+        *preparation_notes(
+            [seen[i] for i in heard], [names[i] for i in heard], rate, settings.seconds, loudest(frames, lengths)
+        ),
+        straddle_note(sums, indices, names.__getitem__, "recordings"),
+    ]
+
+    def as_split(split: str, rows: Rows) -> Split:
+        target, own_names = torch.from_numpy(labels[rows]), chosen(names, rows)
+        if held:
+            values, own = taken(frames, lengths, places[split])
+            return SequenceSplit(preprocessing.normalise(values), own, target, own_names)
+        own = torch.tensor([counts[i] for i in rows.tolist()])
+        return preprocessing.streamed(chosen(files, rows), own, target, own_names, settings.workers)
+
+    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    splits = {split: as_split(split, rows) for split, rows in indices.items()}
+    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
+
+
+def frames_of(look: Look, rate: int, seconds: float | None) -> int:
+    """How many frames a recording has once it is cut and brought to `rate`."""
+    samples = look.samples if seconds is None else min(look.samples, max(1, round(seconds * look.rate)))
+    return frame_count(-(-samples * rate // look.rate), rate)
+
+
+def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Of sequences one after another, (Σ lengths, …), those of these numbers; and their lengths."""
+    pieces = torch.split(values, lengths.tolist())
+    return torch.cat([pieces[i] for i in rows.tolist()]), lengths[rows]
+
+
+def loudest(frames: Tensor, lengths: Tensor) -> Tensor:
+    """The largest number of each recording's log-mel frames, (n,), which stand one after another, (Σ lengths, F)."""
+    return torch.stack([piece.max() for piece in torch.split(frames, lengths.tolist())])
+
+
+def preparation_notes(
+    seen: Sequence[Look], names: Sequence[str], rate: int, seconds: float | None, peaks: Tensor
+) -> list[str]:
+    """What was done to the recordings that a person should know: they were cut to `seconds`, where that is not None;
+    `peaks` (n,) are the loudest of each."""
+    total = f"{len(seen):} recordings"
+    other = [f"{n} ({look.rate:,})" for n, look in zip(names, seen) if look.rate != rate]
+    several = [n for n, look in zip(names, seen) if look.channels > 1]
+    long = [n for n, look in zip(names, seen) if seconds is not None and look.samples > seconds * look.rate]
+    silent = [n for n, peak in zip(names, peaks) if peak <= math.log(FLOOR) + 1e-4]
+    notes = []
+    if other:
+        notes.append(
+            f"Brought to {rate:,} samples a second by a polyphase filter: {len(other):,} of {total}, {_some(other)}."
+        )
+        if lower := sum(look.rate < rate for look in seen):
+            notes[0] += f" The rate of {lower:,} was lower, and nothing sounds there above half of it."
+    if several:
+        notes.append(f"Channels averaged to one: {len(several):,} of {total}, {_some(several)}.")
+    if long:
+        notes.append(f"Cut at {seconds:g} s: {len(long):,} of {total}, {_some(long)}.")
+    if silent:
+        notes.append(f"Silent throughout: {len(silent):,} of {total}, {_some(silent)}.")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
+    return ", ".join(names[:NAMED_AT_MOST]) + more
+
+
+DROP = "; or missing=drop leaves out what is named"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Recordings and what is said in each, all usable."""
+
+    recordings: Sequence[Recording]
+    names: Sequence[str]  # what a person calls each
+    texts: Sequence[str]
+    looks: Sequence[Look]
+    splits: Mapping[str, Rows] | None = None  # the recordings of each split, where they come with one
+
+
+def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
+    """Read a folder of recordings with their transcripts; `targets` as in `spoken_dataset`. Raises DataError that names
+    every row and file that cannot be used, or SettingError."""
+    reject_fill(settings)
+    found = read_transcripts(path, bool(settings.lower))
+    dropped = list(found.problems)
+    _reject(dropped, path, settings, "Give each recording one line with its transcript, and each line a recording")
+    wordy = {i: problem for i, text in enumerate(found.texts) if (problem := too_long(found.names[i], text))}
+    _reject([*wordy.values()], path, settings, "Split such a recording and its transcript")
+    if wordy:
+        dropped += wordy.values()
+        found = found.without(list(wordy))
+    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    if usable.notes:
+        found = found.without(np.setdiff1d(np.arange(len(found.files)), usable.rows))
+    seen = usable.looks
+    long = {i: look.samples / look.rate for i, look in enumerate(seen) if _is_too_long(look, settings.seconds)}
+    lengthy = [
+        Problem(found.names[i], f"it lasts {s:.2f} s, longer than seconds={settings.seconds:g} allows")
+        for i, s in long.items()
+    ]
+    _reject(lengthy, path, settings, "To cut a recording would cut what is said: split it and its transcript")
+    left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
+    if not left.files:
+        raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
+    note = _dropped([*dropped, *lengthy])
+    spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
+    notes = [*([note] if note else []), *usable.notes]
+    return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
+
+
+def spoken_dataset(
+    spoken: Spoken,
+    name: str,
+    source: str,
+    settings: DataSettings,
+    notes: Sequence[str] = (),
+    targets: tuple[type[Target], ...] = (),
+) -> DataSet:
+    """Recordings with transcripts, in memory as log-mel spectrograms, whole; the alphabet is that of the training
+    split. Where a model learns `Spelled`, which is then among its `targets`, transcripts are that. Raises DataError, or
+    SettingError."""
+    names, texts, looks = spoken.names, spoken.texts, spoken.looks
+    indices = complete_split(np.zeros(len(names), np.int64), ("transcript",), spoken.splits, settings)
+    alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
+    ids, strange = ids_of(texts, alphabet, IGNORED)
+    problems = [outside(names[i], strange[i]) for rows in indices.values() for i in rows if i in strange]
+    _reject(
+        problems, Path(source), settings, "Write it with characters that training knows (lower=true has no capitals)"
+    )
+    indices = {split: np.setdiff1d(rows, list(strange)).astype(np.int64) for split, rows in indices.items()}
+    if empty := [split for split, rows in indices.items() if not len(rows)]:
+        raise DataError(f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them.")
+
+    rate = settings.rate or commonest(looks[i].rate for i in indices["train"])
+    frames, lengths = {}, {}
+    for split, rows in indices.items():
+        own = [spoken.recordings[i] for i in rows]
+        frames[split], lengths[split] = spectrograms(own, rate, settings.n_mels, None, settings.workers)
+    peaks = torch.cat([loudest(frames[split], lengths[split]) for split in indices])
+    lower = bool(settings.lower)
+    longest = max(len(texts[i]) for i in indices["train"]) + 1
+    target = (
+        Spelled(alphabet, lower=lower, longest=longest) if Spelled in targets else Transcript(alphabet, lower=lower)
+    )
+    spec = AudioSpec(int(lengths["train"].max()), settings.n_mels, target)
+    preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, frames["train"])
+    splits = {
+        split: preprocessing.split(
+            frames.pop(split), lengths[split], torch.tensor([ids[i] for i in rows]), [names[i] for i in rows]
+        )
+        for split, rows in indices.items()
+    }
+    sums = [look.digest for look in looks]
+    used = np.concatenate(list(indices.values()))
+    about = [
+        _alphabet(alphabet),
+        _dropped(problems),
+        *preparation_notes([looks[i] for i in used], [names[i] for i in used], rate, None, peaks),
+        straddle_note(sums, indices, names.__getitem__, "recordings"),
+    ]
+    origin = Origin(name, source, fingerprint_of(names, [digest_of(*one) for one in zip(sums, texts)]), notes)
+    return assemble(origin, settings, indices, preprocessing, splits, about)
+
+
+def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix: str) -> None:
+    """Raise DataError that names all of these, unless they are to be left out."""
+    if problems and settings.missing == "error":
+        count = "One line or file" if len(problems) == 1 else f"{len(problems):,} lines or files"
+        raise DataError(f"{count} of {path} cannot be learned from:", problems, fix=f"{fix}{DROP}.")
+
+
+def _dropped(problems: Sequence[Problem]) -> str | None:
+    """A sentence on what was left out."""
+    if not problems:
+        return None
+    more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
+    named = "; ".join(map(str, problems[:NAMED_AT_MOST]))
+    count = "one line or file" if len(problems) == 1 else f"{len(problems):,} lines or files"
+    return f"missing=drop left out {count}: {named}{more}."
+
+
+def _alphabet(alphabet: Sequence[str]) -> str:
+    """A sentence on the characters that are told apart."""
+    shown = " ".join(repr(c) if c.isspace() or not c.isprintable() else c for c in alphabet)
+    return f"The training transcripts have {len(alphabet):,} characters: {shown}"
+
+
+def _is_too_long(look: Look, seconds: float | None) -> bool:
+    return seconds is not None and look.samples > seconds * look.rate

@@ -1,0 +1,369 @@
+"""Log-mel spectrograms of recordings: fitted on the training split, saved as JSON with the model.
+
+x[t, m] = (y[t, m] − mean[m]) / std[m],   y the log-mel spectrogram, mean and standard deviation for each band
+
+With frames of L = 25 ms every H = 10 ms, Hann's window w (periodic), and M bands:
+
+    X[t, k] = Σ_n w[n] s[tH + n] e^(−2πi kn / K) / Σ_n w[n]            the short-time Fourier transform
+    y[t, m] = ln max( Σ_k W[m, k] |X[t, k]|², 10⁻¹⁰ )
+
+W[m, ·] is a triangle over frequencies that rises from f_{m−1} to 1 at f_m and falls to f_{m+1}; the M + 2 points f are
+equally spaced on the mel scale from 0 to half the rate, where
+
+    mel(f) = 2595 log₁₀(1 + f / 700)
+
+as in S. Young et al., The HTK book, section 5.4 (the formula is D. O'Shaughnessy's, Speech communication, 1987).
+
+- Dividing by Σ w makes levels independent of the rate: a tone of amplitude 1 has the power 1/4 in its band.
+- HTK's triangles have straight sides on the mel scale; here, as in librosa and torchaudio, on the scale of frequencies.
+  They all are 1 high: Slaney's, librosa's default, have equal areas instead, and another mel scale.
+- The first frame begins with the first sample and no sample is mirrored. As many zeros follow the last sample as
+  complete its last frame, so that every sample stands in a frame.
+- K, the length of the transform, is the power of two from L on at which the nearest of its frequencies stands in the
+  upper half of every triangle; more bands than the window can tell apart share what they see.
+
+Splits read their recordings and compute spectrograms during training.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ...core import spec as specs
+from ...core.config import build
+from ...core.errors import DataError, Problem
+from ...core.schema import COUNT, NUMBER
+from ...core.spec import AudioSpec, Spelled, Transcript
+from ..bucketing import bucketed
+from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
+from ..folders import AUDIO, labelled
+from ..parallel import Progress, ahead, in_threads, unreadable
+from ..settings import DataSettings
+from ..streaming.members import Stored
+from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tars import is_sharded
+from .audio_files import (
+    AS_IT_IS,
+    TABLE,
+    Look,
+    Recording,
+    Samples,
+    ids_of,
+    is_transcribed,
+    look_at,
+    outside,
+    packed,
+    read_samples,
+    read_transcripts,
+    read_whole,
+    sound_files,
+    too_long,
+    unusable,
+)
+
+
+@dataclass(frozen=True)
+class AudioPreprocessing:
+    """How a recording becomes a tensor (T, F)."""
+
+    spec: AudioSpec
+    rate: int  # samples in a second that recordings are brought to
+    seconds: float | None  # what they are cut to, transcribed ones aside; None keeps them whole
+    mean: tuple[float, ...]  # per band, over all frames of the training recordings
+    std: tuple[float, ...]
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "rate": COUNT, "seconds": NUMBER | None, "mean": [NUMBER], "std": [NUMBER],
+    }  # fmt: skip
+
+    @classmethod
+    def fitted(cls, spec: AudioSpec, rate: int, seconds: float | None, frames: Tensor) -> AudioPreprocessing:
+        """Fit it on the frames (Σ T, F) of all training recordings together."""
+        mean = frames.mean(0, dtype=torch.float64)
+        std = torch.stack([(band.double() - m).square().mean().sqrt() for band, m in zip(frames.T, mean)])
+        std = torch.where(std > 1e-6, std, 1.0)  # a band in which nothing sounds stays at 0
+        return cls(spec, rate, seconds, tuple(mean.tolist()), tuple(std.tolist()))
+
+    def normalise(self, frames: Tensor) -> Tensor:
+        """Log-mel frames (…, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
+        mean, std = (torch.tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
+        return (frames - mean).div_(std)
+
+    def split(self, frames: Tensor, lengths: Tensor, target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        """Log-mel frames (Σ lengths, F) of recordings one after another, of these lengths (n,), as examples."""
+        kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
+        return kind(self.normalise(frames), lengths, target, names)
+
+    def examples(self, sources: Sequence[Any]) -> SequenceSplit:
+        """Recordings without targets: paths of audio files, or of folders of them; or such files in memory (`Sent`).
+
+        Raises DataError that names every file that is no usable recording.
+        """
+        found = [file for source in sources for file in _recordings(source)]
+        if not found:
+            raise DataError("No recording was given.")
+        return self._as_split(found, None, [str(file) for file in found])
+
+    def labelled(self, source: str | Path) -> SequenceSplit:
+        """The recordings of a folder of class folders, or of one with transcripts, with targets.
+
+        Raises DataError where it holds none, or a class or character that training did not know.
+        """
+        if isinstance(self.spec.target, Transcript):
+            return self._transcribed(Path(source).expanduser(), self.spec.target)
+        if is_sharded(path := Path(source).expanduser()):
+            shards = labelled_shards(path, SHARDED, self.spec.target.classes).found
+            return self._as_split(shards.files, torch.from_numpy(shards.labels), shards.names)
+        files, labels, names = labelled(source, AUDIO, self.spec.target.classes)
+        return self._as_split(files, torch.tensor(labels), names)
+
+    def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
+        """The recordings of a folder with their transcripts."""
+        if not path.is_dir() or not is_transcribed(path):
+            raise DataError(f"{path} is no folder with {TABLE}.", fix=AS_IT_IS)
+        found = read_transcripts(path, target.lower)
+        if found.splits:
+            raise DataError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
+        wordy = [problem for name, text in zip(found.names, found.texts) if (problem := too_long(name, text))]
+        ids, strange = ids_of([] if wordy else found.texts, target.alphabet, IGNORED)
+        problems = [*found.problems, *wordy, *(outside(found.names[i], c) for i, c in strange.items())]
+        if problems:
+            raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or leave out what is named.")
+        return self._as_split(found.files, torch.tensor(ids), found.names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "audio",
+            "spec": specs.to_json(self.spec),
+            "rate": self.rate,
+            "seconds": self.seconds,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], AudioSpec)
+        build(DataSettings, {"rate": data["rate"], "seconds": data["seconds"], "n_mels": spec.n_mels})
+        return cls(spec, data["rate"], data["seconds"], *specs.scales(data["mean"], data["std"], spec.n_mels))
+
+    def streamed(
+        self,
+        files: Sequence[Recording],
+        lengths: Tensor,
+        target: Tensor | None,
+        names: Sequence[str],
+        workers: int | None = None,
+    ) -> StreamedSplit:
+        """A split whose recordings, of so many frames each, are read when a batch needs them, in `workers` threads."""
+
+        def frames(index: Sequence[int]) -> tuple[Tensor, Tensor]:
+            own = [files[i] for i in index]
+            made, counts = spectrograms(own, self.rate, self.spec.n_mels, self.seconds, workers)
+            return self.normalise(made), counts
+
+        return StreamedSplit(frames, lengths, target, names, workers)
+
+    def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        look_at_all(files)
+        most = None if isinstance(self.spec.target, Transcript) else self.seconds
+        frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, most)
+        return self.split(frames, lengths, target, names)
+
+
+def _recordings(source: str | Path | Stored) -> Sequence[Recording]:
+    """The recordings of a path: a file, those directly in a folder, or those in tar shards; or one in memory."""
+    if isinstance(source, Stored):
+        return [source]
+    path = Path(source).expanduser()
+    return all_of(path, SHARDED) if is_sharded(path) else sound_files(path)
+
+
+def spectrograms(
+    files: Sequence[Recording], rate: int, bands: int, seconds: float | None, workers: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The log-mel frames of these files one after another, (Σ T, bands) float32, and how many each has, (n,).
+
+    Files are read in `workers` threads (None: one for each processor). Raises DataError that names every file whose
+    samples cannot be used.
+    """
+
+    def read(path: Recording) -> Samples | Problem:
+        return read_samples(path, rate, seconds)
+
+    found: list[Tensor] = []
+    problems: list[Problem] = []
+    for samples in in_threads(read, files, workers):
+        if isinstance(samples, Problem):
+            problems.append(samples)
+        elif not problems:
+            found.append(log_mel(torch.from_numpy(samples), rate, bands))
+    if problems:
+        raise unusable(problems, len(files))
+    return torch.cat(found), torch.tensor([len(frames) for frames in found])
+
+
+def look_at_all(files: Sequence[Recording], workers: int | None = None) -> list[Look]:
+    """A look at each, in `workers` threads. Raises DataError that names every file that cannot be used, where a look
+    finds one: then those that look well are read through too."""
+    looks = list(in_threads(look_at, files, workers))
+    problems = [look for look in looks if isinstance(look, Problem)]
+    if problems:
+        well = [file for file, look in zip(files, looks) if isinstance(look, Look)]
+        problems += [read for read in in_threads(read_samples, well) if isinstance(read, Problem)]
+        raise unusable(problems, len(files))
+    return [look for look in looks if isinstance(look, Look)]
+
+
+WINDOW = 0.025  # seconds that a frame sees
+HOP = 0.010  # seconds from a frame to the next
+FLOOR = 1e-10  # −100 dB: what is fainter counts as this
+
+
+def log_mel(samples: Tensor, rate: int, bands: int) -> Tensor:
+    """The log-mel spectrogram (T, bands) of samples (n,), n ≥ 1, `rate` of them in a second; in their precision.
+
+    T = 1 + ⌈(n − L) / H⌉, at least 1.
+    """
+    window, filters = _window(rate, samples.dtype), _filters(rate, bands, samples.dtype)
+    length, hop, size = len(window), hop_length(rate), 2 * (filters.shape[1] - 1)
+    missing = length + hop * (frame_count(len(samples), rate) - 1) - len(samples)
+    around = size - length  # torch puts the window into the middle of what is transformed
+    padded = F.pad(samples, (around // 2, missing + around - around // 2))
+    spectrum = torch.stft(padded, size, hop, length, window, center=False, return_complex=True)  # (K/2 + 1, T)
+    power = spectrum.real.square() + spectrum.imag.square()
+    return (filters @ power).clamp(min=FLOOR).log().T  # (T, bands)
+
+
+def frame_count(samples: int, rate: int) -> int:
+    """How many frames audio of so many samples has."""
+    return 1 + max(0, -(-(samples - window_length(rate)) // hop_length(rate)))
+
+
+def window_length(rate: int) -> int:
+    """L in samples."""
+    return max(1, round(WINDOW * rate))
+
+
+def hop_length(rate: int) -> int:
+    """H in samples."""
+    return max(1, round(HOP * rate))
+
+
+def mel(frequency: float) -> float:
+    """The pitch of a frequency in hertz."""
+    return 2595 * math.log10(1 + frequency / 700)
+
+
+def band_edges(rate: int, bands: int) -> Tensor:
+    """The points f_0 … f_{M+1} in hertz, float64: band m (from 0) rises at m, peaks at m + 1 and ends at m + 2."""
+    mels = torch.linspace(0, mel(rate / 2), bands + 2, dtype=torch.float64)
+    return 700 * (10 ** (mels / 2595) - 1)
+
+
+def mel_filters(rate: int, bands: int, size: int) -> Tensor:
+    """The triangles at the frequencies of a transform of `size` samples: (bands, size/2 + 1), float64."""
+    edges = band_edges(rate, bands)[:, None]
+    frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) * rate / size
+    rising = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])
+    return torch.minimum(rising, falling).clamp(min=0)
+
+
+def transform_size(rate: int, bands: int) -> int:
+    """K: frequencies no further apart than the narrowest side of a triangle, which is the first."""
+    narrowest = float(band_edges(rate, bands)[1])
+    return 1 << math.ceil(math.log2(max(window_length(rate), rate / narrowest)))
+
+
+@functools.lru_cache(maxsize=8)
+def _window(rate: int, dtype: torch.dtype) -> Tensor:
+    window = torch.hann_window(window_length(rate), dtype=torch.float64)
+    return (window / window.sum()).to(dtype)
+
+
+@functools.lru_cache(maxsize=8)
+def _filters(rate: int, bands: int, dtype: torch.dtype) -> Tensor:
+    return mel_filters(rate, bands, transform_size(rate, bands)).to(dtype)
+
+
+AHEAD = 1  # batches that are read while the one before is learned from
+Frames = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # of some examples: (Σ T, F) one after another; (n,) of each
+
+
+class StreamedSplit(Split):
+    """Recordings as log-mel spectrograms, made a batch at a time, which is padded with zeros to its own longest."""
+
+    def __init__(
+        self, frames: Frames, lengths: Tensor, target: Tensor | None, names: Sequence[str], workers: int | None = None
+    ) -> None:
+        """`frames` gives the normalised frames of examples by their numbers; `lengths` (n,) tell how many each has, for
+        the plan of batches."""
+        self.lengths, self.target = lengths, target
+        self._frames, self._names, self._held = frames, names, 0 if workers == 0 else AHEAD
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+        """Batches of recordings of nearly equal length."""
+        return bucketed(self.lengths, batch_size, generator, tokens)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, T, F) with masks (N, T). Raises DataError, naming it, for a recording that cannot be read."""
+        del seed
+        return ahead(self._batch, order, self._held)
+
+    def name(self, i: int) -> str:
+        """The recording's path."""
+        return self._names[i]
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every recording that cannot be read, by name."""
+        return unreadable(lambda k: self._frames([k]), len(self), progress)
+
+    def _batch(self, index: Tensor) -> Batch:
+        frames, lengths = self._frames(index.tolist())
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        x = pad_sequence([*torch.split(frames, lengths.tolist())], batch_first=True)  # (N, T, F)
+        target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+        return Batch((x, mask), target)
+
+
+END = 0  # the token before each transcript and after it
+
+
+class SpelledSplit(SequenceSplit):
+    """Recordings with the transcript so far beside them; the target of each of its places is the token after it.
+
+    What is kept of a transcript are its characters, (n, S), as of one that is not spelled.
+    """
+
+    def batches(self, order: Iterable[torch.Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs: frames (N, T, F), their mask (N, T) and the transcript so far (N, S), which begins with the end's
+        token. Target (N, S): what comes next, IGNORED after the end. Without transcripts S is 1 and the target is
+        empty."""
+        for inputs, target in super().batches(order, seed):
+            if self.target is None:
+                yield Batch((*inputs, torch.full((len(target), 1), END)), target)
+                continue
+            lengths = (target != IGNORED).sum(1)
+            target = target[:, : int(lengths.max())]  # (N, S − 1): as long as the longest of these
+            so_far = F.pad(target.where(target != IGNORED, END), (1, 0), value=END)  # (N, S)
+            ended = F.pad(target, (0, 1), value=IGNORED).scatter(1, lengths[:, None], END)  # (N, S)
+            yield Batch((*inputs, so_far), ended)
+
+
+SHARDED = Looking(AUDIO, look_at, packed, unusable, read_whole)

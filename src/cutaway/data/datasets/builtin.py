@@ -1,0 +1,136 @@
+"""Named sets that need no file of their own: scikit-learn's, and the two-dimensional toys."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ..build import Origin
+from ..dataset_base import DataSet
+from ..images.build import image_dataset
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from ..splits import Rows
+from ..tables.dataset import table_dataset
+from ..tables.table_files import frame_table
+from . import toys
+from .catalog import Request
+
+TOY_POINTS = 1000
+TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
+TOY_SEED = 0
+WAVE_NOISE = 0.1
+TOYS = ("xor", *TOY_NOISE)  # what `noise` and `count` are for
+
+
+def open_bunch(request: Request) -> DataSet:
+    """One of scikit-learn's tables: iris, wine, breast_cancer or diabetes, its columns in their own units."""
+    from sklearn import datasets  # here, because it takes a second
+
+    name, target = request.name, request.named.target
+    bunch: Any = datasets.load_diabetes(scaled=False) if name == "diabetes" else getattr(datasets, f"load_{name}")()
+    columns = {str(column): bunch.data[:, i] for i, column in enumerate(bunch.feature_names)}
+    classes = bunch.get("target_names")
+    columns[target] = bunch.target if classes is None else np.array(classes)[bunch.target]
+    return _table(request, pl.DataFrame(columns))
+
+
+def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
+    """The noise of a toy and how many points it has. The truth table of XOR has neither noise nor more than its four
+    rows, unless one of them is asked for."""
+    noise, count = settings.noise, settings.count
+    if name == "xor" and noise is None and count is None:
+        return 0.0, 4
+    return TOY_NOISE.get(name, 0.0) if noise is None else noise, count or TOY_POINTS
+
+
+def open_toy(request: Request) -> DataSet:
+    """Points in the plane: moons, circles or spirals."""
+    noise, count = drawn_with(request.name, request.settings)
+    points, labels = getattr(toys, request.name)(count, noise, TOY_SEED)
+    return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
+
+
+def open_wave(request: Request) -> DataSet:
+    """A curve over one number."""
+    x, y = toys.wave(TOY_POINTS, WAVE_NOISE, TOY_SEED)
+    return _table(request, pl.DataFrame({"x": x, request.named.target: y}))
+
+
+def open_xor(request: Request) -> DataSet:
+    """The truth table of XOR, which is training, validation and test split alike; with `noise` or `count`, points
+    around its rows."""
+    noise, count = drawn_with(request.name, request.settings)
+    if count > len(toys.xor()[1]):
+        points, labels = toys.noisy_xor(count, noise, TOY_SEED)
+        return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
+    reject_changed(
+        request.settings,
+        ("val", "test", "fold", "split_seed", "max_samples"),
+        "would change nothing: the four rows of XOR are every split alike; count=200 draws points around them",
+    )
+    points, labels = toys.xor()
+    rows = np.arange(len(labels))
+    return _table(
+        request,
+        pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}),
+        fixed={"train": rows, "val": rows, "test": rows},
+        notes=[
+            "The four rows of the truth table are training, validation and test split alike: a score tells how well "
+            "they are learned, not how well anything generalises."
+        ],
+    )
+
+
+def open_digits(request: Request) -> DataSet:
+    """Handwritten digits, 8 × 8."""
+    from sklearn import datasets
+
+    bunch: Any = datasets.load_digits()
+    # Levels 0…16 become 0…255, so that a digit saved as an image file is read back to the same pixels.
+    pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (n, 1, 8, 8)
+    labels = bunch.target.astype(np.int64)
+    return image_dataset(
+        pixels,
+        labels,
+        [str(digit) for digit in range(10)],
+        Origin(
+            request.name,
+            request.name,
+            hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
+            ["The pixels' levels 0 to 16 are read as 0 to 255."],
+        ),
+        request.settings,
+        request.sizes,
+        targets=request.targets,
+    )
+
+
+def _table(
+    request: Request, frame: pl.DataFrame, fixed: Mapping[str, Rows] | None = None, notes: Sequence[str] = ()
+) -> DataSet:
+    digest = hashlib.sha256(frame.write_csv().encode()).hexdigest()
+    settings = request.settings
+    if request.name in TOYS:  # what they were drawn with is no matter for the table that they make
+        settings = dataclasses.replace(settings, noise=None, count=None)
+    origin = Origin(request.name, request.name, digest, notes)
+    return table_dataset(frame_table(frame, request.name), origin, settings, fixed)
+
+
+OPENERS = {
+    "digits": open_digits,
+    "iris": open_bunch,
+    "wine": open_bunch,
+    "breast_cancer": open_bunch,
+    "diabetes": open_bunch,
+    "xor": open_xor,
+    "moons": open_toy,
+    "circles": open_toy,
+    "spirals": open_toy,
+    "wave": open_wave,
+}

@@ -1,0 +1,197 @@
+"""Named sets of images with captions: scenes of handwritten digits, and where in each they stand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import DataError
+from ..dataset_base import DataSet
+from ..images.build import images_at_hand
+from ..modalities import reject_changed
+from ..splits import Rows, complete_split
+from .catalog import NAMED as PUBLISHED
+from .catalog import NamedSet, Request
+from .formats import read_labelled_idx
+from .published import origin_of
+from .scenes import Pixels, Placed, composed
+
+Labels = npt.NDArray[np.int64]
+SEED = 0
+SPARE = 1.25  # scenes composed for each that is kept, at most: digits may find no place, or be alike
+
+OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+
+
+def relations(a: Placed, b: Placed) -> list[str]:
+    """What digit a is to digit b: left of it where a's ink ends before b's begins, and likewise in all four directions.
+    Boxes do not overlap, so that one is true at least; of digits that lie aslant two are."""
+    true = {
+        "left of": a.right <= b.left,
+        "right of": b.right <= a.left,
+        "above": a.bottom <= b.top,
+        "below": b.bottom <= a.top,
+    }
+    return [relation for relation, holds in true.items() if holds]
+
+
+def captions_of(placed: Sequence[Placed]) -> list[str]:
+    """Every true caption of two or three digits, no two of which are alike:
+
+    a 3 left of a 7                              of two digits, either one first
+    a 2 above a 5 and a 1 right of the 5         of three, any of them in the middle of what is said
+    """
+    return list(dict.fromkeys(_pairs(placed) if len(placed) == 2 else _triples(placed)))
+
+
+def _pairs(placed: Sequence[Placed]) -> Iterator[str]:
+    for a, b in permutations(placed):
+        for relation in relations(a, b):
+            yield f"{_a(a)} {relation} {_a(b)}"
+
+
+def _triples(placed: Sequence[Placed]) -> Iterator[str]:
+    for a, b, c in permutations(placed):
+        for first in relations(a, b):
+            for second in relations(c, b):
+                yield f"{_a(a)} {first} {_a(b)} and {_a(c)} {second} the {b.label}"
+
+
+def _a(digit: Placed) -> str:
+    """a 3, an 8."""
+    return f"a{'n' * (digit.label == 8)} {digit.label}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How scenes are composed, and how many of each split there are."""
+
+    side: int  # pixels
+    smallest: float  # pixels that the ink of a digit is high, at least
+    largest: float  # at most
+    counts: dict[str, int]
+    said: int  # captions of a training scene, drawn from the true ones; of the others all are kept
+
+
+MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, said=1)
+SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, said=2)
+MNIST_VAL = 10_000  # the last digits of MNIST's training set, of which validation scenes are made
+SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
+
+
+def open_digit_captions(request: Request) -> DataSet:
+    """Scenes of MNIST's digits: test scenes of its test digits, validation scenes of training digits that no training
+    scene has."""
+    place = request.place
+    train, test = (
+        read_labelled_idx(place / f"{name}-images-idx3-ubyte.gz", place / f"{name}-labels-idx1-ubyte.gz", 10)
+        for name in ("train", "t10k")
+    )
+    parts = {
+        "train": (train[0][:-MNIST_VAL], train[1][:-MNIST_VAL]),
+        "val": (train[0][-MNIST_VAL:], train[1][-MNIST_VAL:]),
+        "test": test,
+    }
+    return _scenes(request, parts, MNIST)
+
+
+def open_small(request: Request) -> DataSet:
+    """Smaller scenes of scikit-learn's digits, no digit in two splits."""
+    digits, labels = scikit_learn_digits()
+    return _scenes(request, {name: (digits[part], labels[part]) for name, part in SMALL_PARTS.items()}, SMALL)
+
+
+def scikit_learn_digits() -> tuple[Pixels, Labels]:
+    """The digits (n, 8, 8) and their labels (n,)."""
+    from sklearn import datasets  # here, because it takes a second
+
+    bunch: Any = datasets.load_digits()
+    return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
+
+
+def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: Form) -> DataSet:
+    """The data set of scenes of that form, split by split of the digits (n, h, w) and labels (n,) of `parts`."""
+    from ..images.captioning import captions_dataset, fit_captions  # brings what only text needs
+
+    settings = request.settings
+    reject_changed(settings, ("val", "test", "fold", "split_seed", "missing"), "is for data without splits of its own")
+    pixels: list[Pixels] = []
+    texts: list[list[str]] = []
+    splits: dict[str, Rows] = {}
+    for number, (name, (digits, labels)) in enumerate(parts.items()):
+        drawn, said = described(digits, labels, form.counts[name], form, SEED + number)
+        splits[name] = np.arange(len(texts), len(texts) + len(said))
+        pixels.append(drawn)
+        texts += _drawn(said, form.said) if name == "train" else said
+    indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
+    side, texts, indices, notes = fit_captions(texts, indices, settings)
+    scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
+    numbers = np.arange(len(scenes))
+    images, held, found = images_at_hand(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
+    about = (
+        "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
+        "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "
+        "below. Whoever gives one of the true captions is right."
+    )
+    content = hashlib.sha256(scenes.tobytes() + repr(texts).encode()).hexdigest()
+    origin = replace(origin_of(request, [about]), fingerprint=content)
+    return captions_dataset(origin, images, side, held, indices, texts, settings, [*notes, *found])
+
+
+def described(
+    digits: Pixels, labels: Labels, count: int, form: Form, seed: int, most: int = 3
+) -> tuple[Pixels, list[list[str]]]:
+    """`count` scenes (count, side, side) of two to `most` digits, and all true captions of each. Of three digits no two
+    are alike: "the 5" is one of them."""
+    scenes = composed(
+        digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
+    )
+    tried = islice(scenes, round(SPARE * count))
+    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _can_be_said(placed)), count))
+    if len(found) < count:
+        raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
+    return np.stack([pixels for pixels, _ in found]), [captions_of(placed) for _, placed in found]
+
+
+def _can_be_said(placed: Sequence[Placed]) -> bool:
+    return len(placed) == 2 or (len(placed) == 3 and len({digit.label for digit in placed}) == 3)
+
+
+def _drawn(captions: Sequence[list[str]], most: int) -> list[list[str]]:
+    """At most so many captions of each scene, at random."""
+    rng = np.random.default_rng(SEED)
+    return [[said[k] for k in rng.permutation(len(said))[:most]] for said in captions]
+
+
+_MADE = "the captions are made here"
+_AFTER = "after K. Xu et al., Show, attend and tell, 2015"
+
+NAMED = {
+    "digit_captions": NamedSet(
+        title="Scenes of handwritten digits, and which stands where in words",
+        kind="image",
+        task="image captioning",
+        sizes="20 000 training, 1 000 validation and 2 000 test scenes, 32 × 32, grey, of MNIST's digits",
+        licence=f"as MNIST's, {PUBLISHED['mnist'].licence}; {_MADE}",
+        citation=_AFTER,
+        target="caption",
+        folder="mnist",
+        files=PUBLISHED["mnist"].files,
+    ),
+    "digit_captions_small": NamedSet(
+        title="The same of scikit-learn's digits, small",
+        kind="image",
+        task="image captioning",
+        sizes="2 000 training, 250 validation and 500 test scenes, 24 × 24, grey",
+        licence=f"{PUBLISHED['digits'].licence}; {_MADE}",
+        citation=_AFTER,
+        target="caption",
+    ),
+}
+OPENERS = {"digit_captions": open_digit_captions, "digit_captions_small": open_small}

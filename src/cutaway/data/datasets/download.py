@@ -1,0 +1,159 @@
+"""Files of the named data sets: found where they lie, or fetched from their public homes into a cache.
+
+A file is fetched only because its data set was asked for by name, over a temporary name, and kept only if its sha256
+is the published one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from ...core.errors import DataError, FileError
+from ...core.files import open_regular, replacing
+
+CHUNK = 1 << 18  # bytes read at a time
+TIMEOUT = 30.0  # seconds without a byte
+
+OnBytes = Callable[[int], None]  # told how many bytes came
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file and its public home."""
+
+    name: str
+    url: str
+    sha256: str
+    size: int  # bytes
+    members: tuple[tuple[str, str], ...] = ()  # of a .tar.gz: the files wanted out of it, and the sha256 of each
+    whole: str = ""  # of a .tar.gz: a folder in it that is wanted whole, of which `members` name the first and the last
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """The files that come of it, and the sha256 of each."""
+        return self.members or ((self.name, self.sha256),)
+
+
+def roots() -> list[Path]:
+    """Where data sets are looked for, in this order: $CUTAWAY_DATA, where it is set, and the cache."""
+    own = os.environ.get("CUTAWAY_DATA")
+    return [*([Path(own).expanduser()] if own else []), cache()]
+
+
+def cache() -> Path:
+    """$CUTAWAY_CACHE, else the place where this platform keeps a user's caches."""
+    given = os.environ.get("CUTAWAY_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "cutaway"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "cutaway" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cutaway"
+
+
+def obtain(remotes: Sequence[Remote], folder: str) -> Path:
+    """Fetch what is missing of `remotes` into the cache's `folder`, with a bar on a terminal; where they lie then.
+
+    Raises FileError that says where the file can be put by hand, where it cannot be fetched.
+    """
+    place = cache() / folder
+    missing = [r for r in remotes if not all((place / name).is_file() for name, _ in r.contents)]
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        for remote in missing:
+            task = progress.add_task(remote.name, total=remote.size)
+            try:
+                fetch(remote, place, partial(progress.advance, task))
+            except FileError as error:
+                wanted = ", ".join(name for remote in missing for name, _ in remote.contents)
+                raise FileError(
+                    f"{error} To put the files there by hand, set CUTAWAY_DATA to a folder of yours and place in its "
+                    f"{folder}/: {wanted}."
+                ) from error
+    return place
+
+
+def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -> None:
+    """Download one file into the folder `place`, check its sum, and unpack it where it is an archive.
+
+    What stands there under that name before is replaced only by a whole file. Raises FileError otherwise.
+    """
+    path = place / remote.name
+    with replacing(path) as temporary:
+        found = _transfer(remote.url, temporary, on_bytes)
+        if found != remote.sha256:
+            raise FileError(
+                f"{remote.url} was downloaded and is not the published file: its sha256 is {found}, and should be "
+                f"{remote.sha256}. Nothing of it was kept."
+            )
+    if remote.members:
+        unpack(path, [name for name, _ in remote.members], place, remote.whole)
+        path.unlink()
+
+
+def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") -> None:
+    """Write these members of a .tar.gz below `place`, and nothing else of it; or all files of its folder `whole`, by
+    their names from that folder's own on. Raises DataError where a member is missing."""
+    missing = set(members)
+    above = whole.rpartition("/")[0] + "/" if "/" in whole else ""
+    with tarfile.open(archive, "r|gz") as opened:  # read once, from front to back
+        for member in opened:
+            name = member.name.removeprefix(above)
+            wanted = name in missing or (whole and member.name.startswith(f"{whole}/") and ".." not in name.split("/"))
+            stream = opened.extractfile(member) if wanted else None
+            if stream is not None:
+                with replacing(place / name) as temporary:
+                    temporary.write_bytes(stream.read())
+                missing.discard(name)
+    if missing:
+        raise DataError(f"{archive} has no file {', '.join(sorted(missing))}.")
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes."""
+    with open_regular(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _transfer(url: str, path: Path, on_bytes: OnBytes) -> str:
+    """Write what `url` gives to `path`; its sha256. Raises FileError where it does not come, or not whole."""
+    digest, received = hashlib.sha256(), 0
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "cutaway"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, path.open("wb") as out:
+            length = response.headers.get("Content-Length")
+            while chunk := response.read(CHUNK):
+                out.write(chunk)
+                digest.update(chunk)
+                received += len(chunk)
+                on_bytes(len(chunk))
+    except urllib.error.HTTPError as error:
+        raise FileError(f"{url} could not be downloaded: the server answers {error.code} {error.reason}.") from error
+    except urllib.error.URLError as error:
+        raise FileError(f"{url} could not be downloaded: {error.reason}. Is there a network?") from error
+    except (TimeoutError, ConnectionError, HTTPException) as error:
+        raise FileError(f"{url} broke off after {received:,} bytes: {error or type(error).__name__}.") from error
+    if length is not None and received != int(length):
+        raise FileError(f"{url} broke off after {received:,} of {int(length):,} bytes.")
+    return digest.hexdigest()

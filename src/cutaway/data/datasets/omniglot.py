@@ -1,0 +1,161 @@
+"""Omniglot: characters of many alphabets, each drawn once by 20 people, for learning from a few examples.
+
+The files hold a PNG of 105 × 105 pixels, black on white, for each drawing: SET/ALPHABET/CHARACTER/NUMBER.png. As in A.
+Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap, Meta-learning with memory-augmented neural networks,
+2016, section 4.1 <https://arxiv.org/abs/1605.06065>, and in those who followed, drawings are brought to 28 × 28 and
+inverted, and for episodes each training character turned by 90°, 180° and 270° is a class of its own.
+
+Papers draw 1 200 of all 1 623 characters at random to train on. Of the whole set the split here is its author's: no
+alphabet is in two splits, which is harder, as the characters of a test alphabet have not even a sister in training.
+The two small sets have eight alphabets, and which of them were tested would decide the score: of these, characters are
+drawn at random.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ...core.errors import DataError
+from ...core.spec import Episodes
+from ..build import Origin
+from ..dataset_base import DataSet
+from ..episodes import class_split
+from ..images.build import image_dataset
+from ..splits import Rows
+from .catalog import NamedSet, Request, at
+from .published import fingerprint_of, sums_of, unpublished
+
+SIDE = 28
+TURNS = (90, 180, 270)  # degrees
+WHOLE = ("images_background.zip", "images_evaluation.zip")
+PART = ("images_background_small1.zip", "images_background_small2.zip")
+SHOWN = 10  # alphabets that a note names
+
+Drawings = npt.NDArray[np.uint8]
+
+NAMED = {
+    "omniglot": NamedSet(
+        title="Omniglot: handwritten characters of many alphabets",
+        kind="image",
+        task="classification",
+        sizes="1 623 characters of 50 alphabets, 20 drawings of each, 28 × 28, grey; the two small background sets "
+        "alone: 242 of 8",
+        licence="MIT",
+        citation="B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum, Human-level concept learning through probabilistic "
+        "program induction, Science 350, 2015",
+        folder="omniglot",
+        files=at(
+            "https://raw.githubusercontent.com/brendenlake/omniglot/057f034baf2ecb8530bc5710e5a23584d2a519cc/python/",
+            (WHOLE[0], 9_464_212, "ad41ab679c8b5d90b271ef46be6987cc81211774a695c29dcc5367b2b26ee640"),
+            (WHOLE[1], 6_462_886, "1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10fcc74cf0609cee"),
+            (PART[0], 1_319_022, "f38eb80f801274ac2b4dff5b24289016bfaba4a7d5bb50deebf27104ad6cb8a4"),
+            (PART[1], 1_580_917, "3ccaa407515a8778e5d0861875af38b17e418f301ad5bb3b5a6b65d901a41c7f"),
+        ),
+        enough=PART,
+    )
+}
+
+
+def open_omniglot(request: Request) -> DataSet:
+    """Omniglot, or the two small background sets where the whole is not there. For episodes the alphabets of
+    the whole are split, or the characters of the part; else each character is a class, and its drawings are."""
+    place, settings = request.place, request.settings
+    whole = all((place / file).is_file() for file in WHOLE)
+    files = WHOLE if whole else PART
+    pixels, labels, classes, first = read_drawings([place / file for file in files])
+    sums = sums_of(place, files)
+    notes = unpublished(request.named, sums)
+    if not whole:
+        notes.append(
+            f"This is a part of Omniglot, its two small background sets: {len(classes)} of 1,623 characters. Scores do "
+            "not compare with published ones."
+        )
+    splits = None
+    if Episodes in request.targets:
+        given, alphabets = None, None
+        if whole:
+            given = {"train": np.arange(first), "test": np.arange(first, len(labels))}
+            alphabets = np.unique([name.split("/")[0] for name in classes], return_inverse=True)[1]
+        splits, _ = class_split(labels, classes, given, settings, alphabets)
+        if whole:
+            notes.append(_alphabets(labels, classes, splits))
+        settings = replace(settings, fold=None, max_samples=None)
+        pixels, labels, classes, splits["train"] = turned(pixels, labels, classes, splits["train"])
+        notes.append("Each training character turned by 90°, 180° and 270° is a class of its own.")
+    origin = Origin(request.name, request.name, fingerprint_of(sums), notes)
+    return image_dataset(pixels, labels, classes, origin, settings, request.sizes, splits, request.targets)
+
+
+def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int]:
+    """The drawings (n, 1, 28, 28), white on black, the class of each, the classes as ALPHABET/CHARACTER, and how many
+    drawings are of the first file. A character that stands in several files is read once.
+
+    Raises DataError for a file that is no archive of such drawings.
+    """
+    found: dict[str, list[Drawings]] = {}
+    counts = []
+    for file in files:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                images = sorted(name for name in archive.namelist() if name.endswith(".png") and name.count("/") == 3)
+                before = set(found)
+                for name in images:
+                    character = "/".join(name.split("/")[1:3])
+                    if character not in before:
+                        found.setdefault(character, []).append(_drawing(archive.read(name)))
+        except (zipfile.BadZipFile, OSError, ValueError) as error:
+            raise DataError(
+                f"{file} cannot be read as an archive of Omniglot's drawings: {error}.",
+                fix="Take the file from its source again.",
+            ) from error
+        if not images:
+            raise DataError(f"{file} holds no drawings, SET/ALPHABET/CHARACTER/NUMBER.png.")
+        counts.append(sum(map(len, found.values())))
+    pixels = np.stack([drawing for drawings in found.values() for drawing in drawings])[:, None]
+    labels = np.repeat(np.arange(len(found)), [len(drawings) for drawings in found.values()])
+    return pixels, labels, list(found), counts[0]
+
+
+def turned(
+    pixels: Drawings, labels: Rows, classes: Sequence[str], train: Rows
+) -> tuple[Drawings, Rows, list[str], Rows]:
+    """All drawings, labels and classes with those of the training rows at each of the TURNS after them, a class each,
+    and the training rows then."""
+    own = np.unique(labels[train])
+    number = np.zeros(len(classes), np.int64)
+    number[own] = np.arange(len(own))
+    all_pixels, all_labels, names = [pixels], [labels], list(classes)
+    for k, degrees in enumerate(TURNS, 1):
+        all_pixels.append(np.rot90(pixels[train], k, (2, 3)))
+        all_labels.append(len(names) + number[labels[train]])
+        names += [f"{classes[c]} at {degrees}°" for c in own]
+    more = np.arange(len(labels), len(labels) + len(TURNS) * len(train))
+    return np.concatenate(all_pixels), np.concatenate(all_labels), names, np.concatenate([train, more])
+
+
+def _drawing(content: bytes) -> Drawings:
+    """One drawing (28, 28), white on black."""
+    with Image.open(io.BytesIO(content)) as image:
+        small = image.convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return 255 - np.asarray(small, np.uint8)
+
+
+def _alphabets(labels: Rows, classes: Sequence[str], splits: dict[str, Rows]) -> str:
+    """A sentence on which alphabets are in which split."""
+    said = []
+    for split, rows in splits.items():
+        names = list(dict.fromkeys(classes[k].split("/")[0] for k in np.unique(labels[rows])))
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        said.append(f"{split} {', '.join(names[:SHOWN])}{more}")
+    return f"Alphabets are split, none is in two splits: {'; '.join(said)}."
+
+
+OPENERS = {"omniglot": open_omniglot}

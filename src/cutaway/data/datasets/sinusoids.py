@@ -1,0 +1,132 @@
+"""Sinusoids: each a function of its own, known at a few points, for meta-learning of numbers.
+
+After C. Finn, P. Abbeel, S. Levine, Model-agnostic meta-learning for fast adaptation of deep networks, 2017, section
+5.1 <https://arxiv.org/abs/1703.03400>:
+
+    y = A sin(x − φ),   A uniform in [0.1, 5], φ in [0, π], x in [−5, 5]
+
+In an episode all points are of one sinusoid. Without episodes each point is of another: what is learned then is the
+mean over all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core.spec import Episodes, TableSpec, Value
+from ..build import Origin, assemble
+from ..dataset_base import Batch, DataSet, Split
+from ..episodes import COUNTS, Alone
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from ..tables.encoders import Numeric
+from ..tables.transforms import TablePreprocessing
+from ..text.positional_random import uniform
+from .catalog import NamedSet, Request
+
+AMPLITUDES, PHASES, INPUTS = (0.1, 5.0), (0.0, math.pi), (-5.0, 5.0)
+ROWS = {"train": 10_000, "val": 2_000, "test": 10_000}  # without episodes
+NOT_THESE = ("val", "test", "fold", "split_seed", "max_samples", "ways", "ignore", "types", "group", "missing", "scale")
+
+NAMED = {
+    "sinusoids": NamedSet(
+        title="Sinusoids: functions of one number, each learned from a few points",
+        kind="table",
+        task="regression",
+        sizes="as many sinusoids as are asked for, 1 column",
+        licence="none needed: it is computed here",
+        citation="C. Finn, P. Abbeel, S. Levine, Model-agnostic meta-learning, 2017",
+        target="y",
+    )
+}
+
+
+class SinusoidSplit(Split):
+    """Sinusoids, each seen at `points`: example i is drawn by the seed and by i, and by `as_read` where there is none.
+
+    A batch of E has inputs (E · points, 1) and targets (E, points), or (E,) where each is seen at one `row`.
+    """
+
+    def __init__(
+        self, count: int, points: int, as_read: int, row: bool = False, target: Episodes | None = None
+    ) -> None:
+        self.count, self.points, self.as_read, self.rows, self.episodes = count, points, as_read, row, target
+        self.target = self._drawn(torch.arange(count), as_read)[1]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def again(self, target: Episodes) -> SinusoidSplit:
+        """As many episodes of another form."""
+        return SinusoidSplit(self.count, target.size, self.as_read, target=target)
+
+    def alone(self) -> Split:
+        """Points by themselves."""
+        return Alone(SinusoidSplit(self.count, 1, self.as_read, row=True))
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these examples, drawn by the seed."""
+        for index in order:
+            x, y = self._drawn(index, self.as_read if seed is None else seed)
+            yield Batch((x.view(-1, 1),), y)
+
+    def name(self, i: int) -> str:
+        """The number of the sinusoid, with what it is."""
+        amplitude, phase = (float(v[0]) for v in self.functions(torch.tensor([i])))
+        return f"sinusoid {i}: {amplitude:.2f} sin(x − {phase:.2f})"
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """Of an example that is one point, that point."""
+        if not self.rows:
+            return None
+        x, y = self._drawn(torch.tensor([i]), self.as_read)
+        return {"x": f"{x.item():.6g}", "y": f"{y.item():.6g}"}
+
+    def functions(self, index: Tensor, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Amplitude and phase of these examples, (E,) each."""
+        seed, places = self.as_read if seed is None else seed, index.cpu().numpy()
+        return tuple(  # type: ignore[return-value]
+            low + (high - low) * uniform(seed, places, draw) for draw, (low, high) in enumerate((AMPLITUDES, PHASES))
+        )
+
+    def _drawn(self, index: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """The points x (E, points) of these examples, and y."""
+        amplitude, phase = (v[:, None] for v in self.functions(index, seed))
+        places = index.cpu().numpy()[:, None] * self.points + np.arange(self.points)
+        x = INPUTS[0] + (INPUTS[1] - INPUTS[0]) * uniform(seed, places, 2)
+        y = amplitude * np.sin(x - phase)
+        found = (torch.from_numpy(v).float() for v in (x, y[:, 0] if self.rows else y))
+        return tuple(found)  # type: ignore[return-value]
+
+
+def open_sinusoids(request: Request) -> DataSet:
+    """Sinusoids, in episodes where these are what is learned."""
+    settings, episodic = request.settings, Episodes in request.targets
+    reject_changed(settings, NOT_THESE, "would change nothing: sinusoids are drawn as they are needed")
+    reject_changed(replace(settings, target=None if settings.target == "y" else settings.target), ("target",),
+                   "is no number to predict of sinusoids, whose y is")  # fmt: skip
+    target: Value | Episodes = Episodes(0, settings.shots, settings.queries, column="value of a sinusoid")
+    if not episodic:
+        target = Value("y")
+    counts, points = (COUNTS, target.size) if isinstance(target, Episodes) else (ROWS, 1)
+    numeric = Numeric("x", "number", "", fill=0.0, missing=False, mean=0.0, scale=1.0)
+    splits: dict[str, Split] = {
+        name: SinusoidSplit(count, points, k, not episodic, target if isinstance(target, Episodes) else None)
+        for k, (name, count) in enumerate(counts.items())
+    }
+    notes = ["Sinusoids are drawn anew in every epoch of training; those of validation and test are always the same."]
+    preprocessing = TablePreprocessing(TableSpec(("x",), target), (numeric,))
+    # How they are drawn is all there is to know of them; their values could be other in the last bit elsewhere.
+    said = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
+    digest = hashlib.sha256(said.encode()).hexdigest()
+    return assemble(Origin(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits)
+
+
+OPENERS = {"sinusoids": open_sinusoids}

@@ -1,0 +1,177 @@
+"""Named sets of speech: strings of spoken digits, composed of recordings that people made.
+
+Each string is of one speaker: 3 to 7 recordings of the Free Spoken Digit Dataset, one after another, with gaps between
+and with white noise and hum of a line over all of it. Its transcript is the digits' names, "three one four". Which
+recordings, gaps and noise is drawn by seed, the same every time; no recording is in the strings of two splits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import DataError, Problem
+from ..dataset_base import DataSet
+from ..folders import entries
+from ..splits import Rows
+from ..synthetic.signals import DIGITS
+from .audio import FSDD_FILE, FSDD_TEST_TAKES
+from .audio import NAMED as AUDIO
+from .catalog import NamedSet, Request
+
+Samples = npt.NDArray[np.float32]
+
+LEFT_OUT = "yweweler"  # the speaker whom nobody hears in training, in `fsdd_strings_speaker`
+VAL_TAKES = 10  # takes 5 to 9 of each digit and speaker are for validation
+SIZES = {"train": 2000, "val": 200, "test": 300}  # strings
+FEWEST, MOST = 3, 7  # digits in a string
+GAPS = (0.02, 0.25)  # seconds before, between and after them
+SNR = (15.0, 30.0)  # decibels by which the speech is louder than the noise
+HUM = 50.0  # hertz
+
+
+@dataclass(frozen=True)
+class Take:
+    """A recording of one digit."""
+
+    digit: int
+    speaker: str
+    take: int
+    file: Path
+
+
+def open_strings(request: Request) -> DataSet:
+    """Strings of takes 10 and later to train on, of takes 5 to 9 to validate on, of takes 0 to 4 to test on."""
+
+    def split_of(take: Take) -> str:
+        return "test" if take.take < FSDD_TEST_TAKES else "val" if take.take < VAL_TAKES else "train"
+
+    return _composed(
+        request,
+        split_of,
+        "The same speakers speak in every split: a score says how well new takes of voices that are known are "
+        "understood, and nothing of new voices. `fsdd_strings_speaker` leaves one out.",
+    )
+
+
+def open_strings_speaker(request: Request) -> DataSet:
+    """Strings of one speaker to test on, whom nobody hears before; of the others takes 5 to 9 to validate on."""
+
+    def split_of(take: Take) -> str:
+        return "test" if take.speaker == LEFT_OUT else "val" if FSDD_TEST_TAKES <= take.take < VAL_TAKES else "train"
+
+    return _composed(
+        request,
+        split_of,
+        f"All test strings are of one speaker, {LEFT_OUT}, who speaks in no other: a score of one voice alone, whose "
+        "interval says nothing of other voices.",
+    )
+
+
+def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> DataSet:
+    """The strings as a data set. Raises DataError for recordings that are not there or cannot be used."""
+    from ..audio.audio_files import InMemory, Look, look_at, read_samples, unusable  # a library that only audio needs
+    from ..audio.dataset import Spoken, spoken_dataset
+
+    folder = request.place / "recordings"
+    matches = [(file, FSDD_FILE.fullmatch(file.name)) for file in entries(folder)]
+    takes = [Take(int(m[1]), m[2], int(m[3]), file) for file, m in matches if m]
+    if not takes:
+        raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
+    looks, found = [look_at(take.file) for take in takes], [read_samples(take.file) for take in takes]
+    bad = [one for one in (*looks, *found) if isinstance(one, Problem)]
+    if bad:
+        raise unusable(bad, len(takes))
+    rate = next(look.rate for look in looks if isinstance(look, Look))
+    samples = {take: one for take, one in zip(takes, found) if not isinstance(one, Problem)}
+    recordings: list[InMemory] = []
+    names: list[str] = []
+    texts: list[str] = []
+    splits: dict[str, Rows] = {}
+    for seed, (split, count) in enumerate(SIZES.items()):
+        rng = np.random.default_rng(seed)
+        own = [take for take in takes if split_of(take) == split]
+        start = len(names)
+        for i, string in enumerate(strings(own, count, rng)):
+            recordings.append(InMemory(joined([samples[take] for take in string], rate, rng), rate))
+            names.append(f"{split} {i:04}, {string[0].speaker}: {' '.join(take.file.stem for take in string)}")
+            texts.append(" ".join(DIGITS[take.digit] for take in string))
+        splits[split] = np.arange(start, len(names))
+    heard = [look for look in map(look_at, recordings) if isinstance(look, Look)]
+    spoken = Spoken(recordings, names, texts, heard, splits)
+    return spoken_dataset(spoken, request.name, request.name, request.settings, [note], request.targets)
+
+
+def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iterator[list[Take]]:
+    """So many strings, each of one speaker, the speakers in turn. A take comes again once all of its speaker have."""
+    speakers = sorted({take.speaker for take in takes})
+    decks: dict[str, list[Take]] = {speaker: [] for speaker in speakers}
+    for i in range(count):
+        speaker = speakers[i % len(speakers)]
+        length = int(rng.integers(FEWEST, MOST + 1))
+        deck = decks[speaker]
+        while len(deck) < length:
+            own = [take for take in takes if take.speaker == speaker]
+            deck[:0] = [own[k] for k in rng.permutation(len(own))]
+        yield [deck.pop() for _ in range(length)]
+
+
+def joined(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Samples:
+    """Recordings (n,) one after another with silence around each, and noise over all of it, (n,) within ±1."""
+    pieces = [np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
+    for part in parts:
+        pieces += [part, np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
+    speech = np.concatenate(pieces)
+    noise = rng.normal(size=len(speech))
+    loud, phase = rng.uniform(0, 1), rng.uniform()
+    # In place, and the cycles for all strings once: to pass over memory is what takes time.
+    hum = _cycles(rate, 1 << len(speech).bit_length())[: len(speech)] + phase
+    hum *= 2 * np.pi
+    np.sin(hum, out=hum)
+    hum *= loud
+    noise += hum
+    loudness = np.sqrt(np.square(np.concatenate(parts), dtype=np.float64).mean())
+    noise *= loudness * 10 ** (-rng.uniform(*SNR) / 20) / np.sqrt(np.square(noise, out=hum).mean())
+    noise += speech
+    found: Samples = noise.clip(-1, 1, out=noise).astype(np.float32)
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _cycles(rate: int, count: int) -> npt.NDArray[np.float64]:
+    """How many cycles the hum has gone through at each of so many samples, (count,)."""
+    return HUM * (np.arange(count) / rate)
+
+
+def _named(title: str, sizes: str) -> NamedSet:
+    fsdd = AUDIO["fsdd"]
+    return NamedSet(
+        title=title,
+        kind="audio",
+        task="speech recognition",
+        sizes=sizes,
+        licence=fsdd.licence,
+        citation=fsdd.citation,
+        target="transcript",
+        folder=fsdd.folder,
+        files=fsdd.files,
+    )
+
+
+NAMED = {
+    "fsdd_strings": _named(
+        "Strings of spoken digits",
+        "2 000 training, 200 validation and 300 test strings of 3 to 7 digits, 8 kHz, 6 speakers",
+    ),
+    "fsdd_strings_speaker": _named(
+        "Strings of spoken digits, a speaker left out",
+        "2 000 training and 200 validation strings of 5 speakers, 300 test strings of a sixth, 8 kHz",
+    ),
+}
+
+OPENERS = {"fsdd_strings": open_strings, "fsdd_strings_speaker": open_strings_speaker}

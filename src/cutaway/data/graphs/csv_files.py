@@ -1,0 +1,232 @@
+"""Graphs in tables: nodes.csv with a row for each node, edges.csv with a row for each edge.
+
+The first column of nodes.csv (or the one named id) holds the names by which edges.csv calls the nodes, in its first two
+columns (or those named source and target); its other columns, such as `weight`, describe the edge, which leads both
+ways alike. Where nodes.csv has a column `graph`, examples are graphs: their targets
+stand in graphs.csv, a row for each graph, or in a column of nodes.csv that is the same for all nodes of a graph. Names
+of nodes then need to differ within a graph alone, if edges.csv has a column `graph` too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...core.errors import DataError, Problem
+from ...core.files import read_bytes
+from ..folders import SPLIT_FOLDERS
+from ..splits import Rows
+from ..tables.dialect import Form
+from ..tables.table_files import Table, counted, read_table
+from ..unusable_examples import leave_out
+from .raw import Edges, RawGraphs, both_ways, one_way_note
+
+NODES, EDGES, GRAPHS = "nodes.csv", "edges.csv", "graphs.csv"
+GRAPH, SPLIT = "graph", "split"
+
+
+def read_tables(
+    path: Path,
+    target: str | None,
+    form: Form = Form(),  # noqa: B008  # it is frozen
+    drop: bool = False,
+) -> RawGraphs:
+    """The graph or graphs in a folder with nodes.csv and edges.csv. With `drop`, edges to nodes that are not there are
+    left out.
+
+    Raises DataError that names every edge to a node that is not there, and every name that two nodes have.
+    """
+    if not (path / NODES).is_file():
+        raise DataError(
+            f"{path} has {EDGES} and no {NODES}.",
+            fix=f"Add {NODES} with a row for each node: its name, what is known of it, and the column to predict.",
+        )
+    if not (path / EDGES).is_file():
+        raise DataError(
+            f"{path} has {NODES} and no {EDGES}.",
+            fix=f"Add {EDGES} with a row for each edge: the names of the two nodes that it joins.",
+        )
+    nodes = read_table(path / NODES, form)
+    identity = _named(nodes, "id", 0)
+    apart = GRAPH in nodes.columns and target != GRAPH
+    edges = read_table(path / EDGES, form)
+    if len(edges.columns) < 2:
+        raise DataError(f"{path / EDGES} has one column, and an edge has a source and a target.")
+    keyed = apart and GRAPH in edges.columns
+    names = _keys(nodes, identity, keyed)
+    _reject_twice(nodes, names, identity)
+    ends, described_by, kept, dropped = ends_of(edges, names, keyed, nodes.name, drop)
+    notes = [*nodes.notes, *edges.notes, *dropped]
+    linked, origin = both_ways(ends)
+    notes += one_way_note(len(origin), f"Edges of {EDGES}")
+    rows = kept[np.concatenate([np.arange(len(kept)), origin])]
+    lines = None if edges.lines is None else edges.lines[rows]
+    files = [path / NODES, path / EDGES]
+    graph: Rows | None = None
+    graph_names: list[str] = []
+    targets = nodes
+    if apart:
+        graph, graph_names = _graphs(nodes, linked)
+        targets = _graph_targets(path, nodes, graph, graph_names, target, form)
+        files += [path / GRAPHS] if (path / GRAPHS).is_file() else []
+    splits = splits_of(targets)
+    aside = {identity, target} | ({GRAPH} if apart else set())
+    if splits is not None and targets.name == nodes.name:
+        aside.add(SPLIT)
+    described = tuple(c for c in nodes.columns if c not in aside)
+    return RawGraphs(
+        title=path.name,
+        edges=linked,
+        names=nodes.frame[identity].to_list(),
+        table=nodes,
+        columns=described,
+        edge_table=Table(edges.name, edges.frame.select(described_by)[rows], lines, form=edges.form)
+        if described_by
+        else None,
+        graph=graph,
+        graph_names=graph_names,
+        targets=targets,
+        splits=splits,
+        notes=tuple(notes),
+        digest=digest_of(files),
+    )
+
+
+def digest_of(files: list[Path]) -> str:
+    """sha256 of the names and contents of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        line = f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n"
+        digest.update(line.encode(errors="surrogateescape"))  # a name need not be UTF-8
+    return digest.hexdigest()
+
+
+def _named(table: Table, name: str, place: int) -> str:
+    """The column of that name, else the one at that place."""
+    return next((c for c in table.columns if c.strip().casefold() == name), table.columns[place])
+
+
+def _keys(table: Table, column: str, keyed: bool) -> pl.Series:
+    """What rows are called, (n,); with the graph before it where names differ within a graph alone."""
+    cells = table.frame[column].str.strip_chars()
+    if not keyed:
+        return cells
+    graphs = table.frame[GRAPH].str.strip_chars()
+    return pl.select(pl.concat_str([graphs, cells], separator="\0")).to_series()
+
+
+def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
+    first: dict[str, int] = {}
+    problems = []
+    for i, name in enumerate(names):
+        if not name:
+            problems.append(Problem(nodes.where(i, column), "the node has no name"))
+        elif name in first:
+            shown = name.rpartition("\0")[2]
+            problems.append(Problem(nodes.where(i, column), f"{shown!r} is the name of {nodes.place(first[name])} too"))
+        first.setdefault(name, i)
+    if problems:
+        raise DataError(
+            f"{counted(len(problems), 'node')} of {nodes.title} cannot be told apart.",
+            problems,
+            f"Each row needs a name of its own in the column {column!r}.",
+        )
+
+
+def ends_of(
+    edges: Table, names: pl.Series, keyed: bool, nodes: str, drop: bool = False
+) -> tuple[Edges, list[str], Rows, list[str]]:
+    """The numbers of the nodes at both ends, (2, E), the columns that describe edges, the rows of those edges, and a
+    note on what `drop` left out. Raises DataError that names every end that is none of the nodes `names`."""
+    columns = [c for c in edges.columns if not (keyed and c == GRAPH)]
+    lowered = {c.strip().casefold(): c for c in columns}
+    named = [lowered.get("source"), lowered.get("target")]
+    ends = [str(c) for c in named] if all(named) else columns[:2]
+    number = pl.DataFrame({"name": names, "number": np.arange(len(names))})
+    found = []
+    problems: dict[tuple[int, str], Problem] = {}
+    for column in ends:
+        keys = pl.DataFrame({"name": _keys(edges, column, keyed)})
+        numbers = keys.join(number, on="name", how="left", maintain_order="left")["number"]
+        for i in np.flatnonzero(numbers.is_null().to_numpy()):
+            given = edges.frame[column][int(i)]
+            what = f"{given!r} is no node of {nodes}" if given else "the node is missing"
+            problems[int(i), column] = Problem(edges.where(int(i), column), what)
+        found.append(numbers.fill_null(0).to_numpy())
+    if problems and not drop:
+        raise DataError(
+            f"{counted(len(problems), 'end')} of edges of {edges.title} lead to nodes that are not there.",
+            [problems[key] for key in sorted(problems)],
+            f"Add the nodes to {nodes}, or take the edges out; in training missing=drop leaves them out.",
+        )
+    bad = {row: problem for (row, _), problem in sorted(problems.items(), reverse=True)}
+    notes = leave_out([bad[row] for row in sorted(bad)], len(edges), f"edges of {edges.title}", "drop")
+    kept = np.setdiff1d(np.arange(len(edges)), list(bad)).astype(np.int64)
+    return np.stack(found).astype(np.int64)[:, kept], [c for c in columns if c not in ends], kept, notes
+
+
+def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
+    """The graph of each node and the graphs' names, in the order in which they first occur."""
+    cells = nodes.frame[GRAPH].str.strip_chars()
+    names = cells.unique(maintain_order=True).to_list()
+    number = {name: k for k, name in enumerate(names)}
+    graph = np.array([number[cell] for cell in cells], np.int64)
+    across = np.flatnonzero(graph[edges[0]] != graph[edges[1]])
+    if len(across):
+        source, target = edges[:, across[0]]
+        raise DataError(
+            f"{counted(len(across), 'edge')} of {EDGES} lead from one graph to another, for example from "
+            f"{nodes.place(int(source))} to {nodes.place(int(target))}.",
+            fix=f"Graphs are apart from each other: fix the edges or the column {GRAPH!r}.",
+        )
+    return graph, names
+
+
+def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], target: str | None, form: Form) -> Table:
+    """A table with a row for each graph, in the order of `names`: graphs.csv, or what nodes.csv says of graphs."""
+    if (path / GRAPHS).is_file():
+        listed = read_table(path / GRAPHS, form)
+        identity = _named(listed, GRAPH, 0) if GRAPH in listed.columns else _named(listed, "id", 0)
+        place = {name: i for i, name in enumerate(listed.frame[identity].str.strip_chars())}
+        absent = [name for name in names if name not in place]
+        if absent or len(place) < len(listed):
+            what = f"no row for the graph {absent[0]!r}" if absent else "several rows for one graph"
+            raise DataError(f"{path / GRAPHS} has {what}.", fix="It needs one row for each graph of nodes.csv.")
+        rows = [place[name] for name in names]
+        lines = None if listed.lines is None else listed.lines[rows]
+        return Table(listed.name, listed.frame[rows].drop(identity), lines, form=listed.form)
+    first = np.unique(graph, return_index=True)[1]
+    lines = None if nodes.lines is None else nodes.lines[first]
+    shared = [c for c in nodes.columns if c in (target, SPLIT)]
+    for column in shared:
+        cells = nodes.frame[column].to_numpy()
+        odd = np.flatnonzero(cells != cells[first][graph])
+        if len(odd):
+            raise DataError(
+                f"{nodes.where(int(odd[0]), column)}: {cells[odd[0]]!r}, and the first node of its graph has "
+                f"{cells[first][graph[odd[0]]]!r}. Examples are graphs, as the column {GRAPH!r} says.",
+                fix=f"Give each graph one {column}; graphs.csv can hold them, a row for each graph.",
+            )
+    return Table(nodes.name, nodes.frame[first].select(shared), lines, form=nodes.form)
+
+
+def splits_of(table: Table) -> dict[str, Rows] | None:
+    """The rows of each split, where a column `split` says them. Raises DataError where it says something else."""
+    if SPLIT not in table.columns:
+        return None
+    cells = table.text(SPLIT)
+    found: dict[str, list[int]] = {}
+    for i, cell in enumerate(cells):
+        if cell is None:
+            continue
+        split = SPLIT_FOLDERS.get(cell.casefold())
+        if split is None:
+            raise DataError(
+                f"{table.where(i, SPLIT)}: {cell!r} is no split.",
+                fix="The column says train, val or test, or nothing. If it is something else, rename it.",
+            )
+        found.setdefault(split, []).append(i)
+    return {split: np.array(rows, np.int64) for split, rows in found.items()}

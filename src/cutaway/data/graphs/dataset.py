@@ -1,0 +1,206 @@
+"""Graphs as data sets: read, split their nodes (or the graphs), fit on the training split, prepare every split."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core.errors import DataError, SettingError
+from ..build import Origin, assemble
+from ..dataset_base import IN_MEMORY, DataSet, Split
+from ..findings import absent_classes
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import SPLITS, Rows, complete_split
+from ..tables.column_types import natural_order
+from ..tables.dialect import Form
+from ..tables.roles import find_column
+from ..tables.table_files import counted
+from ..tables.targets import Labels, check_learnable, check_taught, read_labels
+from ..unusable_examples import reject_fill
+from .graph_files import read_graphs
+from .links import link_dataset
+from .raw import RawGraphs
+from .splits import NodeSplit
+from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, with_target
+
+
+def open_graph(source: Any, settings: DataSettings) -> DataSet:
+    """The data set in a folder, a .graphml file or an object of PyTorch Geometric: what `read_graphs` reads.
+
+    Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
+    """
+    reject_fill(settings)
+    graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
+    settings = replace(settings, missing="error")  # what was to be left out is
+    in_memory = hasattr(source, "edge_index")
+    name = "graph" if in_memory else Path(source).expanduser().resolve().stem
+    return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
+
+
+def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
+    """The data set of graphs that were read. Raises as `open_graph` does."""
+    if settings.smiles and not graphs.keys:
+        raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
+    if not settings.smiles:
+        reject_changed(settings, ("missing",), "is for graphs in files, and these are whole")
+    if settings.links:
+        return link_dataset(graphs, origin, settings)
+    labels = _labels(graphs, settings)
+    rows = with_target(labels)
+    check_learnable(labels, rows, splits=1)
+    indices, said = _split(graphs, labels, rows, settings)
+    target = labels.fit(indices["train"])
+    check_taught(labels, target, indices)
+    taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
+    given, left = _edges_given(graphs, taught, settings)
+    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
+    if graphs.table is not None:
+        preprocessing = replace(preprocessing, written=graphs.table.form.kept(), smiles=settings.smiles or "")
+    ready, unknown = preprocessing.ready(graphs)
+    if preprocessing.edge_encoders:
+        origin = replace(origin, fingerprint=_with_edges(origin.fingerprint, graphs))
+    targets = {split: labels.tensor(target, chosen) for split, chosen in indices.items()}
+    if settings.inductive and graphs.many:
+        raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
+    if settings.num_neighbors and graphs.many:
+        raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
+    if settings.inductive:
+        assert isinstance(ready, OneGraph), "many graphs were rejected"
+        splits, hidden = _inductive(graphs, ready, indices, targets, preprocessing)
+        said += hidden
+    else:
+        splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
+    shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
+    alike = straddle_note(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
+    notes = [*graphs.notes, *decided, *left, *unknown, *said, *shape, *absent, alike]
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
+
+
+def _edges_given(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
+    """The edges that what is known of edges is fitted on, those that lead to nodes that are learned from; None where
+    the model is not given it, and a note that says so."""
+    table = graphs.edge_table
+    if table is None:
+        return None, []
+    if settings.edge_attr and not settings.num_neighbors:
+        near = np.zeros(graphs.nodes, bool)
+        near[taught] = True
+        ends = graphs.edges if settings.inductive else graphs.edges[1:]
+        return np.flatnonzero(near[ends].all(0)), []
+    shown = f"{', '.join(table.columns[:SHOWN])}{', …' if len(table.columns) > SHOWN else ''}"
+    why = "edges are drawn without them (num_neighbors)" if settings.edge_attr else "this model takes none"
+    why = "edge_attr=false" if settings.edge_attr is False else why
+    return None, [f"Attributes of edges are left out, as {why}: {shown}."]
+
+
+def _with_edges(fingerprint: str, graphs: RawGraphs) -> str:
+    """The fingerprint of data whose edges are described: of what is known of them too."""
+    assert graphs.edge_table is not None
+    written = graphs.edge_table.frame.write_csv().encode()
+    return hashlib.sha256(fingerprint.encode() + hashlib.sha256(written).digest()).hexdigest()
+
+
+def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
+    """The target of every example. Raises SettingError where nothing says which column it is."""
+    table, column = graphs.targets, settings.target or graphs.target
+    if table is None or not table.columns:
+        raise DataError(f"{graphs.title} holds no targets: there is nothing to learn from it.")
+    if column is None and len(table.columns) == 1:
+        if table is graphs.table and not graphs.columns:
+            raise DataError(
+                f"{table.name} of {graphs.title} has no column but {table.columns[0]!r}, the names of the nodes: there "
+                "is nothing to predict.",
+                fix="Add the column to predict, and name it with target=COLUMN.",
+            )
+        column = table.columns[0]
+    if column is None:
+        shown = ", ".join(table.columns[:40])
+        raise SettingError(f"Which column of {table.title} is to be predicted? Say target=COLUMN. They are: {shown}.")
+    column = find_column(table, "target", column)
+    return read_labels(table, column, graphs.target_kind if column == graphs.target else None)
+
+
+def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings) -> tuple[dict[str, Rows], list[str]]:
+    """The examples of each split among those that have a target, and what is said of the others."""
+    given, notes = None, []
+    what = "graph" if graphs.many else "node"
+    if len(rows) < len(graphs.examples):
+        alone = len(graphs.examples) - len(rows)
+        notes.append(
+            f"{counted(alone, what)} of {len(graphs.examples):,} have no target and are in no split"
+            f"{'' if graphs.many else '; they stay in the graph'}."
+        )
+    if graphs.splits is not None:
+        given = {split: np.intersect1d(graphs.splits[split], rows) for split in SPLITS if split in graphs.splits}
+        if not len(given.get("train", ())):
+            raise DataError(f"{graphs.title} has a split and no {what} with a target for training.")
+        outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
+        if outside:
+            notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
+    every, classes = np.full(len(graphs.examples), -1, np.int64), [what]
+    every[rows] = 0
+    if not labels.numeric:
+        classes = natural_order(labels.cells.gather(rows).unique())
+        number = {name: k for k, name in enumerate(classes)}
+        every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
+    return complete_split(every, classes, given or {"train": rows}, settings), notes
+
+
+def _inductive(
+    graphs: RawGraphs,
+    ready: OneGraph,
+    indices: Mapping[str, Rows],
+    targets: Mapping[str, Tensor],
+    preprocessing: GraphPreprocessing,
+) -> tuple[dict[str, Split], list[str]]:
+    """Splits whose graphs hold no node of a split that comes later: training sees its own nodes and the edges between
+    them, validation those of training too, the test all nodes, those without a split among them."""
+    splits: dict[str, Split] = {}
+    seen = np.zeros(graphs.nodes, bool)
+    counts = []
+    for split, rows in indices.items():
+        seen[rows] = True
+        if split == "test":
+            seen[:] = True
+        place = np.cumsum(seen) - 1
+        among = seen[graphs.edges].all(0)
+        inside = graphs.edges[:, among]
+        x = ready.x[torch.from_numpy(seen)]
+        edge_attr = None if ready.edge_attr is None else ready.edge_attr[torch.from_numpy(among)]
+        part = OneGraph(x, torch.from_numpy(place[inside]), edge_attr)
+        whole = preprocessing.as_split(graphs, part, rows, targets[split])
+        assert isinstance(whole, NodeSplit)
+        splits[split] = whole.at(torch.from_numpy(place[rows]))
+        counts.append(f"{split} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")
+    return splits, [
+        f"inductive=true: each split sees the nodes of the splits before it and its own: {'; '.join(counts)}."
+    ]
+
+
+def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
+    """How large the graph is, and what a person may not expect of it."""
+    edges = graphs.edges
+    loops = int((edges[0] == edges[1]).sum())
+    touched = np.zeros(graphs.nodes, bool)
+    touched[edges[:, edges[0] != edges[1]]] = True
+    many = f"{counted(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
+    said = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
+    extra = [f"{counted(loops, 'edge')} from a node to itself"] if loops else []
+    alone = int((~touched).sum())
+    extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
+    notes = [f"{said}{'; ' + ', '.join(extra) if extra else ''}."]
+    if settings.num_neighbors:
+        notes.append(
+            f"num_neighbors={','.join(map(str, settings.num_neighbors))} draws the graph around each batch for "
+            f"{counted(len(settings.num_neighbors), 'layer')}: a model with more layers sees less than it could."
+        )
+    return notes

@@ -1,0 +1,397 @@
+"""Splits of images: resized, normalised with the statistics of the training images, in memory or read from files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...core.errors import DataError, Problem
+from ...core.files import MEBIBYTE
+from ...core.spec import Episodes, ImageSizes, ImageSpec, Mask, Target
+from ..build import Origin, assemble
+from ..dataset_base import Batch, DataSet, Split, TensorSplit
+from ..episodes import class_split, in_episodes
+from ..folders import Found
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, draw
+from ..streaming.members import Stored, chosen
+from .generation import ImageTarget, OfImages, Shape, drawn, target_of
+from .image_files import Looks, Pixels, Size, as_image, as_pixels, covering, read_image, resized, unusable
+from .segmentation import MaskPreprocessing, MaskSplit
+from .transforms import FileSplit, ImagePreprocessing, fit_preprocessing, from_minus_one, in_threads
+
+LARGEST_OWN_SIZE = 512  # of images that stay as they are
+SAMPLE = 1024  # training images from which mean and standard deviation are taken
+File = Path | Stored
+
+
+def prepared(
+    found: Found[File],
+    seen: Looks,
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], OfImages],
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
+    """The preprocessing fitted on the training images, the splits prepared with it, and a sentence where images are
+    enlarged though nobody asked; what is `learned` of images (C, H, W)."""
+    read = sampled(found.files, seen, indices, learned, settings, sizes)
+    fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
+    preprocessing = from_minus_one(fitted)
+    return preprocessing, splits_of(found, indices, preprocessing, read.held, settings.workers), read.enlarged
+
+
+class Sampled(NamedTuple):
+    """What is known of image files before the preprocessing is fitted, and what it is fitted on."""
+
+    spec: ImageSpec
+    own_size: Size | None  # the one size that all files have, where there is one
+    images: Iterator[Tensor]  # uint8 (1, C, h, w), of training files
+    held: bool  # whether all of them go into the memory that is allowed
+    enlarged: str | None  # a sentence, where images are enlarged though nobody asked
+
+
+def sampled(
+    files: Sequence[File],
+    seen: Looks,
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], ImageTarget],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    beside: int = 0,
+) -> Sampled:
+    """Choose a size and channels for the files, and training images to fit the preprocessing on. What is `learned` of
+    images (C, H, W) takes as much memory as so many channels `beside` them."""
+    own_size, size, enlarged = size_for(seen.sizes, sizes, settings.image_size)
+    shape = (channels_for(seen.column("grey"), settings.color), *size)
+    spec = ImageSpec(*shape, learned(shape))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
+    held = len(used) * (spec.channels + beside) * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
+    return Sampled(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
+
+
+def splits_of(
+    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
+) -> dict[str, Split]:
+    """The splits, held in memory or read anew in every epoch."""
+    return decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, workers)
+
+
+def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
+    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
+    where they are enlarged though nobody asked."""
+    own_size = next(iter(own)) if len(own) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    size = sizes.choose(asked, stays)
+    return own_size, size, sizes.note(stays, size, asked)
+
+
+def channels_for(grey: Sequence[bool] | npt.NDArray[np.bool_], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most are."""
+    return 1 if color == "gray" or (color == "auto" and 2 * np.sum(grey) > len(grey)) else 3
+
+
+def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSpec) -> Iterator[Tensor]:
+    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
+
+    Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
+    """
+
+    def whole(file: File) -> Tensor | Problem:
+        def drawn_at(size: Size) -> Size:
+            return min(size, covering(size, (spec.height, spec.width)))
+
+        try:
+            image = read_image(file, str(file), spec.channels, drawn_at)
+        except DataError as error:
+            return error.problems[0]
+        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+
+    problems: list[Problem] = []
+    for image in in_threads(whole, files):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            yield image
+    if problems:
+        problems += [read for read in in_threads(whole, others) if isinstance(read, Problem)]
+        raise unusable(problems, len(files) + len(others))
+
+
+def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
+    """The splits decoded once, at the size that they enter the network in."""
+    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    files = [found.files[i] for i in kept]
+
+    def fitted(file: File) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
+        try:
+            return preprocessing.pixels(file, str(file))
+        except DataError as error:
+            return error.problems[0]
+
+    spec = preprocessing.spec
+    pixels = np.empty((len(files), spec.height, spec.width, spec.channels), np.uint8)
+    problems: list[Problem] = []
+    for i, image in enumerate(in_threads(fitted, files)):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            pixels[i] = image
+    if problems:
+        raise unusable(problems, len(files))
+
+    def original(i: int) -> Image.Image:
+        return read_image(files[i], str(files[i]))
+
+    return in_memory(
+        torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
+        found.labels[kept],
+        {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
+        preprocessing,
+        [found.names[i] for i in kept],
+        original,
+    )
+
+
+def read_anew(
+    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
+) -> dict[str, Split]:
+    """The splits read from their files, anew in every epoch."""
+    return {
+        split: drawn(
+            FileSplit(
+                chosen(found.files, rows),
+                torch.from_numpy(found.labels[rows]),
+                preprocessing,
+                chosen(found.names, rows),
+                workers,
+            ),
+            preprocessing.spec.target,
+        )
+        for split, rows in indices.items()
+    }
+
+
+def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], channels: int) -> list[str | None]:
+    """Sentences on files of several frames, colours that are lost, and images that stand in two splits."""
+    notes: list[str | None] = []
+    moving = chosen(found.names, np.flatnonzero(seen.column("moving")))
+    if moving:
+        notes.append(
+            f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
+        )
+    coloured = int(np.sum(~seen.column("grey")))
+    if channels == 1 and coloured:
+        notes.append(
+            f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
+        )
+    return [*notes, straddle_note(seen.alike, indices, found.names.__getitem__, "images")]
+
+
+Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
+
+FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
+CHUNK = 1024  # images whose levels are counted at a time
+
+
+def image_dataset(
+    pixels: Pixels,
+    labels: Labels,
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+    targets: tuple[type[Target], ...] = (),
+) -> DataSet:
+    """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
+
+    `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
+    its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
+    """
+    reject_changed(settings, ("missing",), "is for files, and this set is whole")
+    indices, said = split_of(labels, classes, splits, settings, targets)
+    learned = partial(target_of, classes, targets=targets, settings=settings)
+    preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
+    held = in_episodes(held, preprocessing.spec.target, classes)
+    return assemble(origin, settings, indices, preprocessing, held, [*said, *notes])
+
+
+def split_of(
+    labels: Rows,
+    classes: Sequence[str],
+    given: Mapping[str, Rows] | None,
+    settings: DataSettings,
+    targets: tuple[type[Target], ...],
+) -> tuple[dict[str, Rows], list[str]]:
+    """Train, val and test, and sentences on them: by example, or, where episodes are learned, by class."""
+    if Episodes in targets:
+        return class_split(labels, classes, given, settings)
+    return complete_split(labels, classes, given, settings), []
+
+
+def images_at_hand(
+    pixels: Pixels,
+    labels: Labels,
+    indices: Mapping[str, Rows],
+    learned: Callable[[Shape], OfImages],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    names: Sequence[str] = (),
+) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
+    """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
+    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W), and what each is called,
+    where it has a name."""
+    read = at_hand(pixels, indices, learned, settings, sizes, names)
+    preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
+    return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
+
+
+class AtHand(NamedTuple):
+    """What is known of images in memory before the preprocessing is fitted, and what it is fitted on."""
+
+    images: Tensor  # uint8 (n, C, h, w), in the colours that were asked for
+    spec: ImageSpec
+    own_size: tuple[int, int]
+    training: Iterator[Tensor]  # the training images, some at a time
+    names: Sequence[str]
+    image: Callable[[int], Image.Image]  # each as it was given
+    notes: list[str | None]  # on images that are enlarged or stand in two splits
+
+
+def at_hand(
+    pixels: Pixels,
+    indices: Mapping[str, Rows],
+    learned: Callable[[Shape], ImageTarget],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    names: Sequence[str] = (),
+) -> AtHand:
+    """Choose a size and channels for `pixels` (n, C, h, w), 0…255; what is `learned` of images (C, H, W)."""
+    images = in_colour(torch.from_numpy(pixels), settings.color)
+    own_size = (images.shape[2], images.shape[3])
+    size = sizes.choose(settings.image_size, own_size)
+    shape = (images.shape[1], *size)
+    training = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
+    names = names or [f"image {i}" for i in range(len(images))]
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+
+    def image(i: int) -> Image.Image:
+        return as_image(pixels[i].transpose(1, 2, 0))
+
+    notes = [sizes.note(own_size, size, settings.image_size), straddle]
+    return AtHand(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
+
+
+def mask_dataset(
+    pixels: Pixels,
+    masks: Pixels,
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
+    `classes[k]`; all else as of `image_dataset`."""
+    reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
+    indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
+    read = at_hand(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
+    fitted = fit_preprocessing(read.spec, read.training, settings.resize, read.own_size)
+    preprocessing = MaskPreprocessing(**vars(fitted))
+    pairs = preprocessing.pairs(read.images, masks)
+    counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
+    held: dict[str, Split] = {
+        name: MaskSplit(
+            pairs[torch.from_numpy(rows)],
+            counts[rows],
+            preprocessing,
+            [read.names[i] for i in rows],
+            lambda i, rows=rows: read.image(int(rows[i])),  # type: ignore[misc]
+        )
+        for name, rows in indices.items()
+    }
+    return assemble(origin, settings, indices, preprocessing, held, read.notes)
+
+
+def in_memory(
+    pixels: Tensor,
+    labels: Labels,
+    indices: Mapping[str, Rows],
+    preprocessing: ImagePreprocessing,
+    names: Sequence[str],
+    image: Callable[[int], Image.Image],
+) -> dict[str, Split]:
+    """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
+
+    `names` and `image` are of all n images.
+    """
+    spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
+    once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
+
+    def as_split(rows: Rows) -> Split:
+        own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
+        inputs = preprocessing.prepare(own) if once else own
+        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
+        return drawn(held if once else PixelSplit(held, preprocessing), spec.target)
+
+    return {name: as_split(rows) for name, rows in indices.items()}
+
+
+class PixelSplit(Split):
+    """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
+
+    def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
+        self.target = pixels.target
+        self._pixels = pixels
+        self._preprocessing = preprocessing
+
+    def __len__(self) -> int:
+        return len(self._pixels)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, C, H, W) in the given order; nothing is varied here, the loop augments whole batches."""
+        for (pixels,), target in self._pixels.batches(order, seed):
+            yield Batch((self._preprocessing.prepare(pixels),), target)
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self._pixels.name(i)
+
+    def image(self, i: int) -> Image.Image | None:
+        """Example i as it was given."""
+        return self._pixels.image(i)
+
+
+def in_colour(images: Tensor, color: str) -> Tensor:
+    """uint8 images (n, C, h, w) in the colours that the setting asks for: auto, rgb or grey."""
+    if color == "rgb" and images.shape[1] == 1:
+        return images.expand(-1, 3, -1, -1)
+    if color == "gray" and images.shape[1] == 3:
+        # Luma as Pillow rounds it, so that files read by it later give the same pixels.
+        return torch.cat([_luma(some) for some in in_chunks(images)])
+    return images
+
+
+def in_chunks(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor in pieces of CHUNK along its first dimension."""
+    return (tensor[start : start + CHUNK] for start in range(0, len(tensor), CHUNK))
+
+
+def _luma(images: Tensor) -> Tensor:
+    red, green, blue = images.int().unbind(1)
+    return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).to(torch.uint8)[:, None]  # (n, 1, h, w)

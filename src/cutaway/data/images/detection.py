@@ -1,0 +1,606 @@
+"""Images with boxes of objects, in the formats of COCO and YOLO, and their transforms.
+
+    COCO   photos/annotations.json (or _annotations.coco.json, instances_*.json) beside the images; or one in each of
+           train/, val/ and test/; or annotations/instances_train2017.json with the images in train2017/
+    YOLO   photos/images/1.jpg with photos/labels/1.txt; or images/train/ with labels/train/; or train/images/ with
+           train/labels/. The names of the classes stand in classes.txt, one a line, or under `names` of data.yaml
+
+A box of COCO is [x, y, width, height] in pixels; a line of YOLO is a class number, and the middle, width and height of
+a box as fractions of the image. Here a box is a row (x1, y1, x2, y2, class) in pixels of the image as a person sees it.
+A crowd (COCO's iscrowd) has the class −1 − k: nothing is learned from it, and what is found in it counts neither as
+right nor as wrong.
+
+A batch's target is (N, M, 5) float32: x1, y1, x2, y2 in pixels of the network's input and the class, −1 − k for a crowd
+of class k; rows that are no box are IGNORED throughout.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from ...core.errors import DataError, Problem, brief, short
+from ...core.files import read_bytes
+from ...core.spec import Boxes, ImageSizes, ImageSpec
+from ..build import Origin, assemble
+from ..dataset_base import IGNORED, DataSet, Preprocessing, Split
+from ..findings import Finding
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
+from ..label_mapping import numbers_of
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, kept_of
+from .build import at_hand, in_memory
+from .image_files import Pixels, Size, covering, inside, look_at
+from .segmentation import palette
+from .transforms import FileSplit, ImagePreprocessing, choose_fit, fit_preprocessing
+
+Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
+
+COCO = re.compile(r"annotations\.json|_annotations\.coco\.json|instances_.*\.json")
+OFFICIAL = re.compile(r"instances_((train|val|test).*)\.json")  # in annotations/, of the images in the folder \1
+ROUNDED = 1.0  # pixels that a box may reach beyond its image, as rounding leaves it; it is cut there
+FIX = "Correct what is named, or leave it out with missing=drop."
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A box as it is written, of one image, before the image's size is known."""
+
+    where: str  # labels/1.txt, line 3
+    image: int  # its number
+    name: str  # its class
+    numbers: tuple[float, float, float, float]  # x1, y1, x2, y2
+    fractions: bool = False  # whether those are of the image's sides, and not pixels
+    crowd: bool = False
+
+
+@dataclass
+class Annotated:
+    """Images and their boxes, before any image is opened."""
+
+    files: list[Path] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # what a person calls each
+    sizes: list[Size | None] = field(default_factory=list)  # height and width, where the annotations say them
+    split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
+    annotations: list[Annotation] = field(default_factory=list)
+    declared: list[str] = field(default_factory=list)  # all classes that are named, in their order
+    problems: list[Problem] = field(default_factory=list)  # what cannot be used
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that have a box."""
+        found = {a.name for a in self.annotations}
+        return tuple(name for name in self.declared if name in found)
+
+    @property
+    def splits(self) -> dict[str, Rows] | None:
+        """The images of each split; None where the data has none."""
+        if not any(self.split_of):
+            return None
+        of = np.array(self.split_of)
+        return {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
+
+    def keep(self, rows: Rows, notes: Sequence[str]) -> None:
+        """Keep the images of these numbers alone, with their boxes."""
+        kept_of(self.splits, rows)
+        number = {int(i): k for k, i in enumerate(rows)}
+        self.files, self.names, self.sizes, self.split_of = (
+            [of[i] for i in rows] for of in (self.files, self.names, self.sizes, self.split_of)
+        )
+        self.annotations = [replace(a, image=number[a.image]) for a in self.annotations if a.image in number]
+        self.notes += notes
+
+    def boxes(self, sizes: Sequence[Size], classes: Sequence[str], drop: bool) -> tuple[list[Rectangles], list[str]]:
+        """The boxes of each image, whose sizes these are, class k being `classes[k]`; and what a person should know.
+
+        Raises DataError that names every annotation that cannot be used; with `drop` they are left out and counted.
+        """
+        found: list[list[tuple[float, ...]]] = [[] for _ in self.files]
+        problems, cut = list(self.problems), 0
+        for name, said, size in zip(self.names, self.sizes, sizes):
+            if said is not None and said != size:
+                what = f"its annotations are for {said[1]}×{said[0]} pixels, and it has {size[1]}×{size[0]}"
+                problems.append(Problem(name, what))
+        for a in self.annotations:
+            height, width = sizes[a.image]
+            scale = (width, height, width, height) if a.fractions else (1.0, 1.0, 1.0, 1.0)
+            x1, y1, x2, y2 = (n * s for n, s in zip(a.numbers, scale))
+            if what := _wrong(x1, y1, x2, y2, width, height) or _unknown(a.name, classes):
+                problems.append(Problem(a.where, what))
+                continue
+            within = (max(x1, 0.0), max(y1, 0.0), min(x2, width), min(y2, height))
+            cut += max(abs(n - m) for n, m in zip(within, (x1, y1, x2, y2))) > 1e-3
+            k = classes.index(a.name)
+            found[a.image].append((*within, -1 - k if a.crowd else k))
+        if problems and not drop:
+            raise DataError(f"{_many(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
+        notes = list(self.notes)
+        if problems:
+            named = "; ".join(map(str, problems[:NAMED_AT_MOST]))
+            notes.append(f"missing=drop left out {_many(len(problems), 'annotation')}, for example {named}.")
+        if cut:
+            reach = "box reaches" if cut == 1 else "boxes reach"
+            notes.append(f"{cut:,} {reach} up to a pixel beyond the image, as rounding leaves them, and end there.")
+        return [np.array(rows, np.float32).reshape(-1, 5) for rows in found], notes
+
+
+def is_boxes(path: Path) -> bool:
+    """Whether a folder holds images with boxes, by the names of what is in it."""
+    return bool(_coco_files(path) or _yolo_folders(path))
+
+
+def find(path: Path) -> Annotated:
+    """The images of a folder and their boxes, none opened. Raises DataError where the annotations cannot be read."""
+    found, coco = Annotated(), _coco_files(path)
+    if coco and (yolo := _yolo_folders(path)):
+        raise DataError(f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them.")
+    for split, file, folder in coco:
+        _read_coco(found, path, split, file, folder)
+    if not coco:
+        _read_yolo(found, path)
+    present = {split for split in found.split_of if split}
+    if present and "train" not in present:
+        raise DataError(f"{path} has images for {', '.join(sorted(present))} and none for training.", fix="Add train/.")
+    if not found.annotations and not found.problems:
+        raise DataError(f"{path} has no box at all: there is nothing to learn.", fix="Add annotations.")
+    idle = [name for name in found.declared if name not in found.classes]
+    if idle:
+        named = ", ".join(idle[:5]) + (", …" if len(idle) > 5 else "")
+        found.notes.append(f"{_many(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}.")
+    return found
+
+
+def absent_notes(boxes: Sequence[Rectangles], classes: Sequence[str], indices: dict[str, Rows]) -> list[str]:
+    """A finding for each split that has no box of some class."""
+    notes: list[str] = []
+    for split, rows in indices.items():
+        there = {int(k) for i in rows for k in boxes[i][:, 4]}
+        absent = [name for k, name in enumerate(classes) if k not in there]
+        if absent:
+            meant = "it cannot be learned" if split == "train" else "nothing is measured on them there"
+            notes.append(Finding(f"The {split} split has no box of {', '.join(absent)}: {meant}."))
+    return notes
+
+
+def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) -> str:
+    """Why a box cannot be in an image of that size; empty where it can."""
+    said = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
+    if not all(map(math.isfinite, (x1, y1, x2, y2))):
+        return f"{said} is no box"
+    if x2 <= x1 or y2 <= y1:
+        return f"{said} has no area"
+    if min(x1, y1) < -ROUNDED or x2 > width + ROUNDED or y2 > height + ROUNDED:
+        return f"{said} reaches beyond the image, which has {width}×{height} pixels"
+    if min(x2, width) <= max(x1, 0) or min(y2, height) <= max(y1, 0):
+        return f"{said} has no area within the image"
+    return ""
+
+
+def _unknown(name: str, classes: Sequence[str]) -> str:
+    return "" if name in classes else f"the class {brief(name)} is not one that the model was trained on"
+
+
+# --- COCO ---------------------------------------------------------------------------------------------------------
+
+
+def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
+    """Split, annotations and the folder of the images, of each file of annotations in COCO's form; the split is empty
+    where one file has all images. Raises DataError where it is not clear which is meant."""
+
+    def own(folder: Path) -> list[Path]:
+        return [p for p in entries(folder) if COCO.fullmatch(p.name) and p.is_file()]
+
+    folders = [path, *(f for f in subfolders(path) if f.name.lower() in SPLIT_FOLDERS)]
+    found = [(SPLIT_FOLDERS.get(f.name.lower(), "") if f != path else "", f, own(f)) for f in folders]
+    for _, folder, files in found:
+        if len(files) > 1:
+            raise DataError(
+                f"{folder} holds several files of annotations: {', '.join(f.name for f in files[:4])}.",
+                fix="Leave one, or give each split a folder of its own: train/, val/, test/.",
+            )
+    named = [(split, files[0], folder) for split, folder, files in found if files]
+    if not named and (path / "annotations").is_dir():
+        for file in entries(path / "annotations"):
+            if match := OFFICIAL.fullmatch(file.name):
+                homes = [p for p in (path / match[1], path / "images" / match[1]) if p.is_dir()]
+                named += [(match[2], file, homes[0])] if homes else []
+    if len({split for split, _, _ in named}) < len(named) or (len(named) > 1 and not all(s for s, _, _ in named)):
+        several = ", ".join(str(file.relative_to(path)) for _, file, _ in named)
+        raise DataError(f"{path} has several files of annotations for the same images: {several}.", fix="Leave one.")
+    return named
+
+
+def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Path) -> None:
+    """Add what one file of annotations says."""
+    name = str(file.relative_to(root))
+    document = _json(file)
+    lists = {key: document.get(key) for key in ("images", "annotations", "categories")}
+    for key, rows in lists.items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise DataError(
+                f"{file} is not in COCO's form: it has no list {key!r} of objects.",
+                fix="It needs images, annotations and categories, as https://cocodataset.org/#format-data says.",
+            )
+    categories: dict[Any, str] = {}
+    for i, row in enumerate(lists["categories"] or (), 1):
+        if _is_id(row.get("id")) and isinstance(row.get("name"), str):
+            categories[row["id"]] = row["name"]
+        else:
+            found.problems.append(Problem(f"{name}, category {i}", "it has no name, or an id that is none"))
+    found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
+    lookup = FileLookup(folder, (".", "images"))
+    numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
+    for i, row in enumerate(lists["images"] or (), 1):
+        where, given = f"{name}, image {i}", row.get("file_name")
+        if not isinstance(given, str) or not _is_id(row.get("id")) or row["id"] in numbers:
+            known = _is_id(row.get("id")) and row["id"] in numbers
+            found.problems.append(Problem(where, "its id occurs twice" if known else "it has no file_name or no id"))
+            continue
+        path = lookup.find(given, moved=True)
+        numbers[row["id"]] = len(found.files) if path else None
+        if path is None:
+            found.problems.append(Problem(where, f"there is no file {short(folder / given, 200)}"))
+            continue
+        size = (row.get("height"), row.get("width"))
+        found.files.append(path)
+        found.names.append(str(path.relative_to(root)) if path.is_relative_to(root) else str(path))
+        found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
+        found.split_of.append(split)
+    for i, row in enumerate(lists["annotations"] or (), 1):
+        where = f"{name}, annotation {i}" + (f" (id {short(row['id'])})" if "id" in row else "")
+        box, image, category = row.get("bbox"), row.get("image_id"), row.get("category_id")
+        what = ""
+        if not _is_id(image) or image not in numbers:
+            what = f"it is of image {brief(image)}, which the file does not list"
+        elif not _is_id(category) or category not in categories:
+            what = f"its category_id {brief(category)} is none of the categories"
+        elif not (isinstance(box, list) and len(box) == 4 and all(_is_number(n) for n in box)):
+            what = f"its bbox {brief(box)} is not four numbers, [x, y, width, height]"
+        if what:
+            found.problems.append(Problem(where, what))
+        elif (number := numbers[image]) is not None:
+            x, y, width, height = map(float, box)
+            corners = (x, y, x + width, y + height)
+            crowd = bool(row.get("iscrowd"))
+            found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
+    listed = {file.resolve() for file in found.files}
+    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(read_bytes(file).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not written in UTF-8: byte {error.start:,} is none of it.") from error
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{file} is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}.",
+            fix="It may be cut short: write it again, or take it from a copy.",
+        ) from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise DataError(f"{file} is not in COCO's form: it holds a number of thousands of digits.") from error
+    except RecursionError as error:
+        raise DataError(f"{file} is not in COCO's form: its lists are nested too deeply.") from error
+    if not isinstance(document, dict):
+        raise DataError(f"{file} is not in COCO's form: it is no object with images, annotations and categories.")
+    return document
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a box can have: finite, and exact as a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+# --- YOLO ---------------------------------------------------------------------------------------------------------
+
+
+def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
+    """Split, the folder of images and that of their labels; the split is empty where there are none."""
+
+    def both(images: Path, labels: Path) -> bool:
+        """Whether one holds images, and the other is there and holds no folder of a class."""
+        return images.is_dir() and labels.is_dir() and any(IMAGES.fits(p) for p in entries(images))
+
+    if both(path / "images", path / "labels") and any(p.suffix == ".txt" for p in entries(path / "labels")):
+        return [("", path / "images", path / "labels")]
+    found: list[tuple[str, Path, Path]] = []
+    for name, split in SPLIT_FOLDERS.items():
+        for images, labels in (("images/" + name, "labels/" + name), (name + "/images", name + "/labels")):
+            if both(path / images, path / labels):
+                found.append((split, path / images, path / labels))
+    return found
+
+
+def _read_yolo(found: Annotated, root: Path) -> None:
+    """Add what the label files of a folder say."""
+    found.declared += _class_names(root)
+    for split, images, labels in _yolo_folders(root):
+        files = [p for p in entries(images) if IMAGES.fits(p)]
+        first, stems = len(found.files), [same_name(p.stem) for p in files]
+        found.files += files
+        found.names += [str(p.relative_to(root)) for p in files]
+        found.sizes += [None] * len(files)
+        found.split_of += [split] * len(files)
+        written = {same_name(p.stem): p for p in entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"}
+        for i, stem in enumerate(stems, first):
+            if stem in written:
+                _read_labels(found, written[stem], str(written[stem].relative_to(root)), i)
+        found.problems += [
+            Problem(str(file.relative_to(root)), f"there is no image of that name in {images}")
+            for stem, file in written.items()
+            if stem not in stems
+        ]
+        without = [str(p.relative_to(root)) for p in files if same_name(p.stem) not in written]
+        if without:
+            named = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
+            kind = "image has no label file, and is taken for one" if len(without) == 1 else "images have no label file"
+            also = "" if len(without) == 1 else ", and are taken for images"
+            found.notes.append(f"{len(without):,} {kind}{also} without objects: {named}.")
+
+
+def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
+    """Add the lines of one label file."""
+    try:
+        text = read_bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        found.problems.append(Problem(name, "it is not text"))
+        return
+    for i, line in enumerate(text.splitlines(), 1):
+        words, where = line.split(), f"{name}, line {i}"
+        if not words:
+            continue
+        try:
+            numbers = [float(word) for word in words]
+        except ValueError:
+            numbers = []
+        if len(numbers) != 5:
+            polygon = len(numbers) > 6 and len(numbers) % 2
+            also = ": the outline of an object, which is no box" if polygon else ""
+            found.problems.append(Problem(where, f"{brief(line)} is not five numbers{also}"))
+        elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
+            said = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
+            found.problems.append(Problem(where, said))
+        else:
+            x, y, width, height = numbers[1:]
+            corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+            found.annotations.append(Annotation(where, image, found.declared[int(numbers[0])], corners, fractions=True))
+
+
+def _class_names(root: Path) -> list[str]:
+    """The names of the classes, in the order of their numbers."""
+    for file in (root / "classes.txt", root / "labels" / "classes.txt"):
+        if file.is_file():
+            lines = read_bytes(file).decode("utf-8-sig", errors="replace").splitlines()
+            return _told_apart([line.strip() for line in lines if line.strip()], file)
+    for file in (p for p in entries(root) if p.suffix in (".yaml", ".yml")):
+        if names := yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
+            return _told_apart(names, file)
+    raise DataError(
+        f"{root} says nowhere what its classes are called.",
+        fix="Add a file classes.txt there with a name in each line, the first for class 0; or data.yaml with `names`.",
+    )
+
+
+def _told_apart(names: list[str], file: Path) -> list[str]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
+    return names
+
+
+def yaml_names(text: str) -> list[str]:
+    """What stands under `names` in a data.yaml: a list [a, b], lines `- a`, or lines `0: a`; nothing where it is not
+    there. No other YAML is read, so that no library is needed for it."""
+    lines = [line.split(" #")[0].rstrip() for line in text.splitlines()]
+    at = next((i for i, line in enumerate(lines) if re.match(r"names\s*:", line)), None)
+    if at is None:
+        return []
+    inline = " ".join(lines[at:]).split(":", 1)[1].strip()
+    if inline.startswith(("[", "{")):
+        inner = inline[1 : inline.index("]" if inline[0] == "[" else "}")] if re.search(r"[\]}]", inline) else ""
+        items = [item.strip() for item in inner.split(",") if item.strip()]
+        return [_unquoted(item.split(":", 1)[1] if inline[0] == "{" else item) for item in items]
+    found: dict[int, str] = {}
+    for line in lines[at + 1 :]:
+        if match := re.match(r"\s*-\s+(.+)$", line):
+            found[len(found)] = _unquoted(match[1])
+        elif match := re.match(r"\s+(\d+)\s*:\s*(.+)$", line):
+            found[int(match[1])] = _unquoted(match[2])
+        elif line.strip():
+            break
+    return [found[k] for k in sorted(found)] if sorted(found) == list(range(len(found))) else []
+
+
+def _unquoted(word: str) -> str:
+    word = word.strip()
+    return str(ast.literal_eval(word)) if re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", word) else word
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _note_left(found: Annotated, left: Iterable[Path], why: str) -> None:
+    names = [p.name for p in left]
+    if names:
+        named = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
+        found.notes.append(f"Not read, because not among those that {why}: {_many(len(names), 'image')}, {named}.")
+
+
+def _many(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+READABLE = 256  # pixels of the shorter side of a picture that words are written in
+ONE = ("image",)  # images with boxes have no class that a split could be stratified by
+
+
+@dataclass(frozen=True)
+class BoxPreprocessing(ImagePreprocessing):
+    """How an image becomes a tensor, and its boxes with it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        assert isinstance(self.spec.target, Boxes)
+        return self.spec.target.names
+
+    def placing(self, size: Size) -> tuple[float, float, float, float]:
+        """Where a point (x, y) of an image of that size comes to stand: at (x · a + b, y · c + d), as (a, b, c, d)."""
+        (height, width), whole = size, (self.spec.height, self.spec.width)
+        drawn = whole
+        if self.fit == "pad":
+            drawn = inside(size, self.box)
+        elif self.fit == "crop":
+            # Of two sides one is met, and what is beyond the other is cut on both ends (`image_files.crop_to`).
+            scale = max(whole[0] / height, whole[1] / width)
+            fits = covering(size, whole) == size
+            left, top = (width * scale - whole[1]) / 2, (height * scale - whole[0]) / 2
+            return (scale, -float(left // 1 if fits else left), scale, -float(top // 1 if fits else top))
+        left, top = (whole[1] - drawn[1]) // 2, (whole[0] - drawn[0]) // 2
+        return drawn[1] / width, float(left), drawn[0] / height, float(top)
+
+    def moved(self, boxes: Rectangles, size: Size) -> Rectangles:
+        """Boxes of an image of that size in the pixels that the network sees: cut where it does, none that leave."""
+        a, b, c, d = self.placing(size)
+        found = boxes * np.array([a, c, a, c, 1], np.float32) + np.array([b, d, b, d, 0], np.float32)
+        found[:, 0:4:2] = found[:, 0:4:2].clip(0, self.spec.width)
+        found[:, 1:4:2] = found[:, 1:4:2].clip(0, self.spec.height)
+        kept: Rectangles = found[(found[:, 2] > found[:, 0]) & (found[:, 3] > found[:, 1])]
+        return kept
+
+    def original(self, boxes: Tensor, size: Size) -> Tensor:
+        """Boxes (m, 4) of the network's pixels in those of the image, which has that size: `moved` turned around."""
+        a, b, c, d = self.placing(size)
+        found = (boxes.double() - boxes.new_tensor([b, d, b, d])) / boxes.new_tensor([a, c, a, c])
+        return found.clamp(min=0).minimum(found.new_tensor([size[1], size[0], size[1], size[0]]))
+
+    def fractions(self, boxes: Tensor, size: Size) -> Tensor:
+        """Boxes (m, 4) of the network's pixels as fractions of the sides of the image, which has that size."""
+        height, width = size
+        return self.original(boxes, size) / torch.tensor([width, height, width, height])
+
+    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
+        """The image in colour, with the boxes (m, 6) that are said of it, their classes and scores; several times as
+        large, where words would hide it."""
+        times = math.ceil(READABLE / min(image.size))
+        picture = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+        pen = ImageDraw.Draw(picture)
+        thick = max(2, min(picture.size) // 150)
+        font = ImageFont.load_default(max(10, min(picture.size) // 24))
+        colours = [tuple(palette()[3 * k : 3 * k + 3]) for k in range(1, 256)]
+        corners = self.original(said[:, :4], (image.height, image.width)) * times
+        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), said[:, 4:].flip(0).tolist()):
+            colour, words = colours[int(kind) % len(colours)], f"{self.names[int(kind)]}: {100 * score:.0f} %"
+            pen.rectangle((x1, y1, x2, y2), outline=colour, width=thick)
+            left, top, right, bottom = pen.textbbox((0, 0), words, font)
+            x, y = min(x1, picture.width - right), max(y1 - bottom - 1, 0)
+            pen.rectangle((x + left, y + top - 1, x + right, y + bottom + 1), fill=colour)
+            pen.text((x, y), words, "white" if sum(colour) < 384 else "black", font)
+        return picture
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> Split:
+        """The images of another set, and its boxes where they stand here. Raises DataError for a class that training
+        did not know."""
+        assert isinstance(theirs, BoxPreprocessing)
+        assert split.target is not None, "sets to evaluate on have targets"
+        images = [split.image(i) for i in range(len(split))]
+        ours = numbers_of(theirs.names, self.names)
+        rows = []
+        for own, image in zip(split.target, images):
+            assert image is not None, "a split of images has them"
+            boxes = own[own[:, 0] != IGNORED].clone()
+            boxes[:, :4] = theirs.original(boxes[:, :4], (image.height, image.width)).float()
+            kind = boxes[:, 4].long()
+            boxes[:, 4] = torch.where(kind < 0, -1 - ours[(-1 - kind).clamp(min=0)], ours[kind.clamp(min=0)]).float()
+            rows.append(self.moved(boxes.numpy(), (image.height, image.width)))
+        prepared = self.examples(images)
+        prepared.target = torch.from_numpy(padded(rows))
+        return prepared
+
+    def labelled(self, source: str | Path) -> FileSplit:
+        """The images of a folder with boxes: all of them, or, where it has splits, those of its test split, else val.
+
+        Raises DataError where it has none, or a class that training did not know.
+        """
+        path = Path(source).expanduser()
+        if not path.is_dir() or not is_boxes(path):
+            raise DataError(
+                f"{source} is no folder of images with boxes.",
+                fix="Give one with annotations.json, or with images/ and labels/, as it was trained on.",
+            )
+        found = find(path)
+        seen = look_at(found.files)
+        rows, _ = found.boxes([s.facts.size for s in seen], self.names, drop=False)
+        splits = found.splits or {"": np.arange(len(found.files))}
+        chosen = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
+        target = padded([self.moved(rows[i], seen[i].facts.size) for i in chosen])
+        return FileSplit(
+            [found.files[i] for i in chosen], torch.from_numpy(target), self, [found.names[i] for i in chosen]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {**super().to_json(), "form": "boxes"}
+
+
+def fit_boxes(spec: ImageSpec, images: Any, settings: DataSettings, own_size: Size | None) -> BoxPreprocessing:
+    """Fit the preprocessing on training images, as `fit_preprocessing` does. An object at the edge of an image is worth
+    as much as one in the middle: unless the setting says otherwise nothing is cut off, and what is not square is
+    padded.
+    """
+    size = (spec.height, spec.width)
+    fitted = vars(fit_preprocessing(spec, images, "pad" if settings.resize == "auto" else settings.resize, own_size))
+    few = own_size is not None and choose_fit(own_size, size) == "pad"
+    return BoxPreprocessing(**{**fitted, "box": fitted["box"] if few or settings.resize == "pad" else size})
+
+
+def padded(boxes: Sequence[Rectangles]) -> Rectangles:
+    """The boxes of n images as one array, (n, M, 5), M the most that one has."""
+    target = np.full((len(boxes), max(1, *map(len, boxes)) if boxes else 1, 5), IGNORED, np.float32)
+    for row, own in zip(target, boxes):
+        row[: len(own)] = own
+    return target
+
+
+def target_for(classes: Sequence[str], boxes: Sequence[Rectangles], train: Rows) -> Boxes:
+    """What is learned. Raises DataError where no training image has a box."""
+    most = max(len(boxes[i]) for i in train)
+    if most == 0:
+        raise DataError("No training image has a box: there is nothing to learn.", fix="Add annotations to some.")
+    return Boxes(tuple(classes), most)
+
+
+def box_dataset(
+    pixels: Pixels,
+    boxes: Sequence[Rectangles],
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """A named set of images with boxes: `pixels` (n, C, h, w), 0…255, the boxes of each, class k named `classes[k]`."""
+    indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
+    target = target_for(classes, boxes, indices["train"])
+    read = at_hand(pixels, indices, lambda _: target, settings, sizes)
+    preprocessing = fit_boxes(read.spec, read.training, settings, read.own_size)
+    labels = padded([preprocessing.moved(own, read.own_size) for own in boxes])
+    held = in_memory(read.images, labels, indices, preprocessing, read.names, read.image)
+    return assemble(origin, settings, indices, preprocessing, held, read.notes)

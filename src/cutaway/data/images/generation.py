@@ -1,0 +1,102 @@
+"""Images whose distribution is learned, with the noise that learning asks for.
+
+    learned by predicting noise (Noise):   inputs x_0, t, ε and, where there are classes, the class;   target ε
+    learned by its likelihood (Image):     inputs x_0 and ε;                                           target the class
+
+What is drawn belongs to the seed and to the example alone: it is another in every epoch, the same after a run is
+resumed, and in validation always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from PIL import Image as Pillow
+from torch import Tensor
+
+from ...core.spec import Boxes, Classes, Drawn, Episodes, Image, Mask, Noise, Patches, Tokens, Views
+from ..dataset_base import Batch, Split
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from ..text.positional_random import uniform
+
+AS_READ = 0  # the seed of what is drawn when nothing is learned
+TIME, NOISE = range(2)  # what is drawn for each example
+
+
+Shape = tuple[int, int, int]  # of an image, (C, H, W)
+# What can be learned of images in class folders, or with captions.
+OfImages = Classes | Tokens | Image | Noise | Views | Patches | Episodes
+ImageTarget = OfImages | Mask | Boxes
+
+
+def target_of(
+    classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
+) -> Classes | Image | Noise | Views | Patches | Episodes:
+    """What is to be learned of images (C, H, W): their class, unless `targets` say that images are drawn, that views
+    of them are told apart, masked patches from the others, or new classes, in episodes.
+
+    Raises SettingError for settings that are for classes.
+    """
+    if Views in targets:
+        for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
+            reject_changed(settings, (key,), "varies a batch, and here views of each image are made (views)")
+        return Views(tuple(classes))
+    if Patches in targets:
+        reject_changed(settings, ("mixup",), "blends images and their classes, and here no class is learned")
+        return Patches(tuple(classes))
+    if Episodes in targets:
+        return Episodes(settings.ways, settings.shots, settings.queries)
+    for target in (Image, Noise):
+        if target in targets:
+            reject_changed(settings, ("mixup",), "blends images and their classes, and here images are to be drawn")
+            return target(tuple(classes), int(np.prod(shape)))
+    return Classes(tuple(classes))
+
+
+class DrawnSplit(Split):
+    """Images with noise beside them, as the head of this file says."""
+
+    def __init__(self, images: Split, target: Drawn) -> None:
+        self.images, self.drawn = images, target
+        self.target = images.target
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these images, with what the seed draws for them."""
+        plan = list(order)
+        draw = AS_READ if seed is None else seed
+        for index, ((x, *_), labels) in zip(plan, self.images.batches(plan, seed)):
+            noise = normal(draw, index, x)
+            if not isinstance(self.drawn, Noise):
+                yield Batch((x, noise), labels)
+                continue
+            time = torch.from_numpy(uniform(draw, index.cpu().numpy(), TIME)).to(x)  # (N,)
+            classes = (labels,) if self.drawn.names and labels.ndim == 1 else ()
+            yield Batch((x, time.clamp(max=1 - 2**-24), noise, *classes), noise)
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self.images.name(i)
+
+    def image(self, i: int) -> Pillow.Image | None:
+        """Example i as it was given."""
+        return self.images.image(i)
+
+
+def drawn(split: Split, target: object) -> Split:
+    """The split with noise beside its images, where these are to be drawn; else as it is."""
+    return DrawnSplit(split, target) if isinstance(target, Drawn) else split
+
+
+def normal(seed: int, index: Tensor, like: Tensor) -> Tensor:
+    """Standard normal numbers for each of the examples `index` (N,), of the shape of `like` (N, …)."""
+    generator = torch.Generator()
+    noise = torch.empty(like.shape)
+    for row, key in zip(noise, (uniform(seed, index.cpu().numpy(), NOISE) * 2**53).astype(np.int64).tolist()):
+        row.normal_(generator=generator.manual_seed(key))
+    return noise.to(like)

@@ -1,0 +1,350 @@
+"""Image files: finding them in folders, checking each, and reading one as pixels.
+
+An image is read upright, in grey or RGB, then resized. Everything stays uint8 here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.ExifTags import Base
+from PIL.TiffImagePlugin import TiffImageFile
+
+from ...core.errors import DataError, Problem
+from ...core.files import exists, reject_irregular
+from ..folders import IMAGES, entries, subfolders
+from ..streaming.members import Packed, Stored, content, stream
+from ..unusable_examples import REPAIR
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+THREADS = 8  # that look at files: most of their time is spent waiting for the disk
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one look at an image file told."""
+
+    digest: str  # sha256 of its bytes
+    facts: Facts
+
+
+class Looks(Packed[Seen]):
+    """What one look at each of many image files told, in arrays."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """`arrays` are those of `packed`."""
+        super().__init__(np.arange(len(arrays["digest"])))
+        self.arrays = arrays
+
+    def item(self, row: int) -> Seen:
+        """What the look at one told."""
+        height, width, grey, moving = (self.arrays[key][row].item() for key in ("height", "width", "grey", "moving"))
+        return Seen(self.arrays["digest"][row].tobytes().hex(), Facts((height, width), grey, moving))
+
+    def column(self, key: str) -> npt.NDArray[Any]:
+        """What it told of all: `height`, `width`, `grey` or `moving`, (n,)."""
+        return self.arrays[key][self.rows]
+
+    @property
+    def sizes(self) -> set[Size]:
+        """The sizes that occur."""
+        both = np.unique(np.stack([self.column("height"), self.column("width")], 1), axis=0)
+        return {(height, width) for height, width in both.tolist()}
+
+    @property
+    def alike(self) -> npt.NDArray[np.uint64]:
+        """A number for each, (n,), equal where the files are: the first 64 bits of their sums."""
+        return np.ascontiguousarray(self.column("digest")[:, :8]).view(np.uint64)[:, 0]
+
+
+def packed(looks: Sequence[Seen]) -> Arrays:
+    """What looks told, as arrays: `digest` (n, 32), `height`, `width`, `grey`, `moving` (n,)."""
+    if isinstance(looks, Looks):
+        return dict(looks.arrays)
+    sizes = np.array([look.facts.size for look in looks], np.int32).reshape(-1, 2)
+    return {
+        "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
+        "height": sizes[:, 0].copy(),
+        "width": sizes[:, 1].copy(),
+        "grey": np.array([look.facts.grey for look in looks], bool),
+        "moving": np.array([look.facts.moving for look in looks], bool),
+    }
+
+
+def image_files(path: Path) -> list[Path]:
+    """The image file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
+    if path.is_dir():
+        found = [p for p in entries(path) if IMAGES.fits(p)]
+        if not found:
+            inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in entries(p))), None)
+            raise DataError(
+                f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).",
+                fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
+            )
+        return found
+    if not exists(path):
+        raise DataError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")
+    if not IMAGES.fits(path):
+        raise DataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
+    return [path]
+
+
+def look_at(paths: Sequence[Path]) -> Looks:
+    """Read every file once: its sum and its head. Raises DataError that names every file that is no usable image."""
+    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are rejected by name instead
+        looks = list(threads.map(look, paths))
+    if problems := [seen for seen in looks if isinstance(seen, Problem)]:
+        raise unusable(problems, len(paths))
+    return Looks(packed([seen for seen in looks if isinstance(seen, Seen)]))
+
+
+def look(source: Path | Stored) -> Seen | Problem:
+    """The sum and the head of one file; or why it is no usable image."""
+    try:
+        data = content(source)
+        return Seen(hashlib.sha256(data).hexdigest(), facts(data, str(source)))
+    except DataError as error:
+        return error.problems[0]
+    except OSError as error:
+        return Problem(str(source), f"it cannot be read ({error.strerror or error})")
+
+
+def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
+    """Decode an image; return what is wrong with it, where something is."""
+    try:
+        read_image(source, str(source))
+    except DataError as error:
+        return error.problems[0]
+    return None
+
+
+def unusable(problems: Sequence[Problem], total: int) -> DataError:
+    """The error that names these of `total` image files."""
+    some = f"{len(problems):,} of {total:,} image files" if total > 1 else "The image file"
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
+
+
+Pixels = npt.NDArray[np.uint8]
+Size = tuple[int, int]  # height, width
+Source = Path | Stored | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
+
+MAX_MEGAPIXELS = 64
+GREY_MODES = ("1", "L", "LA", "La", "I", "F")
+DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whatever it then trips over
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an image's head says, without its pixels being read."""
+
+    size: Size  # upright, as a person sees it
+    grey: bool
+    moving: bool  # it has several frames or pages, of which the first is read
+
+
+def facts(data: bytes, name: str) -> Facts:
+    """Read the head of the file that holds `data`. Raises DataError, with a Problem, where it is no usable image."""
+    if not data:
+        raise _unusable(name, "it is empty (0 bytes)")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            reject_size(image, name)
+            moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: a phone's JPEG
+            return Facts(_upright_size(image), _is_grey(image), moving)
+    except Image.DecompressionBombError as error:
+        raise _unusable(name, f"it is far too large: {error}") from error
+    except UnidentifiedImageError as error:
+        raise _unusable(name, "it is no image that can be read, whatever its name says") from error
+    except (DataError, MemoryError):
+        raise
+    except DAMAGE as error:
+        raise _unusable(name, f"it is damaged or cut short ({error})") from error
+
+
+def read_image(
+    source: Source, name: str, channels: int | None = None, drawn_at: Callable[[Size], Size] | None = None
+) -> Image.Image:
+    """The image upright, in mode L (channels 1) or RGB (3; None keeps grey grey), as a person would see it.
+
+    16 bits are scaled to 8; what is transparent stands on white; palettes and CMYK become colours. `drawn_at` says,
+    from its full size, at what size all of it will be drawn: a JPEG is then decoded at the smallest of 1/1, 1/2,
+    1/4, 1/8 of its size that is no smaller, which saves most of the work.
+    Raises DataError, with a Problem, where it cannot be read; `name` is what to call what has no path.
+    """
+    name = str(source) if isinstance(source, Path | Stored) else name
+    try:
+        if isinstance(source, Image.Image):
+            return _plain(source, channels, name)
+        if isinstance(source, np.ndarray):
+            return _plain(_from_array(source, name), channels, name)
+        if isinstance(source, Path):
+            reject_irregular(source)
+        with Image.open(stream(source)) as image:
+            reject_size(image, name)
+            if drawn_at is not None and image.format in ("JPEG", "MPO"):
+                upright = _upright_size(image)
+                drawn = drawn_at(upright)
+                image.draft(None, drawn[::-1] if upright == image.size[::-1] else drawn)
+            image.load()
+            return _plain(image, channels, name)
+    except (DataError, MemoryError):
+        raise
+    except DAMAGE as error:
+        raise _unusable(name, f"it is damaged, cut short or of an unknown form ({error})") from error
+
+
+def resized(
+    image: Image.Image,
+    size: Size,
+    box: tuple[float, float, float, float] | None = None,
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Image.Image:
+    """The image (or the part of it in `box`: left, top, right, bottom) drawn at `size`, bilinear and antialiased unless
+    `resample` says another way."""
+    if box is None and image.size == size[::-1]:
+        return image
+    return image.resize(size[::-1], resample, box=box)
+
+
+def crop_to(image: Image.Image, size: Size, resample: Image.Resampling = Image.Resampling.BILINEAR) -> Image.Image:
+    """The largest part around the centre that has the proportions of `size`, drawn at `size`."""
+    (width, height), (rows, columns) = image.size, size
+    wide = width * rows > height * columns
+    if height == rows if wide else width == columns:  # nothing is scaled: cut out whole pixels, do not halve them
+        left, top = (width - columns) // 2, (height - rows) // 2
+        return image.crop((left, top, left + columns, top + rows))
+    aside = (width - height * columns / rows) / 2 if wide else 0.0
+    above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not lead outside
+    return resized(image, size, (aside, above, width - aside, height - above), resample)
+
+
+def pad_to(
+    image: Image.Image,
+    size: Size,
+    box: Size,
+    background: tuple[int, ...],
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Image.Image:
+    """The whole image, drawn as large as it goes into `box`, in the middle of `size`, on the background."""
+    image = resized(image, inside(image.size[::-1], box), resample=resample)
+    if image.size == size[::-1]:
+        return image
+    padded = Image.new(image.mode, size[::-1], background[0] if len(background) == 1 else background)
+    padded.paste(image, ((size[1] - image.size[0]) // 2, (size[0] - image.size[1]) // 2))
+    return padded
+
+
+def inside(size: Size, box: Size) -> Size:
+    """The largest size with the proportions of `size` that goes into `box`."""
+    scale = min(box[0] / size[0], box[1] / size[1])
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def covering(size: Size, box: Size) -> Size:
+    """The smallest size with the proportions of `size` that covers `box`."""
+    scale = max(box[0] / size[0], box[1] / size[1])
+    return round(size[0] * scale), round(size[1] * scale)
+
+
+def as_pixels(image: Image.Image) -> Pixels:
+    """The image in mode L or RGB as (H, W, C)."""
+    array = np.asarray(image)
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def as_image(pixels: Pixels) -> Image.Image:
+    """Pixels (H, W, C) with one or three channels as an image."""
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
+    reject_size(image, name)
+    negative = isinstance(image, TiffImageFile) and image.tag_v2.get(Base.PhotometricInterpretation) == 0
+    if image.getexif().get(Base.Orientation, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    if channels is None:
+        channels = 1 if _is_grey(image) else 3
+    if image.mode.startswith("I"):
+        image = _from_16_bits(image, name)
+        image = ImageOps.invert(image) if negative else image  # 0 is white there, which Pillow minds in 8 bits alone
+    elif image.mode == "F":
+        raise _unusable(name, "its pixels are floating-point numbers, of unknown range: save it with 8 or 16 bits")
+    elif image.has_transparency_data:
+        above = image.convert("RGBA")
+        image = Image.new("RGBA", image.size, "white")
+        image.alpha_composite(above)
+    mode = "L" if channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _is_grey(image: Image.Image) -> bool:
+    return image.mode.split(";")[0] in GREY_MODES
+
+
+def _from_array(pixels: np.ndarray[Any, Any], name: str) -> Image.Image:
+    grey = pixels.ndim == 2 and pixels.dtype in (np.uint8, np.uint16)
+    if not grey and not (pixels.ndim == 3 and pixels.shape[2] in (3, 4) and pixels.dtype == np.uint8):
+        raise _unusable(
+            name,
+            f"it is an array of {pixels.dtype} of shape {pixels.shape}: give (H, W), (H, W, 3) or (H, W, 4) of uint8, "
+            "0 to 255, or (H, W) of uint16",
+        )
+    if not pixels.size:
+        raise _unusable(name, f"it has no pixels (shape {pixels.shape})")
+    return Image.fromarray(pixels)
+
+
+def _upright_size(image: Image.Image) -> Size:
+    """From the head alone. A PNG whose orientation comes after its pixels, which is rare, is taken as it stands."""
+    width, height = image.size
+    if isinstance(image, TiffImageFile):  # its size is upright already, or is not, by Pillow's version
+        width, height = image.tag_v2[Base.ImageWidth], image.tag_v2[Base.ImageLength]
+    in_head = image.format != "PNG" or "exif" in image.info  # asked for more, Pillow would read all pixels of a PNG
+    turned = in_head and image.getexif().get(Base.Orientation, 1) in (5, 6, 7, 8)
+    return (width, height) if turned else (height, width)
+
+
+def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
+    values = np.asarray(image).astype(np.int64)
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > 65535:
+        raise _unusable(name, f"its pixels run from {low} to {high}: save it with 8 or 16 bits")
+    return Image.fromarray(np.round(values / 257).astype(np.uint8))  # 65535 / 257 = 255
+
+
+def reject_size(image: Image.Image, name: str) -> None:
+    """Raise DataError, with a Problem, for an image without pixels, or with more than are read."""
+    width, height = image.size
+    if not width * height:
+        raise _unusable(name, f"it has no pixels ({width} × {height})")
+    if width * height > MAX_MEGAPIXELS * 1_000_000:
+        raise _unusable(
+            name,
+            f"it has {width} × {height} pixels, {width * height / 1e6:.0f} megapixels, and more than {MAX_MEGAPIXELS} "
+            "are not read: save it smaller",
+        )
+
+
+def reject_unreadable(image: Image.Image, name: str) -> None:
+    """Raise DataError, with a Problem, for an image of Pillow that is closed, damaged, empty or too large."""
+    reject_size(image, name)
+    try:
+        image.load()
+    except DAMAGE as error:
+        raise _unusable(name, f"it cannot be read ({error})") from error
+
+
+def _unusable(name: str, what: str) -> DataError:
+    return DataError("An image cannot be used:", [Problem(name, what)], fix=REPAIR)

@@ -1,0 +1,413 @@
+"""Resizing and normalisation of images: fitted on the training split, saved as JSON with the model.
+
+    x = (p / 255 − mean) / std,  p the pixel 0…255 of the image brought to grey or RGB and to H × W
+
+The same two steps serve training and prediction: `pixels` for one image, `normalise` for a batch of them.
+
+A `FileSplit` reads its images from their files during training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ...core import spec as specs
+from ...core.config import build
+from ...core.errors import DataError, Problem, short
+from ...core.schema import COUNT, NUMBER, Between
+from ...core.spec import Classes, Drawn, Episodes, ImageSpec, Unlabelled
+from ..dataset_base import Batch, Preprocessing, Split
+from ..episodes import labelled_episodes
+from ..folders import IMAGES, find, is_flat, labelled
+from ..label_mapping import relabelled
+from ..parallel import Progress, cores, leave_interrupts_to_the_parent, results
+from ..settings import DataSettings
+from ..streaming.members import Stored
+from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tars import is_sharded
+from .contrastive_augmentation import ImageViews
+from .generation import drawn
+from .image_files import (
+    Pixels,
+    Size,
+    Source,
+    as_image,
+    as_pixels,
+    covering,
+    crop_to,
+    image_files,
+    inside,
+    look,
+    look_at,
+    packed,
+    pad_to,
+    read_image,
+    read_whole,
+    resized,
+    unusable,
+)
+
+PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around an image instead of enlarging it
+
+
+@dataclass(frozen=True)
+class ImagePreprocessing:
+    """How an image becomes a tensor (C, H, W)."""
+
+    spec: ImageSpec
+    mean: tuple[float, ...]  # per channel, of the training pixels / 255
+    std: tuple[float, ...]  # likewise
+    fit: str  # crop, stretch or pad
+    box: Size  # pad: the room in the middle of H × W that the image is drawn into
+    background: tuple[int, ...]  # pad: what stands around it, 0…255 per channel
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "fit": str, "box": [COUNT],
+        "background": [Between(0, 255)],
+    }  # fmt: skip
+
+    def pixels(self, source: Source, name: str) -> Pixels:
+        """One image as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
+        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawn_at)))
+
+    def prepare(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, h, w), of the right number of channels and any one size, to float32 (n, C, H, W)."""
+        size, own = (self.spec.height, self.spec.width), tuple(pixels.shape[2:])
+        if own == size:
+            return self.normalise(pixels)
+        if self.fit == "pad" and own == self.box:
+            top, left = (size[0] - own[0]) // 2, (size[1] - own[1]) // 2
+            fitted = torch.tensor(self.background, dtype=torch.uint8).view(1, -1, 1, 1)
+            fitted = fitted.repeat(len(pixels), 1, *size)
+            fitted[:, :, top : top + own[0], left : left + own[1]] = pixels
+            return self.normalise(fitted)
+        rows = pixels.permute(0, 2, 3, 1).numpy()  # (n, h, w, C)
+        images = np.stack([as_pixels(self._fitted(as_image(row))) for row in rows])
+        return self.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, H, W) to float32 of the same shape and memory format: mean 0 and standard deviation 1 in
+        training."""
+        mean, std = (torch.tensor(v, dtype=torch.float64).mul(255).float() for v in (self.mean, self.std))
+        if not pixels.is_contiguous(memory_format=torch.channels_last):
+            return pixels.float().sub_(mean.view(1, -1, 1, 1)).div_(std.view(1, -1, 1, 1))
+        # The same numbers in half the time: whole lines of W·C values instead of C at a time.
+        n, channels, height, width = pixels.shape
+        lines = pixels.permute(0, 2, 3, 1).flatten(2).float()  # (n, H, W·C)
+        lines.sub_(mean.repeat(width)).div_(std.repeat(width))
+        return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
+
+    def views(self) -> ImageViews:
+        """How two views of each image are made."""
+        return ImageViews(self.mean, self.std)
+
+    def examples(self, sources: Sequence[Any]) -> Split:
+        """Images without targets: paths of image files or of folders of them, PIL images, arrays of pixels, or files in
+        memory (`Sent`).
+
+        Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
+        path that is no usable image; one that is cut short further on is named when it is read.
+        """
+        found: list[Source] = []
+        for source in sources:
+            found += files_of(source) if isinstance(source, str | Path) else [source]
+        if not found:
+            raise DataError("No image was given.")
+        look_at([source for source in found if isinstance(source, Path)])
+        names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
+        return drawn(FileSplit(found, None, self, names), self.spec.target)
+
+    def labelled(self, source: str | Path) -> Split:
+        """The images of a folder of class folders, with targets; of a folder of images where they have no classes.
+
+        Raises DataError where it holds none, or a class that training did not know.
+        """
+        target, path = self.spec.target, Path(source).expanduser()
+        if isinstance(target, Episodes):  # of classes that need not be those of training
+            found = find(path, IMAGES)
+            look_at(found.files)
+            examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
+            return labelled_episodes(examples, target, found.classes)
+        assert isinstance(target, Classes | Drawn | Unlabelled), "what is learned of images in class folders"
+        if is_sharded(path):
+            shards = labelled_shards(path, SHARDED, target.names).found
+            return drawn(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)
+        if not target.names and is_flat(path, IMAGES):
+            files = image_files(path)
+            labels, names = [0] * len(files), [file.name for file in files]
+        else:
+            files, labels, names = labelled(source, IMAGES, target.names)
+        look_at(files)
+        return drawn(FileSplit(files, torch.tensor(labels), self, names), target)
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> Split:
+        """The images of another set, and its targets as this one's. Raises DataError for a class that training did not
+        know."""
+        assert split.target is not None, "sets to evaluate on have targets"
+        prepared = self.examples([split.image(i) for i in range(len(split))])
+        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        return prepared
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "image",
+            "spec": specs.to_json(self.spec),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "fit": self.fit,
+            "box": list(self.box),
+            "background": list(self.background),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], ImageSpec)
+        mean, std = specs.scales(data["mean"], data["std"], spec.channels)
+        if len(data["background"]) not in (0, spec.channels):
+            raise ValueError(f"a background of {len(data['background'])} channels, and images of {spec.channels}")
+        fit, box = read_fit(spec, data["fit"], data["box"])
+        return cls(spec, mean, std, fit, box, tuple(data["background"]))
+
+    def _drawn_at(self, size: Size) -> Size:
+        """The size at which all of an image of that size is drawn."""
+        whole = (self.spec.height, self.spec.width)
+        if self.fit == "stretch":
+            return whole
+        return inside(size, self.box) if self.fit == "pad" else covering(size, whole)
+
+    def _fitted(
+        self,
+        image: Image.Image,
+        resample: Image.Resampling = Image.Resampling.BILINEAR,
+        background: tuple[int, ...] = (),
+    ) -> Image.Image:
+        """The image at H × W, on its own background or another."""
+        size = (self.spec.height, self.spec.width)
+        if self.fit == "stretch":
+            return resized(image, size, resample=resample)
+        if self.fit == "pad":
+            return pad_to(image, size, self.box, background or self.background, resample)
+        return crop_to(image, size, resample)
+
+
+def files_of(source: str | Path) -> Sequence[Source]:
+    """The images of a path: a file, those directly in a folder, or those in tar shards. Raises DataError where there
+    is none."""
+    path = Path(source).expanduser()
+    return all_of(path, SHARDED) if is_sharded(path) else image_files(path)
+
+
+def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:
+    """Fit the preprocessing on training images: uint8 tensors (n, C, h, w), as they are before they are fitted.
+
+    `own_size` is the size that all images have, if there is one. Mean and standard deviation are those of all pixels
+    together; the background is the median of the outermost ones.
+    """
+    size = (spec.height, spec.width)
+    counts = border = torch.zeros(spec.channels, 256, dtype=torch.int64)  # how often each level occurs
+    for batch in images:
+        counts = counts + _level_counts(batch)
+        rows, columns = batch[:, :, [0, -1], :], batch[:, :, :, [0, -1]]
+        border = border + _level_counts(rows) + _level_counts(columns)
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    fractions = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
+    mean = fractions @ levels
+    std = (fractions * (levels - mean[:, None]) ** 2).sum(1).sqrt()
+    std = torch.where(std > 0, std, 1.0)  # a constant channel stays at 0
+    median = (border.cumsum(1) * 2 >= border.sum(1, keepdim=True)).int().argmax(1)
+    return ImagePreprocessing(
+        spec=spec,
+        mean=tuple(mean.tolist()),
+        std=tuple(std.tolist()),
+        fit=choose_fit(own_size, size) if fit == "auto" else fit,
+        box=own_size if own_size is not None and _goes_into(own_size, size) else size,
+        background=tuple(median.tolist()),
+    )
+
+
+def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
+    """The preprocessing with levels from −1 to 1, where images are to be drawn; else as it is."""
+    if not isinstance(preprocessing.spec.target, Drawn):
+        return preprocessing
+    middle = (0.5,) * preprocessing.spec.channels
+    return dataclasses.replace(preprocessing, mean=middle, std=middle)
+
+
+def read_fit(spec: ImageSpec, fit: str, box: list[int]) -> tuple[str, Size]:
+    """Return what a document says of how images are fitted. Raises ValueError where it cannot be."""
+    build(DataSettings, {"resize": fit})
+    if len(box) != 2 or not (0 < box[0] <= spec.height and 0 < box[1] <= spec.width):
+        raise ValueError(f"a box of {short(box)} in images of {spec.height} × {spec.width}")
+    return fit, (box[0], box[1])
+
+
+def choose_fit(own_size: Size | None, size: Size) -> str:
+    """What `resize=auto` means: pad where a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
+    if own_size is None or not _goes_into(own_size, size) or own_size == size:
+        return "crop"
+    few = all(s - o <= min(PAD_AT_MOST, o / 4) for s, o in zip(size, own_size))
+    return "pad" if few else "crop"
+
+
+def _goes_into(own_size: Size, size: Size) -> bool:
+    return own_size[0] <= size[0] and own_size[1] <= size[1]
+
+
+def _level_counts(images: Tensor) -> Tensor:
+    """uint8 (n, C, h, w) to how often each level occurs in each channel, (C, 256)."""
+    return torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(images.shape[1])])
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+HANDFUL = 64  # files that are sooner read than processes started
+AT_ONCE = 64  # images that threads hold at a time
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """`function` of each item, in order; decoding images leaves Python's lock, so that threads work side by side."""
+    with ThreadPoolExecutor(cores()) as threads:
+        for start in range(0, len(items), AT_ONCE):
+            yield from threads.map(function, items[start : start + AT_ONCE])
+
+
+class ImageTransform(Protocol):
+    """How an image becomes a tensor: the preprocessing, as far as it is needed here."""
+
+    @property
+    def spec(self) -> ImageSpec: ...
+    def pixels(self, source: Source, name: str) -> Pixels: ...
+    def normalise(self, pixels: Tensor) -> Tensor: ...
+
+
+class FileSplit(Split):
+    """Images brought to size in worker processes, as bytes, and normalised here, a batch at a time.
+
+    Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
+    four at most, and none for a handful of files. A daemon process, such as a server's, reads them by itself: it may
+    start no others.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        target: Tensor | None,
+        preprocessing: ImageTransform,
+        names: Sequence[str] | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self.target = target
+        self._names = names if names is not None else [str(s) for s in sources]
+        self._preprocessing = preprocessing
+        self._reader = _Reader(sources, self._names, preprocessing)
+        self._order = _Order()
+        if workers is None:
+            few = len(sources) <= HANDFUL or torch.multiprocessing.current_process().daemon
+            workers = 0 if few else min(4, cores())
+        self._workers = workers
+        self._loader: DataLoader[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, C, H, W) in the given order. Raises DataError, naming the file, for one that cannot be read."""
+        del seed
+        self._order.batches = order
+        reads = self._through_workers() if self._workers else (self._reader[numbers] for numbers in self._order)
+        for read in reads:
+            if isinstance(read, Problem):
+                self._loader = None
+                reads.close()  # the workers end now, not whenever the error is forgotten
+                raise unusable([read], 1)
+            numbers, pixels = read
+            index = torch.tensor(numbers)
+            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+            yield Batch((self._preprocessing.normalise(pixels.permute(0, 3, 1, 2)),), target)
+
+    def name(self, i: int) -> str:
+        """The file's path."""
+        return self._names[i]
+
+    def image(self, i: int) -> Image.Image:
+        """The image as a person would see it, whole and in its own size and colours."""
+        return read_image(self._reader.sources[i], self._names[i])
+
+    def peek(self, rows: Tensor) -> Tensor:
+        """Some images as they enter the network, (N, C, H, W), read here. Raises DataError for one that cannot be."""
+        read = list(in_threads(self._reader.__getitem__, [[i] for i in rows.tolist()]))
+        if problems := [one for one in read if isinstance(one, Problem)]:
+            raise unusable(problems, len(read))
+        pixels = torch.cat([one[1] for one in read if not isinstance(one, Problem)])
+        return self._preprocessing.normalise(pixels.permute(0, 3, 1, 2))
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Decode every image as training would; what cannot be decoded, by name."""
+        problems: list[Problem] = []
+        for done, read in enumerate(in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
+            if isinstance(read, Problem):
+                problems.append(read)
+            if progress is not None:
+                progress(done, len(self))
+        return problems
+
+    def _through_workers(self) -> Generator[Any, None, None]:
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._reader,
+                batch_size=None,  # the order holds whole batches
+                sampler=self._order,
+                num_workers=self._workers,
+                persistent_workers=True,
+                worker_init_fn=leave_interrupts_to_the_parent,
+                generator=torch.Generator(),  # else each epoch would draw from the random state of training
+            )
+        try:
+            yield from results(iter(self._loader), "reads images", "(workers=1) or none (workers=0).")
+        except DataError:
+            self._loader = None
+            raise
+
+
+class _Order:
+    """What the workers are asked for; a new order takes the old one's place at every epoch."""
+
+    batches: Iterable[Tensor] = ()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (index.tolist() for index in self.batches)
+
+
+class _Reader(Dataset[Any]):
+    """What a worker process holds."""
+
+    def __init__(self, sources: Sequence[Source], names: Sequence[str], preprocessing: ImageTransform) -> None:
+        self.sources, self.names, self.preprocessing = sources, names, preprocessing
+
+    def __getitem__(self, numbers: list[int]) -> tuple[list[int], Tensor] | Problem:
+        """The numbers and their pixels, (n, H, W, C); or the file that cannot be read, for the parent to reject."""
+        spec = self.preprocessing.spec
+        batch = np.empty((len(numbers), spec.height, spec.width, spec.channels), np.uint8)
+        try:
+            for row, number in enumerate(numbers):
+                batch[row] = self.preprocessing.pixels(self.sources[number], self.names[number])
+        except DataError as error:
+            return error.problems[0]
+        return numbers, torch.from_numpy(batch)
+
+
+SHARDED = Looking(IMAGES, look, packed, unusable, read_whole)

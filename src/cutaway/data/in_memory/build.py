@@ -1,0 +1,322 @@
+"""Objects as data sets: each form goes the way that a file of its kind goes, through the same opener.
+
+Splits of one's own stand one below another, and what is not given is drawn from the training split, as from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ...core.errors import DataError, SettingError
+from ...core.spec import Classes, Drawn, ImageSizes, SeriesSpec, Target, Unlabelled, Value, Views
+from ..build import Origin, assemble
+from ..dataset_base import IN_MEMORY, DataSet, TensorSplit
+from ..findings import absent_classes
+from ..images.array_images import reject_unmeasured
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..series.dataset import series_dataset
+from ..series.signals import SeriesPreprocessing
+from ..settings import DataSettings
+from ..splits import Rows, complete_split
+from ..tables.dataset import table_dataset
+from ..tables.dialect import KEPT, Form
+from ..tables.table_files import Table, frame_table, one_below_another
+from ..tables.targets import Labels, check_learnable, read_labels
+from ..tables.transforms import TablePreprocessing
+from .container import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_in, digests
+from .from_arrays import TARGET, as_columns
+from .from_images import open_images
+from .from_token_ids import as_ids
+from .source import Given
+
+OF_CSV = ("separator", "decimal", "encoding", "header", "quoting")
+IN_FILES = (*OF_CSV, "memory", "workers")
+OF_FORECASTS = (
+    "forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "id", "missing",
+    "calendar", "missing_values", *OF_CSV,
+)  # fmt: skip
+UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
+
+
+def open_given(
+    given: Given, kind: str, settings: DataSettings, sizes: ImageSizes, targets: tuple[type[Target], ...]
+) -> DataSet:
+    """The data set of what was handed over, read as data of that kind. Raises DataError, SettingError, UnknownName."""
+    first = given.train
+    origin = Origin(first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes])
+    if isinstance(first, Graphs):
+        return _graphs(given, origin, settings)
+    if kind == "text" and not isinstance(first, Columns):
+        return _texts(given, origin, settings, targets)
+    if kind in ("series", "image") and isinstance(first, Numbers | Images):
+        return _arrays(given, kind, origin, settings, sizes, targets)
+    return _columns(given, kind, origin, settings)
+
+
+def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
+    """Columns as a table of text with the targets that stand beside them as its last column, and that column's name;
+    `target` is what it is to be called, `form` says which words stand for missing cells. Raises DataError where a
+    column has that name already."""
+    held = as_columns(held)
+    assert isinstance(held, Columns)
+    frame, name = held.frame, None
+    if held.target is not None:
+        name = target or held.target.name or TARGET
+        if name in frame.columns:
+            raise DataError(
+                f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
+            )
+        frame = frame.with_columns(held.target.alias(name))
+    typed = [cells for cells in held.frame if cells.dtype.is_float() or _is_exact(cells)]
+    numbers = {cells.name: cells.cast(pl.Float64).fill_nan(None) for cells in typed}
+    return replace(frame_table(frame, form=form), numbers=numbers), name
+
+
+def _is_exact(cells: pl.Series) -> bool:
+    """Whether these are whole numbers that a float64 holds: ids of 18 digits stay text."""
+    if cells.dtype not in (pl.Int64, pl.UInt64):
+        return cells.dtype.is_integer()
+    return bool(cells.eq_missing(cells.cast(pl.Float64).cast(cells.dtype, strict=False)).all())
+
+
+def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:
+    """Rows of named columns: a table, texts, a series or molecules, as the settings say."""
+    why = "is for files, and this table is in memory"
+    reject_changed(settings, IN_FILES, why)
+    target = as_columns(given.train).target
+    if target is not None:
+        if settings.target is not None:
+            raise SettingError(f"target={settings.target} names a column, and y is the target: leave one of them out.")
+        name = target.name or TARGET
+        settings = replace(settings, target=name, types=(*settings.types, *_typed(target, name, settings)))
+    elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
+        raise DataError(UNLABELLED)
+    form = Form.of(settings)
+    tables: dict[str, Table] = {}
+    for split, held in given.splits.items():  # the others in the units of the first, train
+        tables[split], _ = table_of(held, settings.target or "", form)
+        form = replace(form, units=next(iter(tables.values())).form.units)
+    table, rows = one_below_another(tables)
+    splits = rows if len(rows) > 1 else None
+    if kind == "table":
+        data = table_dataset(table, origin, settings, splits)
+        first = as_columns(given.train)
+        if isinstance(first, Columns) and first.unnamed:
+            assert isinstance(data.preprocessing, TablePreprocessing)
+            data.preprocessing = replace(data.preprocessing, width=first.frame.width)
+        return data
+    if kind == "text":
+        from ..text.classification import table_dataset as text_dataset
+
+        return text_dataset(table, origin, settings, splits)
+    if kind == "graph":
+        from ..graphs.dataset import graph_dataset
+        from ..graphs.molecules import read_molecules
+
+        if splits is not None:
+            raise SettingError("val= and test= of molecules are fractions, and no tables: give one with all of them.")
+        graphs = read_molecules(table, settings.smiles or "", table.form, settings.missing == "drop")
+        return graph_dataset(graphs, origin, settings)
+    if splits is not None and len(splits) < 3:
+        raise SettingError("A series is split in time: give val and test both, which follow train, or neither.")
+    borders = [int(own[-1]) + 1 for own in splits.values()] if splits is not None else None
+    return series_dataset(table, origin, settings, borders)
+
+
+def _typed(target: pl.Series, name: str, settings: DataSettings) -> list[str]:
+    """What `types` says of a target that is a quantity by its own type, unless a person says it."""
+    if any(word.rpartition(":")[0].strip() == name for word in settings.types):
+        return []
+    return [f"{name}:number"] if target.dtype.is_float() else []
+
+
+def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[type[Target], ...]) -> DataSet:
+    """Texts, or token ids, with a target each; or texts without, documents to learn the language of."""
+    splits = {split: as_ids(held) for split, held in given.splits.items()}
+    first = splits["train"]
+    assert isinstance(first, Texts)
+    if first.target is not None:
+        from ..text.classification import of_table
+        from ..text.text_files import TEXT
+        from ..text.token_ids import IDS
+
+        reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and this is (texts, y)")
+        name = first.target.name or TARGET
+        tables = {
+            split: frame_table(
+                pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)), form=Form.of(settings)
+            )
+            for split, held in splits.items()
+            if held.target is not None
+        }
+        table, rows = one_below_another(tables)
+        own, cut = rows if len(rows) > 1 else None, IDS if first.ids else "words"
+        return of_table(table, TEXT, name, None, origin, settings, own, cut)
+    if first.ids:
+        raise DataError(
+            "These are token ids without targets, and a language is learned from texts: give (ids, y), or the texts."
+        )
+    from ..text.corpus import learns_context, texts_dataset
+    from ..text.corpus_files import Read, joined
+    from ..text.word2vec_dataset import context_dataset
+
+    reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and these are texts alone")
+    read = {
+        split: [Read(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
+        for split, held in splits.items()
+    }
+    for split, found in read.items():
+        if not found:
+            raise DataError(f"The texts of {split} are all empty.")
+    if learns_context(targets):
+        return context_dataset({s: joined([f"{r.text}\n" for r in of]) for s, of in read.items()}, origin, settings)
+    return texts_dataset(read, origin, settings, targets)
+
+
+def _list(held: Held) -> list[str]:
+    assert isinstance(held, Texts)
+    return list(held.texts)
+
+
+def _graphs(given: Given, origin: Origin, settings: DataSettings) -> DataSet:
+    """One graph, or many; many can come in splits."""
+    from ..graphs.dataset import graph_dataset
+    from ..graphs.raw import side_by_side
+
+    reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
+    parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}
+    graphs = parts["train"]
+    if len(parts) > 1:
+        together, rows = one_below_another({split: part.targets or _no_targets(split) for split, part in parts.items()})
+        names = counted_in(given.splits, list(parts), "graph")
+        whole = side_by_side([replace(part, title="the graphs") for part in parts.values()])
+        graphs = replace(whole, title="the graphs", graph_names=names, targets=together, splits=rows)
+    return graph_dataset(graphs, origin, settings)
+
+
+def _no_targets(split: str) -> Table:
+    raise DataError(f"The graphs of {split} have no y: there is nothing to compare predictions with.")
+
+
+def _arrays(
+    given: Given,
+    kind: str,
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    targets: tuple[type[Target], ...],
+) -> DataSet:
+    """Series or images with a target each, or without where the model learns without."""
+    splits = given.splits
+    held = _joined(splits)
+    names = counted_in(splits, list(splits), "image" if kind == "image" else "series")
+    ends = np.cumsum([0, *map(len, splits.values())])
+    own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
+    labels = _labels_of(held, names, Form.of(settings))
+    classes: tuple[str, ...] = ()
+    numbers: Array = np.zeros(len(held), np.int64)
+    if labels is None:
+        if not any(issubclass(target, Unlabelled | Drawn) for target in targets):
+            raise DataError(UNLABELLED)
+    elif labels.numeric:
+        check_learnable(labels, np.arange(len(held)), splits=1)
+    else:
+        fitted = labels.fit(np.arange(len(held)))
+        classes, numbers = fitted.classes, labels.tensor(fitted, np.arange(len(held))).numpy()
+    value = (lambda rows: _values(labels, rows)) if labels is not None and labels.numeric else None
+    if kind == "image":
+        assert isinstance(held, Numbers | Images)
+        return open_images(held, numbers, classes, value, own, names, origin, settings, sizes, targets)
+    assert isinstance(held, Numbers)
+    return _series(held, numbers, classes, value, own, names, origin, settings, targets)
+
+
+def _values(labels: Labels, train: Rows) -> tuple[Value, Array]:
+    """The target fitted on the training rows, and all of them standardised by it, (n,) float32."""
+    target = labels.fit(train)
+    assert isinstance(target, Value)
+    return target, labels.tensor(target, np.arange(len(labels.table))).numpy()
+
+
+def _labels_of(held: Held, names: Sequence[str], form: Form) -> Labels | None:
+    """The targets of all examples. Raises DataError that names those without one."""
+    if held.target is None:
+        return None
+    column = held.target.name or TARGET
+    table = replace(frame_table(held.target.alias(column).to_frame(), form=form), called=tuple(names))
+    labels = read_labels(table, column, "number" if held.target.dtype.is_float() else "category")
+    if problems := list(labels.problems().values()):
+        raise DataError(
+            f"{len(problems):,} of {len(held):,} examples have no target.", problems, "Fill them in, or take them out."
+        )
+    return labels
+
+
+def _joined(splits: dict[str, Held]) -> Held:
+    """The examples of all splits, one after another. Raises DataError where their shapes differ."""
+    each = list(splits.values())
+    target = None if each[0].target is None else pl.concat([_common(held.target, each) for held in each])
+    if isinstance(each[0], Images):
+        images = tuple(image for held in each if isinstance(held, Images) for image in held.images)
+        return replace(each[0], target=target, images=images)
+    arrays = [held.values for held in each if isinstance(held, Numbers)]
+    for name, array in zip(splits, arrays):
+        if array.shape[1:] != arrays[0].shape[1:]:
+            raise DataError(f"Examples of train have the shape {arrays[0].shape[1:]}, and of {name} {array.shape[1:]}.")
+    assert isinstance(each[0], Numbers)
+    return replace(each[0], target=target, values=arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+
+
+def _common(target: pl.Series | None, each: Sequence[Held]) -> pl.Series:
+    """A split's targets under the name that those of train have, as text where the splits' types differ."""
+    first = each[0].target
+    assert target is not None
+    assert first is not None
+    types = {held.target.dtype for held in each if held.target is not None}
+    if len(types) > 1:
+        numeric = all(dtype.is_numeric() for dtype in types)
+        target = target.cast(pl.Float64 if numeric else pl.String)
+    return target.alias(first.name)
+
+
+def _series(
+    held: Numbers,
+    numbers: Array,
+    classes: Sequence[str],
+    value: Any,
+    own: dict[str, Rows] | None,
+    names: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    targets: tuple[type[Target], ...],
+) -> DataSet:
+    """Whole series (n, T, F), or (n, T) of one variable, with a target each."""
+    reject_changed(settings, OF_FORECASTS, "is for series in tables, and these are arrays")
+    series = held.values.astype(np.float64)
+    series = series[:, :, None] if series.ndim == 2 else series  # (n, T, F)
+    reject_unmeasured(series)
+    indices = complete_split(numbers, classes, own, settings)
+    target: Any = Views(tuple(classes)) if Views in targets else Classes(tuple(classes))
+    values: Array = numbers
+    if value is not None:
+        target, values = value(indices["train"])
+    preprocessing = SeriesPreprocessing.fitted(
+        SeriesSpec(series.shape[1], series.shape[2], target), series[indices["train"]]
+    )
+    found = {
+        split: TensorSplit(
+            preprocessing.prepare(series[rows]), torch.from_numpy(values[rows]), [names[i] for i in rows]
+        )
+        for split, rows in indices.items()
+    }
+    alike = straddle_note(digests(series), indices, names.__getitem__, "series")
+    by_split = {split: part.target for split, part in found.items() if part.target is not None}
+    absent = absent_classes(by_split, target) if target.classes else []
+    return assemble(origin, settings, indices, preprocessing, found, [alike, *absent])

@@ -1,0 +1,121 @@
+"""Tables of other libraries as polars data frames: pandas, Arrow, DuckDB, Hugging Face and whatever exports Arrow.
+
+None of them is imported. A library's object is asked for its columns by the Arrow PyCapsule protocol,
+`__arrow_c_stream__` <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>, or, where it has
+none, by the dataframe interchange protocol, `__dataframe__`. pandas is asked column by column: it needs pyarrow for the
+first, and gives its index away as a column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...core.errors import DataError, brief
+from ..tables.table_files import CELLS, cell_text, column_name, reject_column
+
+
+def as_frame(thing: Any) -> pl.DataFrame | None:
+    """Return the table as a polars data frame; None where the object is no table of any library.
+
+    Raises:
+        DataError: If two columns have one name, or a column holds something that is not a cell. A column of images of
+            Hugging Face passes.
+    """
+    frame = _as_frame(thing)
+    if frame is None:
+        return None
+    for name, dtype in frame.schema.items():
+        if not holds_images(dtype):
+            reject_column(name, dtype)
+    return frame
+
+
+def holds_images(dtype: pl.DataType) -> bool:
+    """Return whether a column holds images as Hugging Face has them: the bytes of a file, or its path."""
+    return isinstance(dtype, pl.Struct) and {field.name for field in dtype.fields} == {"bytes", "path"}
+
+
+def _as_frame(thing: Any) -> pl.DataFrame | None:
+    if isinstance(thing, pl.DataFrame):
+        return thing
+    if isinstance(thing, pl.LazyFrame):
+        raise DataError("A LazyFrame holds no rows yet.", fix="Give frame.collect().")
+    if is_hugging_face(thing):
+        return _hugging_face(thing)
+    if _is_pandas(thing):
+        return _pandas(thing)
+    if isinstance(thing, type) or not (hasattr(thing, "__arrow_c_stream__") or hasattr(thing, "__dataframe__")):
+        return None
+    try:
+        if hasattr(thing, "__arrow_c_stream__"):
+            return pl.DataFrame(thing)
+        return pl.from_dataframe(thing)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # an Arrow array that is no table, for one
+        raise DataError(f"A {type(thing).__name__} cannot be read as a table: {str(error).splitlines()[0]}.") from error
+
+
+def is_hugging_face(thing: Any) -> bool:
+    """Whether it is a Dataset of Hugging Face's datasets, which has its rows in Arrow and says what its columns are."""
+    return hasattr(thing, "features") and hasattr(thing, "with_format") and hasattr(thing, "column_names")
+
+
+def _is_pandas(thing: Any) -> bool:
+    return type(thing).__name__ == "DataFrame" and hasattr(thing, "iloc") and hasattr(thing, "dtypes")
+
+
+def _hugging_face(dataset: Any) -> pl.DataFrame:
+    """Its rows, those that are chosen and in their order, with the names of classes in place of their numbers."""
+    if not hasattr(dataset, "__len__"):
+        raise DataError(
+            "A streaming dataset has no length and is read once.",
+            fix="Give its rows as a list of dictionaries: list(dataset), or list(dataset.take(1000)).",
+        )
+    frame = pl.DataFrame(dataset.with_format("arrow")[:])
+    for column, feature in dataset.features.items():
+        names = getattr(feature, "names", None)
+        if names is not None:  # a ClassLabel, where −1 stands for no label
+            known = dict(enumerate(names))
+            frame = frame.with_columns(pl.col(column).replace_strict(known, default=None, return_dtype=pl.String))
+    return frame
+
+
+def _pandas(frame: Any) -> pl.DataFrame:
+    names = [column_name(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Two columns of the data frame are named {brief(twice)}.", fix="Give each a name of its own.")
+    return pl.DataFrame([column_of(frame.iloc[:, k], name) for k, name in enumerate(names)])
+
+
+def is_series(thing: Any) -> bool:
+    """Whether it is one column of polars or pandas."""
+    return isinstance(thing, pl.Series) or (hasattr(thing, "iloc") and getattr(thing, "ndim", 0) == 1)
+
+
+def column_of(series: Any, name: str) -> pl.Series:
+    """A column of pandas or polars as one of polars, null where pandas calls a value missing."""
+    if isinstance(series, pl.Series):
+        return series.alias(name)
+    values = series.to_numpy()
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] not in ("D", "ms", "us", "ns"):
+        values = values.astype(f"{values.dtype.kind}8[us]")  # polars has no other resolutions
+    if values.dtype.kind in "iubmM":
+        return pl.Series(name, values)
+    if values.dtype.kind == "f":
+        return pl.Series(name, values, nan_to_null=True)
+    return objects_as_series(name, values, np.asarray(series.isna()))
+
+
+def objects_as_series(name: str, values: Any, missing: Any = None) -> pl.Series:
+    """Python objects as a column: numbers where all are, else text. Raises DataError for an object that is no cell."""
+    cells = [None if gone else value for value, gone in zip(values, missing)] if missing is not None else list(values)
+    for i, value in enumerate(cells):
+        if not (value is None or np.ndim(value) == 0) or isinstance(value, dict | set):
+            raise DataError(
+                f"Row {i + 1} of {name} holds a {type(value).__name__}: {CELLS}.",
+                fix="Write it as several plain columns.",
+            )
+    return pl.Series(name, [cell_text(cell, i, name) for i, cell in enumerate(cells)], dtype=pl.String)

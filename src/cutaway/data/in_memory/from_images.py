@@ -1,0 +1,180 @@
+"""Arrays and Pillow's images as image data: bytes go the way of image files, other numbers are not rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ...core.errors import DataError
+from ...core.spec import ImageSizes, ImageSpec, Target, Value
+from ..build import Origin, assemble
+from ..dataset_base import DataSet, Split
+from ..episodes import in_episodes
+from ..images.array_images import ArrayPreprocessing, Levels, reject_unmeasured
+from ..images.build import SAMPLE, channels_for, images_at_hand, in_memory, size_for, split_of
+from ..images.generation import Shape, target_of
+from ..images.image_files import as_pixels, read_image
+from ..images.transforms import fit_preprocessing, from_minus_one
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, draw
+from .container import Array, Images, Numbers, digests
+
+LEVELS = 255
+BYTES = "is for images of bytes, and these are arrays of numbers"
+
+
+def images_first(held: Numbers) -> Array:
+    """An array of images as (n, C, h, w). Channels stand first in tensors, and in arrays unless the last dimension, of
+    1, 3 or 4, can be nothing else."""
+    values = held.values
+    if values.ndim == 3:
+        return values[:, None]
+    first, last = values.shape[1], values.shape[3]
+    if held.channels_first:
+        is_last = last in (1, 3) and first > 4
+    else:
+        is_last = last in (1, 3, 4) and (first not in (1, 3) or first > values.shape[2] > last)
+    return values.transpose(0, 3, 1, 2) if is_last else values
+
+
+def as_bytes(values: Array) -> Array | None:
+    """Images (n, C, h, w) as levels 0…255, where they are such levels, or these divided by 255 to the last bit; None
+    where something would be rounded, or there are neither one nor three channels."""
+    if values.shape[1] not in (1, 3):
+        return None
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype == bool:
+        return values.astype(np.uint8) * np.uint8(LEVELS)
+    if values.dtype.kind in "iu":
+        return values.astype(np.uint8) if values.size and values.min() >= 0 and values.max() <= LEVELS else None
+    if not values.size or not (values.min() >= 0 and values.max() <= 1):  # NaN is neither
+        return None
+    levels = np.rint(values * LEVELS)
+    exact = np.array_equal((levels / LEVELS).astype(values.dtype), values) or np.array_equal(
+        levels.astype(values.dtype) / np.asarray(LEVELS, values.dtype), values
+    )
+    return levels.astype(np.uint8) if exact else None
+
+
+def open_images(
+    held: Images | Numbers,
+    labels: Array,
+    classes: Sequence[str],
+    value: Callable[[Rows], tuple[Value, Array]] | None,
+    given: Mapping[str, Rows] | None,
+    names: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    targets: tuple[type[Target], ...],
+) -> DataSet:
+    """The data set of images: `labels` (n,), class k named `classes[k]`, or, of quantities, `value`, which fits the
+    target on the training rows and gives the standardised values (n,) of all."""
+    reject_changed(settings, ("missing",), "is for files, and these images are in memory")
+    indices, said = split_of(labels, classes, given, settings, targets)
+    fitted: Target | None = None
+    if value is not None:
+        fitted, labels = value(indices["train"])
+
+    def learned(shape: Shape) -> Any:
+        return fitted or target_of(classes, shape, targets, settings)
+
+    if isinstance(held, Images):
+        preprocessing, splits, notes = _of_pillow(held, labels, indices, learned, names, settings, sizes)
+    else:
+        values = images_first(held)
+        pixels = as_bytes(values)
+        asked = (labels, indices, learned, settings, sizes, names)
+        if pixels is None:
+            preprocessing, splits, notes = _of_levels(values, *asked)
+        else:
+            preprocessing, splits, notes = images_at_hand(np.ascontiguousarray(pixels), *asked)
+    splits = in_episodes(splits, preprocessing.spec.target, classes)
+    return assemble(origin, settings, indices, preprocessing, splits, [*said, *notes])
+
+
+Prepared = tuple[Any, dict[str, Split], list[str | None]]
+
+
+def _of_levels(
+    values: Array,
+    labels: Array,
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], Any],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    names: Sequence[str],
+) -> Prepared:
+    """Images of any numbers, brought to a size where the model needs it."""
+    reject_changed(settings, ("color", "color_jitter", "memory", "workers"), BYTES)
+    images: Levels = np.ascontiguousarray(values, np.float32)
+    reject_unmeasured(images)
+    own = (images.shape[2], images.shape[3])
+    shape = (images.shape[1], *sizes.choose(settings.image_size, own))
+    training = images[indices["train"]]
+    preprocessing = ArrayPreprocessing.fitted(ImageSpec(*shape, learned(shape)), training, settings.resize)
+    splits = {
+        split: preprocessing.as_split(images[rows], torch.from_numpy(labels[rows]), [names[i] for i in rows])
+        for split, rows in indices.items()
+    }
+    low, high = training.min(), training.max()
+    told = f"The images are arrays of numbers from {low:.4g} to {high:.4g}, not of bytes, and are not rounded to these."
+    alike = straddle_note(digests(images), indices, names.__getitem__, "images")
+    return preprocessing, splits, [told, sizes.note(own, shape[1:], settings.image_size), alike]
+
+
+def _of_pillow(
+    held: Images,
+    labels: Array,
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], Any],
+    names: Sequence[str],
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> Prepared:
+    """Images of any sizes, as if they had been files."""
+    reject_changed(settings, ("memory", "workers"), "is for image files, and these images are in memory")
+    plain = [read_image(image, names[i]) for i, image in enumerate(held.images)]
+    own, size, enlarged = size_for({(i.height, i.width) for i in plain}, sizes, settings.image_size)
+    shape = (channels_for([image.mode == "L" for image in plain], settings.color), *size)
+    spec = ImageSpec(*shape, learned(shape))
+
+    def whole(i: int) -> torch.Tensor:
+        return torch.from_numpy(as_pixels(read_image(plain[i], names[i], shape[0])).copy()).permute(2, 0, 1)[None]
+
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    preprocessing = from_minus_one(fit_preprocessing(spec, map(whole, sample.tolist()), settings.resize, own))
+    pixels = np.stack([preprocessing.pixels(image, names[i]) for i, image in enumerate(plain)])  # (n, H, W, C)
+    levels = torch.from_numpy(pixels).permute(0, 3, 1, 2)  # (n, C, H, W)
+    splits = in_memory(levels, labels, indices, preprocessing, names, held.images.__getitem__)
+    alike = straddle_note(digests(np.asarray(image) for image in plain), indices, names.__getitem__, "images")
+    return preprocessing, splits, [enlarged, alike]
+
+
+def sources_of(held: Images | Numbers, preprocessing: Any) -> Sequence[Any]:
+    """Images as `examples` of a run's preprocessing takes them. Raises DataError where it was trained on bytes and
+    these are none."""
+    if isinstance(held, Images):
+        return held.images
+    values = images_first(held)
+    if isinstance(preprocessing, ArrayPreprocessing):
+        return list(np.asarray(values, np.float32))
+    pixels = as_bytes(values)
+    if pixels is None:
+        raise DataError(
+            f"The run was trained on images of bytes, and these are numbers from {values.min():.4g} to "
+            f"{values.max():.4g} with {values.shape[1]} channels.",
+            fix="Give levels 0…255, or these divided by 255, of grey images or RGB.",
+        )
+    return [_picture(image) for image in pixels]
+
+
+def _picture(pixels: Array) -> Image.Image:
+    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))

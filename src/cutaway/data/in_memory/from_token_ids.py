@@ -1,0 +1,67 @@
+"""Token ids: a list of lists of them of any lengths, a list or an array of arrays, or one array (n, T)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...core.errors import DataError
+from ..tensors import to_numpy
+from ..text.token_ids import written
+from .container import Array, Held, Numbers, Texts
+
+LARGEST = 2**22 - 1  # a token id: four times the largest vocabularies in use
+
+
+def read_ids(sequences: Sequence[Any]) -> Texts | None:
+    """Examples of several lengths that hold whole numbers alone; None for what is none. Raises DataError where one is
+    negative."""
+    examples = []
+    for one in sequences:
+        if isinstance(one, str) or not isinstance(one, Sequence | np.ndarray | torch.Tensor):
+            return None
+        ids = _whole(one)
+        if ids is None:
+            return None
+        examples.append(ids)
+    return _as_texts(examples)
+
+
+def as_ids(held: Held) -> Held:
+    """An array (n, T) of whole numbers as token ids; all else as it is. Raises DataError where one is negative."""
+    if isinstance(held, Numbers) and could_be_ids(held):
+        texts = _as_texts(list(held.values))
+        return Texts(name="tokens", target=held.target, notes=held.notes, texts=texts.texts, ids=True)
+    return held
+
+
+def could_be_ids(held: Held) -> bool:
+    """Whether it is an array (n, T) of whole numbers."""
+    return isinstance(held, Numbers) and held.values.ndim == 2 and held.values.dtype.kind in "iu"
+
+
+def _as_texts(examples: Sequence[Array]) -> Texts:
+    for i, ids in enumerate(examples):
+        if len(ids) and not (ids.min() >= 0 and ids.max() <= LARGEST):
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise DataError(
+                f"Example {i + 1} holds the token {wrong}: ids are whole numbers from 0 to {LARGEST:,}.",
+                fix="A vocabulary has an entry for each id up to the largest: number the tokens that occur from 0.",
+            )
+    return Texts(name="tokens", texts=tuple(written(ids.tolist()) for ids in examples), ids=True)
+
+
+def _whole(one: Any) -> Array | None:
+    """One example as an array (T,) of whole numbers; None where it is none."""
+    if isinstance(one, torch.Tensor):
+        if one.is_floating_point() or one.is_complex():
+            return None
+        one = to_numpy(one)
+    if not isinstance(one, np.ndarray):
+        if any(isinstance(x, bool) or not isinstance(x, int | np.integer) or abs(int(x)) >= 2**62 for x in one):
+            return None
+        one = np.array(one, np.int64)
+    return one if one.ndim == 1 and one.dtype.kind in "iu" else None

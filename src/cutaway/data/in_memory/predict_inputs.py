@@ -1,0 +1,170 @@
+"""Objects as new examples of a run, prepared as its training split was: with targets to evaluate on, or without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ...core.errors import DataError
+from ...core.spec import Classes, Value
+from ..dataset_base import Preprocessing, Split
+from ..graphs.transforms import GraphPreprocessing
+from ..images.array_images import ArrayPreprocessing
+from ..images.transforms import ImagePreprocessing
+from ..series.signals import SeriesPreprocessing
+from ..series.transforms import ForecastPreprocessing
+from ..tables.dialect import KEPT, Form
+from ..tables.table_files import frame_table
+from ..tables.targets import read_targets
+from ..tables.transforms import TablePreprocessing
+from ..text.corpus_files import Read
+from ..text.token_ids import IDS
+from ..text.transforms import TextPreprocessing
+from .build import table_of
+from .container import Columns, Graphs, Held, Images, Numbers, Texts
+from .from_arrays import TARGET, as_columns
+from .from_dataframe import as_frame
+from .from_images import sources_of
+from .from_pyg import is_graph
+from .from_token_ids import as_ids
+from .source import held_of, said_of
+
+
+def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
+    """Whether what `predict` is given is one object that holds examples, and no list of paths, rows or images."""
+    if not isinstance(sources, list | tuple):
+        return True
+    first = sources[0] if sources else ""
+    if is_graph(first):
+        return isinstance(preprocessing, GraphPreprocessing) and preprocessing.spec.graph_level
+    if isinstance(first, np.ndarray):
+        return not isinstance(preprocessing, ImagePreprocessing | SeriesPreprocessing)
+    return isinstance(first, Tensor | list | tuple)
+
+
+def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
+    """Whether one thing that is looked at holds examples, as `train` takes them, and is not an example itself: a path,
+    a text, a row, an image or, of series, one array (T, F)."""
+    if isinstance(thing, np.ndarray):
+        if isinstance(preprocessing, ImagePreprocessing):
+            return not (thing.ndim == 2 or (thing.ndim == 3 and thing.shape[2] in (3, 4)))
+        return not (isinstance(preprocessing, SeriesPreprocessing) and thing.shape == preprocessing.spec.shape)
+    return isinstance(thing, Tensor | Dataset | list | tuple) or is_graph(thing) or as_frame(thing) is not None
+
+
+def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
+    """What `examples` of a run's preprocessing takes of an object: its inputs alone, a target beside them is not looked
+    at. Raises DataError where it is of another kind than the run's data."""
+    held = replace(_as_learned(held_of(thing), preprocessing), target=None)
+    if isinstance(held, Numbers) and _takes_rows(preprocessing):
+        held = as_columns(held)
+    if isinstance(held, Columns) and _takes_rows(preprocessing):
+        return [table_of(_as_wide(held, preprocessing), form=_form(preprocessing))[0]]
+    if isinstance(held, Texts):
+        return [{"text": text} for text in held.texts]
+    if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
+        return [held.graphs]
+    if isinstance(held, Images | Numbers) and isinstance(preprocessing, ImagePreprocessing | ArrayPreprocessing):
+        return sources_of(held, preprocessing)
+    if isinstance(held, Numbers) and isinstance(preprocessing, SeriesPreprocessing):
+        return _series(held, preprocessing)
+    raise _other_kind(thing, preprocessing)
+
+
+def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
+    """An object's examples with their targets, as a split. Raises DataError where it has none, or those of classes that
+    training did not know."""
+    held = _as_learned(held_of(thing), preprocessing)
+    target = preprocessing.spec.target
+    if isinstance(held, Numbers) and _takes_rows(preprocessing):
+        held = as_columns(held)
+    if isinstance(held, Columns) and _takes_rows(preprocessing):
+        if held.unnamed:
+            _required(held)
+        table = table_of(_as_wide(held, preprocessing), target.column, _form(preprocessing))[0]
+        rows: Split = preprocessing.labelled(table)  # type: ignore[arg-type]  # those that take rows take tables
+        return rows
+    if isinstance(held, Texts) and isinstance(preprocessing, TextPreprocessing):
+        column = preprocessing.column
+        frame = pl.DataFrame({column: list(held.texts)}).with_columns(_required(held).alias(target.column))
+        return preprocessing.labelled(frame_table(frame, form=_form(preprocessing)))
+    if isinstance(held, Texts) and hasattr(preprocessing, "of_texts"):
+        read = [Read(f"text {i + 1}", text) for i, text in enumerate(held.texts)]
+        found: Split = preprocessing.of_texts(read)
+        return found
+    if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
+        return preprocessing.labelled(held.graphs)
+    if isinstance(held, Images | Numbers) and isinstance(
+        preprocessing, ImagePreprocessing | ArrayPreprocessing | SeriesPreprocessing
+    ):
+        assert isinstance(target, Classes | Value) or target.classes, "what arrays are trained for"
+        prepared: Split = preprocessing.examples(new_examples(held, preprocessing))
+        prepared.target = _targets(_required(held), target)
+        return prepared
+    raise _other_kind(thing, preprocessing)
+
+
+def _as_learned(held: Held, preprocessing: Preprocessing) -> Held:
+    """Arrays of token ids as such, where the run learned from ids. Raises DataError for ids where it learned from
+    texts, and for texts where it learned from ids."""
+    of_ids = isinstance(preprocessing, TextPreprocessing) and preprocessing.tokenizer.kind == IDS
+    held = as_ids(held) if of_ids else held
+    if isinstance(held, Texts) and held.ids != of_ids:
+        learned, given = ("token ids", "texts") if of_ids else (f"{preprocessing.spec.kind} data", "token ids")
+        raise DataError(f"The run learned from {learned}, and these are {given}: give what it was trained on.")
+    return held
+
+
+def _takes_rows(preprocessing: Preprocessing) -> bool:
+    """Whether it reads rows of named columns."""
+    graphs = isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
+    return graphs or isinstance(preprocessing, TablePreprocessing | TextPreprocessing | ForecastPreprocessing)
+
+
+def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
+    """The rows, if an array has as many columns as that of training. Raises DataError otherwise: its columns have no
+    names by which one too many would be seen."""
+    wide = getattr(preprocessing, "width", 0)
+    if held.unnamed and wide and held.frame.width != wide:
+        raise DataError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
+    return held
+
+
+def _form(preprocessing: Preprocessing) -> Form:
+    """Return how the table of training was written, of what was trained on one."""
+    form: Form = getattr(preprocessing, "written", KEPT)
+    return form
+
+
+def _series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[Any]:
+    """Whole series, each an array. Raises DataError where they are not of the shape of training."""
+    values = held.values[:, :, None] if held.values.ndim == 2 else held.values
+    if values.shape[1:] != preprocessing.spec.shape:
+        raise DataError(f"X has series of shape {values.shape[1:]}, and the model takes {preprocessing.spec.shape}.")
+    return list(values)
+
+
+def _required(held: Held) -> pl.Series:
+    if held.target is None:
+        raise DataError("There is nothing to compare predictions with: give (X, y).")
+    return held.target
+
+
+def _targets(target: pl.Series, learned: Any) -> Tensor:
+    """Targets as training had them. Raises DataError for those that are missing or not known."""
+    column = learned.column or TARGET
+    return read_targets(frame_table(target.alias(column).to_frame()), column, learned)
+
+
+def _other_kind(thing: Any, preprocessing: Preprocessing) -> DataError:
+    kind, target = preprocessing.spec.kind, preprocessing.spec.target.column
+    return DataError(
+        f"The run learned the {target} of {kind} data, and this is {said_of(thing)}, which holds none.",
+        fix="Give the kind of object that it was trained on, or a path.",
+    )

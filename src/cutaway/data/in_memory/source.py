@@ -1,0 +1,226 @@
+"""What a person handed over in Python: data, and splits of their own where they have some."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ...core.config import as_text
+from ...core.errors import DataError, SettingError
+from ..settings import DataSettings
+from ..splits import SPLITS
+from ..tables.table_files import not_unicode
+from ..text.subword_training import reject_surrogates
+from .container import Columns, Graphs, Held, Images, Numbers, Texts
+from .from_arrays import read_array, targets_of
+from .from_dataframe import as_frame, column_of, is_hugging_face, is_series
+from .from_image_column import decoded
+from .from_list import read_list
+from .from_pyg import read_graphs
+from .from_token_ids import as_ids, could_be_ids
+from .from_torch_dataset import read_dataset
+
+NAMED_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
+TAKEN = (
+    "(X, y) of NumPy or PyTorch; a table of pandas, polars or Arrow with target=COLUMN; a list of dictionaries or of "
+    "texts; lists of token ids, as (ids, y); images of Pillow, as (images, y); a Dataset of PyTorch or Hugging Face; a "
+    "graph of PyTorch Geometric or a list of them; or a dictionary of such splits, train, val and test"
+)
+READERS: tuple[Callable[[Any], Held | None], ...] = (read_graphs, read_dataset, read_array, read_list)
+
+
+class Given:
+    """Data given in Python, read once when it is first asked for. Two are the same only where they are one object."""
+
+    def __init__(self, train: Any, val: Any = None, test: Any = None) -> None:
+        self._objects = {name: one for name, one in zip(SPLITS, (train, val, test)) if one is not None}
+
+    def __repr__(self) -> str:
+        return f"Given({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
+
+    def read(self) -> Given:
+        """The same, read now, so that what cannot be is said before anything else."""
+        _ = self.splits
+        return self
+
+    @cached_property
+    def splits(self) -> dict[str, Held]:
+        """The examples of each split, train first, all in one form. Raises DataError for what cannot be read, naming
+        the split where there are several."""
+        found: dict[str, Held] = {}
+        for name, thing in self._objects.items():
+            try:
+                found[name] = held_of(thing)
+            except DataError as error:
+                if len(self._objects) == 1:
+                    raise
+                raise DataError(f"In {name}: {error}") from error
+        if any(isinstance(held, Texts) and held.ids for held in found.values()):
+            found = {name: as_ids(held) for name, held in found.items()}
+        first = found["train"]
+        for name, other in found.items():
+            if isinstance(first, Texts) and isinstance(other, Texts) and first.ids != other.ids:
+                raise DataError(f"Of train and {name}, one holds token ids and one texts: give both in one form.")
+            if type(other) is not type(first):
+                raise DataError(
+                    f"train is {said_of(self._objects['train'])} and {name} {said_of(self._objects[name])}: give both "
+                    "in one form."
+                )
+            if (other.target is None) != (first.target is None):
+                has, lacks = (name, "train") if first.target is None else ("train", name)
+                raise DataError(f"{has} has targets beside it and {lacks} has none: give both as (X, y).")
+        if isinstance(first, Graphs) and not first.graphs.many and len(found) > 1:
+            raise DataError(
+                "The splits of one graph are masks of its nodes: its own train_mask, val_mask and test_mask."
+            )
+        return found
+
+    @property
+    def train(self) -> Held:
+        """The examples of the training split, or all where nobody split them."""
+        return self.splits["train"]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the content of all splits."""
+        said = "".join(f"{name} {held.digest}\n" for name, held in self.splits.items())
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def kind(self, settings: DataSettings, takes: Sequence[str] = ()) -> str:
+        """The kind of data that it is, for a model that takes those kinds, where it could be several.
+
+        Raises DataError where an array has dimensions that no kind has.
+        """
+        held = self.train
+        if isinstance(held, Columns):
+            columns = {"text": settings.text, "series": settings.forecast, "graph": settings.smiles}
+            return next((kind for kind, column in columns.items() if column), "table")
+        if isinstance(held, Numbers):
+            if could_be_ids(held) and "text" in takes:
+                said = settings.vocab_size != DataSettings().vocab_size
+                if said or not {"table", "series"} & set(takes):  # whose numbers may be whole too
+                    return "text"
+            return kind_of_array(held, takes)
+        return "text" if isinstance(held, Texts) else "image" if isinstance(held, Images) else "graph"
+
+
+def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
+    """What an array is of, for a model that takes those kinds, where it is none of token ids. (n, F) are rows of a
+    table, or series of one variable; (n, T, F) series, or grey images where they are bytes; (n, C, H, W) and
+    (n, H, W, C) images."""
+    shape = held.values.shape
+    both = {2: ("table", "series"), 3: ("series", "image"), 4: ("image",)}.get(len(shape))
+    if both is None:
+        raise DataError(
+            f"X has the shape {shape}. Arrays are rows of a table (n, F), series (n, T, F), or images (n, C, H, W), "
+            "(n, H, W, C) or, grey, (n, H, W)."
+        )
+    if len(shape) == 3 and held.values.dtype == "uint8":
+        both = both[::-1]
+    return next((kind for kind in both if kind in takes), both[0])
+
+
+def held_of(thing: Any) -> Held:
+    """The examples in an object, in one of the forms. Raises DataError where it is none that is understood, or they
+    are none."""
+    try:
+        held = _read(thing)
+    except UnicodeEncodeError as error:
+        raise DataError(f"A text of the data cannot be read: {not_unicode(error)}.") from None
+    except RecursionError:
+        raise DataError("The data is a list that is nested too deeply, or holds itself.") from None
+    if held is None:
+        raise not_understood(thing)
+    if isinstance(held, Texts):
+        for text in held.texts:
+            reject_surrogates(text)
+    if not len(held):
+        raise DataError(f"The data is empty: {said_of(thing)} without an example.")
+    return held
+
+
+def _read(thing: Any) -> Held | None:
+    if isinstance(thing, Held):
+        return thing
+    if isinstance(thing, list | tuple) and not thing:
+        raise DataError(f"The data is empty: {said_of(thing)} without an example.")
+    if isinstance(thing, tuple) and len(thing) > 2 and _several_lengths(thing):
+        raise DataError(
+            f"Data is a tuple of {len(thing)}, and (X, y) has two.",
+            fix="Splits of your own go beside it, as in train(model, (X, y), test=(X_test, y_test)).",
+        )
+    if isinstance(thing, tuple) and len(thing) == 2 and not isinstance(thing[0], str):
+        x, y = thing
+        held = _read(x)
+        if y is None:
+            return held
+        if held is None:
+            raise not_understood(x, "X")
+        if held.target is not None or isinstance(held, Graphs):
+            raise DataError(f"X is {said_of(x)}, which has its own targets: give it alone.")
+        return replace(held, target=targets_of(y, len(held)))
+    if is_series(thing):
+        thing = column_of(thing, "X").to_list()
+    if (frame := as_frame(thing)) is not None:
+        images = decoded(frame) if is_hugging_face(thing) else None
+        return images or Columns(name="dataset" if is_hugging_face(thing) else "frame", frame=frame)
+    return next((held for read in READERS if (held := read(thing)) is not None), None)
+
+
+def _several_lengths(things: tuple[Any, ...]) -> bool:
+    """Whether these are arrays that cannot be examples of one shape."""
+    return len({shape for thing in things if (shape := getattr(thing, "shape", None)) is not None}) > 1
+
+
+def not_understood(thing: Any, what: str = "Data") -> DataError:
+    """The error for what is not understood, with the list of what is."""
+    if isinstance(thing, Iterator):
+        return DataError(f"{what} cannot be {said_of(thing)}, which can be read once alone.", fix="Give list(DATA).")
+    return DataError(f"{what} cannot be {said_of(thing)}. It is the name of a data set, a path, {TAKEN}.")
+
+
+def said_of(thing: Any) -> str:
+    """What an object is called in a sentence: an object of type torch.Tensor."""
+    name = f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
+    return f"an object of type {name}"
+
+
+def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
+    """What training takes as its source, and settings: a path or a name as text, or objects as `Given`. `val` and
+    `test` are splits of one's own or, as settings, fractions.
+
+    Raises DataError for what is not understood, SettingError for splits beside a path.
+    """
+    fractions = {name: one for name, one in (("val", val), ("test", test)) if _is_fraction(one)}
+    own = {name: one for name, one in (("val", val), ("test", test)) if one is not None and name not in fractions}
+    if data is None or isinstance(data, str | os.PathLike):
+        for name, one in own.items():
+            raise SettingError(
+                f"{name}= is {said_of(one)}, and a split of one's own goes with data that is given in Python too: give "
+                "a fraction, or a folder of train/, val/ and test/."
+            )
+        return (None if data is None else os.fspath(data)), fractions
+    if isinstance(data, Given):
+        return data, fractions
+    if isinstance(data, Mapping) and data and set(data) <= set(NAMED_SPLITS):
+        named = {NAMED_SPLITS[key]: one for key, one in data.items()}
+        if "train" not in named:
+            raise DataError(f"A dictionary of splits has train among them, and this one has {', '.join(data)}.")
+        if named["train"] is None:
+            raise DataError("The training split is None: give its examples.")
+        if twice := [name for name in own if name in named] or [name for name in data if len(named) < len(data)]:
+            raise DataError(f"The {NAMED_SPLITS.get(twice[0], twice[0])} split is given twice.")
+        own = {**named, **own}
+        data = own.pop("train")
+    for name in fractions:
+        if name in own:
+            raise SettingError(f"{name}={as_text(fractions[name])} is a fraction, and {name} is given: leave it out.")
+    return Given(data, own.get("val"), own.get("test")).read(), fractions
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, str | float | int) and not isinstance(value, bool)

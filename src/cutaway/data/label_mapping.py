@@ -1,0 +1,33 @@
+"""Another set's targets as a run that did not learn from it tells them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core.errors import DataError
+from ..core.spec import Target, Value
+from .findings import lookalike
+from .folders import same_name
+
+
+def relabelled(target: Tensor, theirs: Target, ours: Target) -> Tensor:
+    """The `target` of a set that told `theirs`, as `ours`: classes by their names, values on their scale. Raises
+    DataError for a class that training did not know."""
+    if ours.classes:
+        return numbers_of(theirs.classes, ours.classes)[target]
+    if isinstance(theirs, Value) and isinstance(ours, Value):
+        return (target * theirs.scale + theirs.mean - ours.mean) / ours.scale
+    return target
+
+
+def numbers_of(theirs: tuple[str, ...], ours: tuple[str, ...]) -> Tensor:
+    """What each class of another set is here, (K,). Raises DataError for one that training did not know."""
+    number = {same_name(name): k for k, name in enumerate(ours)}
+    unknown = [name for name in theirs if same_name(name) not in number]
+    if unknown:
+        raise DataError(
+            f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
+            f"{', '.join(ours[:20])}.{lookalike(unknown[0], ours)}"
+        )
+    return torch.tensor([number[same_name(name)] for name in theirs])

@@ -1,0 +1,160 @@
+"""The kinds of data: where each stands, which settings are for it, and what reads its preprocessing back.
+
+A kind is a line here, a Spec in `spec.py` and a folder beside this file. Modules of a folder are imported when they are
+needed: audio, video and graphs each bring a library. Settings that are for other kinds are rejected by name, never
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+from ..core.config import as_text, short
+from ..core.errors import SettingError, listed
+from .settings import DataSettings
+
+_FORM = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")  # how a table is written
+_PIXELS = ("image_size", "resize", "color", "memory", "workers")
+_TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
+
+
+OF_EPISODES = ("ways", "shots", "queries")
+OF_CAPTIONS = _TOKENS  # of images, for those with captions alone
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of data."""
+
+    folder: str  # beside this file
+    opens: str  # the function of its dataset.py that makes a data set of a source and the settings
+    plural: str  # what errors call data of it
+    settings: tuple[str, ...]  # those that are for some kinds of data alone, this one among them
+    classes: Mapping[str | None, str]  # form of a preprocessing → the class that reads it back, by its module
+    asks: tuple[str, ...] = ()  # what `opens` asks of the model: sizes of images, targets
+    path: bool = True  # whether a source is a path, and nothing else
+
+    def member(self, name: str) -> Any:
+        """What the folder holds under this name, as dataset.open_table."""
+        module, name = name.split(".")
+        return getattr(import_module(f".{self.folder}.{module}", __package__), name)
+
+
+KINDS = {
+    "table": Kind(
+        "tables",
+        "open_table",
+        "tables",
+        (
+            *("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", "memory", "workers"),
+            *OF_EPISODES,
+            *_FORM,
+        ),
+        {None: "transforms.TablePreprocessing"},
+    ),
+    "image": Kind(
+        "images",
+        "open_folder",
+        "images",
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_EPISODES, *OF_CAPTIONS),
+        {
+            None: "transforms.ImagePreprocessing",
+            "array": "array_images.ArrayPreprocessing",
+            "masks": "segmentation.MaskPreprocessing",
+            "boxes": "detection.BoxPreprocessing",
+            "captions": "captioning.CaptionPreprocessing",
+        },
+        asks=("sizes", "targets"),
+    ),
+    "text": Kind(
+        "text",
+        "open_text",
+        "text",
+        (
+            *("text", "target", "missing", "group", "stateful", "documents", "special_tokens", "window", "subsample"),
+            *("mask_prob", "whole_words", "form"),
+            *_TOKENS,
+            *_FORM,
+        ),
+        {
+            "classes": "transforms.TextPreprocessing",
+            "tags": "tagging.TagPreprocessing",
+            "running": "corpus_transforms.RunningPreprocessing",
+            "masked": "masking.MaskedPreprocessing",
+            "context": "word2vec_dataset.ContextPreprocessing",
+            "problems": "problems.ProblemPreprocessing",
+        },
+        asks=("targets",),
+    ),
+    "seq2seq": Kind(
+        "pairs",
+        "open_pairs",
+        "pairs of sequences",
+        ("pairs", "joint_vocab", *_TOKENS),
+        {None: "transforms.PairPreprocessing"},
+        path=False,
+    ),
+    "series": Kind(
+        "series",
+        "open_series",
+        "series",
+        (
+            *("forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "mixup"),
+            *("id", "missing", "calendar"),
+            *_FORM,
+        ),
+        {
+            None: "signals.SeriesPreprocessing",
+            "signal": "signals.SeriesPreprocessing",
+            "forecast": "transforms.ForecastPreprocessing",
+        },
+    ),
+    "audio": Kind(
+        "audio",
+        "open_audio",
+        "audio",
+        ("rate", "n_mels", "seconds", "memory", "workers", "missing", "lower"),
+        {None: "transforms.AudioPreprocessing"},
+        asks=("targets",),
+    ),
+    "video": Kind(
+        "video",
+        "open_videos",
+        "videos",
+        ("frames", "missing", *_PIXELS),
+        {None: "transforms.VideoPreprocessing"},
+        asks=("sizes",),
+    ),
+    "graph": Kind(
+        "graphs",
+        "open_graph",
+        "graphs",
+        ("target", "num_neighbors", "inductive", "edge_attr", "links", "smiles", "missing", *_FORM),
+        dict.fromkeys(("columns", "matrix", "number", "degree"), "transforms.GraphPreprocessing"),
+        path=False,
+    ),
+}
+
+
+def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
+    """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        whose = [other.plural for other in KINDS.values() if field.name in other.settings]
+        if whose and field.name not in KINDS[kind].settings and value != field.default:
+            raise SettingError(
+                f"{field.name}={short(as_text(value))} is for {listed(whose, 'and')}, and this is {kind} data: "
+                "leave it out."
+            )
+
+
+def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
+    """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
+    usual = DataSettings()
+    for key in keys:
+        value = getattr(settings, key)
+        if value != getattr(usual, key):
+            raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")

@@ -1,0 +1,212 @@
+"""The one door to data: a named set or a path, told from what it is, or objects handed over in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import DataError, UnknownName, listed, nearest
+from ..core.files import exists, reject_address
+from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
+from .audio.audio_files import is_transcribed
+from .dataset_base import DataSet
+from .datasets.registry import NAMED, open_named
+from .findings import alike_labels
+from .folders import AUDIO, CAPTIONS, IMAGES, entries, has_captions, holds, is_flat
+from .graphs.graph_files import has_tu_files
+from .images.detection import is_boxes
+from .images.segmentation import are_masks
+from .in_memory.build import open_given
+from .in_memory.container import Numbers, Texts
+from .in_memory.from_token_ids import could_be_ids
+from .in_memory.source import Given
+from .modalities import KINDS, reject_settings_for_others
+from .quality.validation import guard
+from .settings import DataSettings
+from .streaming.manifest import is_prepared
+from .streaming.prepare import kind_of_prepared, open_prepared
+from .streaming.tars import is_sharded, kind_of_shards
+from .tables.dataset import TABLE_SUFFIXES
+from .tables.parquet import parquet_files
+from .task_sequence import in_tasks
+from .unsupported_formats import describe_file, describe_labels, reject_flat, reject_folder, reject_layout
+
+GRAPH_FILES = ("nodes.csv", "edges.csv")
+PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
+OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
+    "table": {
+        "text": "as text with text=COLUMN",
+        "series": "as a series with forecast=COLUMN",
+        "graph": "as molecules with smiles=COLUMN",
+        "seq2seq": PAIRS,
+    },
+    "text": {"seq2seq": PAIRS},
+}
+Targets = tuple[type[Target], ...]
+FORMS = (
+    f"a folder with one folder per class of images, audio ({', '.join(AUDIO.suffixes)}), texts (.txt), videos or "
+    f"frames (or train/, val/, test/ of those); images with masks/, boxes or {CAPTIONS}; recordings with "
+    f"transcripts.tsv; texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+)
+
+
+def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> str:
+    """What kind of data a name or a path stands for, of which nothing is read yet, or what was handed over in Python;
+    for a model that `takes` those kinds, where an array could be of several.
+
+    Raises UnknownName or DataError where it stands for none.
+    """
+    if isinstance(source, Given):
+        return source.kind(settings, takes)
+    if str(source) in NAMED:
+        return NAMED[str(source)].kind
+    if settings.pairs:
+        return "seq2seq"
+    path = Path(source).expanduser()
+    if not exists(path):
+        reject_address(str(source))
+        if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
+            raise DataError(
+                f"{source} are two files, and data is one file or folder.",
+                fix="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
+            )
+        if path.suffix or "/" in str(source):
+            raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
+        raise UnknownName(
+            "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
+        )
+    if path.is_dir():
+        return _kind_of_folder(path, settings)
+    if is_sharded(path):
+        return kind_of_shards(path).kind
+    suffix = path.suffix.lower()
+    if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
+        return "text"
+    if suffix in TABLE_SUFFIXES:
+        return "series" if settings.forecast else "graph" if settings.smiles else "table"
+    if suffix == ".graphml":
+        return "graph"
+    if described := describe_file(path):
+        raise DataError(f"{path} {described[0]}.", fix=described[1])
+    raise DataError(
+        f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
+        fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
+        "images, audio and videos come as a folder of class folders.",
+    )
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file of that name can be seen; what can be no name is none."""
+    return exists(path) and path.is_file()
+
+
+def open_data(
+    source: Any,
+    settings: DataSettings,
+    sizes: ImageSizes = ANY_SIZE,
+    targets: tuple[type[Target], ...] = (),
+    takes: Sequence[str] = (),
+) -> DataSet:
+    """Read `source`, split it, fit the preprocessing on its training split; in tasks, where there are to be some.
+
+    `sizes` are those of images that the model takes, `targets` what it learns and `takes` the kinds of data that it
+    takes, where it says so.
+    Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
+    """
+    data = _opened(source, settings, sizes, targets, takes)
+    return in_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
+
+
+def open_guarded(*asked: Any) -> DataSet:
+    """What `open_data` gives, with what the guard finds in it; of a named set, what is odd about it is known."""
+    data = open_data(*asked)
+    if not isinstance(asked[0], str | Path) or str(asked[0]) not in NAMED:
+        data.notes += guard(data)
+    return data
+
+
+def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets, takes: Sequence[str]) -> DataSet:
+    kind = kind_of(source, settings, takes)
+    reject_settings_for_others(settings, kind)
+    if isinstance(source, Given):
+        data = open_given(source, kind, settings, sizes, targets)
+        data.notes += alike_labels(data.spec.target)
+        return data
+    if isinstance(source, str | Path) and str(source) in NAMED:
+        data = open_named(str(source), settings, sizes, targets)
+        data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
+        return data
+    if is_prepared(source):
+        return open_prepared(Path(source).expanduser(), settings, sizes, targets)
+    found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
+    opener: Callable[..., DataSet] = found.member(f"dataset.{found.opens}")
+    given = Path(source).expanduser() if found.path else source
+    data = opener(given, settings, **{name: asked[name] for name in found.asks})
+    data.notes += alike_labels(data.spec.target)
+    return data
+
+
+def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
+    """Return a sentence on the settings with which a source of `kind` is read as data that a model takes and learns
+    from; an empty text if there are none.
+
+    Raises:
+        DataError: If the source is a table of labels beside images, and the model takes images: neither a setting nor
+            another model reads both.
+    """
+    if isinstance(source, Given) and isinstance(source.train, Texts) and source.train.ids:
+        return "Examples of whole numbers, of several lengths, are token ids: rows and series are of one length."
+    if isinstance(source, Given) and could_be_ids(source.train) and "text" in takes:
+        return "If these are token ids, say how many there are, as in vocab_size=20000."
+    if isinstance(source, Given) and isinstance(source.train, Numbers):
+        whole = source.train.values.ndim == 2 and "text" in takes and "table" not in takes
+        return "Token ids are whole numbers: X.astype(int) makes an array of them some." if whole else ""
+    if kind == "table" and "image" in takes and isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        if path.is_file() and (described := describe_labels(path)):
+            raise DataError(
+                f"{path} is table data, and the model takes {listed(takes, 'or')} data: {path.parent} {described[0]}.",
+                fix=described[1],
+            )
+    ways = [
+        way
+        for other, way in OTHERWISE.get(kind, {}).items()
+        if other in takes and (other != "text" or {Classes, Value} & set(targets))
+    ]
+    return f"A {'table' if kind == 'table' else 'text'} can be read {', or '.join(ways)}." if ways else ""
+
+
+def _kind_of_folder(path: Path, settings: DataSettings) -> str:
+    if is_prepared(path):
+        return kind_of_prepared(path)
+    if is_sharded(path):
+        return kind_of_shards(path).kind
+    names = [p.name for p in entries(path) if p.is_file()]
+    if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(".graphml") for n in names):
+        return "graph"
+    if has_tu_files(names):
+        return "graph"
+    if is_transcribed(path):
+        return "audio"
+    if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
+        return "image"
+    reject_layout(path, needs_classes=settings.target is not None)
+    found = holds(path)
+    if found is None and parquet_files(path):
+        return "table"
+    if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
+        if settings.target is not None:
+            reject_flat(path)
+        return IMAGES.kind
+    if found is None:
+        reject_flat(path)
+        reject_folder(path, FORMS)
+    return str(found)
+
+
+def _siblings(path: Path) -> str:
+    """Names like the missing one in the folder where it would be."""
+    parent = path.parent
+    close = nearest(path.name, [p.name for p in entries(parent)]) if exists(parent) and parent.is_dir() else []
+    return f"Similar there: {', '.join(close)}." if close else ""

@@ -1,0 +1,242 @@
+"""Pairs of sequences as a data set: split, fit a tokenizer for each side, or one for both, on the training split, and
+prepare every split; or take a tokenizer that was made elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...core.errors import DataError, SettingError
+from ...core.files import exists
+from ...core.spec import PairSpec, Tokens
+from ..build import Origin, assemble
+from ..dataset_base import DataSet
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, draw
+from ..text.tokenizer_fitting import given_tokenizer
+from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
+from .pair_files import Pairs, read_pairs
+from .transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, repeated_note, tokens_of, unknown
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one side is cut into tokens."""
+
+    kind: str  # characters, words, bpe, wordpiece
+    blanks: bool = False  # words are what stands between blanks
+
+    def __str__(self) -> str:
+        return "what stands between blanks" if self.blanks else {"bpe": "byte pairs"}.get(self.kind, self.kind)
+
+
+def open_pairs(source: str | Path, settings: DataSettings) -> DataSet:
+    """The data set in a file with a tab on each line, or, of `a,b`, in two files line by line.
+
+    Raises FileError, SettingError, or DataError with every line that is no pair in `problems`.
+    """
+    source = str(source)
+    pairs = read_pairs(source)
+    first = Path(source if exists(source) else source.split(",")[0])
+    return pairs_dataset(pairs, Origin(first.name.split(".")[0], source, pairs.fingerprint), settings)
+
+
+def pairs_dataset(
+    pairs: Pairs,
+    origin: Origin,
+    settings: DataSettings,
+    *,
+    column: str = "target",
+    lower: bool = False,
+    cuts: tuple[Cut, Cut] | None = None,
+    sentences: bool | None = None,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """The data set of these pairs. `column` is what predictions are called; `lower`, `cuts` (of source and target) and
+    `sentences` (whether targets are) are for where the settings leave it open; `splits` are fixed ones, instead of a
+    split by `split_seed`.
+
+    All pairs with one source stay in one split; validation and test ask each source once, and hold the answer
+    to the nearest of its targets. Where both sides should share a tokenizer and are cut differently, they do not, and a
+    note says so. Raises DataError where a split would be empty, SettingError for settings that go ill together.
+    """
+    given = given_tokenizer(settings)
+    if given is not None:
+        lower = given.lower
+    elif settings.lower is not None:
+        lower = settings.lower
+    indices = _split(pairs, settings, lower, splits)
+    taught = indices["train"]
+    texts = [[side[i] for i in taught] for side in (pairs.sources, pairs.targets)]
+    suggested = cuts or _suggested(texts)
+    if sentences is None:
+        sentences = _spaced(texts[1]) and not suggested[1].blanks
+    if given is not None:
+        preprocessing, cut_notes = _made_elsewhere(given, settings, column, sentences)
+    else:
+        cuts = _cuts(settings, suggested)
+        preprocessing, cut_notes = _fitted(texts, cuts, settings, lower, column, sentences)
+    indices, too_long = _short_enough(pairs, indices, preprocessing, settings.length)
+    most = settings.length or 0
+    train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False, most=most)
+    longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
+    spec = dataclasses.replace(preprocessing.spec, longest=int(train.source[1].max()), target=longest)
+    preprocessing = dataclasses.replace(preprocessing, spec=spec)
+    found = {"train": train}
+    said: list[str | None] = []
+    for split, rows in indices.items():
+        if split != "train":
+            found[split], repeated = preprocessing.as_split(pairs, rows.tolist(), once=splits is None, most=most)
+            said += [repeated_note(repeated, split)]
+    straddle = None
+    if splits is not None:
+        straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources")
+    notes = (*cut_notes, *too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
+    return assemble(origin, settings, indices, preprocessing, found, notes)
+
+
+def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:
+    """The pairs of each split: those that are given, else sources drawn at random, each with all its targets."""
+    if splits is None:
+        sources = (text.lower() if lower else text for text in pairs.sources)
+        number: dict[str, int] = {}
+        group = np.array([number.setdefault(text, len(number)) for text in sources])
+        whole = dataclasses.replace(settings, max_samples=None)
+        drawn = complete_split(np.zeros(len(number), np.int64), ["source"], None, whole)
+        indices = {split: np.flatnonzero(np.isin(group, of_split)) for split, of_split in drawn.items()}
+    else:
+        indices = dict(splits)
+    if settings.max_samples is not None:
+        indices["train"] = draw(indices["train"], settings.max_samples, seed=settings.split_seed)
+    return indices
+
+
+def _spaced(texts: Sequence[str]) -> bool:
+    """Whether most of the texts have blanks within them."""
+    return 2 * sum(len(text.split()) > 1 for text in texts) > len(texts)
+
+
+def _suggested(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
+    """How most of the training texts suggest to cut each side.
+
+    Texts without a blank are cut into characters, others into words. Where one side is characters, the blanks of the
+    other are those of a notation (HH AH0 L OW1), and it is cut at them and nowhere else.
+    """
+    spaced = [_spaced(side) for side in texts]
+    words = Cut("words", blanks=not all(spaced))
+    return (words if spaced[0] else Cut("characters")), (words if spaced[1] else Cut("characters"))
+
+
+def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]:
+    """How each side is cut: as the settings say, else as the data suggests; sentences that share a tokenizer into byte
+    pairs, of which a word of one side and its like on the other have some in common."""
+    if settings.tokenizer != "auto":
+        return Cut(settings.tokenizer), Cut(settings.tokenizer)
+    if settings.joint_vocab and suggested == (Cut("words"), Cut("words")):
+        return Cut("bpe"), Cut("bpe")
+    return suggested
+
+
+def _fitted(
+    texts: Sequence[Sequence[str]],
+    cuts: tuple[Cut, Cut],
+    settings: DataSettings,
+    lower: bool,
+    column: str,
+    sentences: bool,
+) -> tuple[PairPreprocessing, list[str]]:
+    """Tokenizers fitted on the training texts, and what to say of them."""
+    joint, notes = bool(settings.joint_vocab), []
+    if joint and cuts[0] != cuts[1]:
+        joint = False
+        notes = [
+            f"The two sides share no tokenizer, as sources are cut into {cuts[0]} and targets into {cuts[1]}: "
+            "tokenizer=bpe cuts both alike."
+        ]
+    if joint:
+        ours = theirs = _tokenizer([*texts[0], *texts[1]], cuts[0], settings, lower, "texts")
+        notes = [f"Both sides share a tokenizer: they are cut into {cuts[0]}, {len(ours) - 2:,} different ones"]
+    else:
+        ours, theirs = (
+            _tokenizer(of_side, cut, settings, lower, side)
+            for of_side, cut, side in zip(texts, cuts, ("sources", "targets"))
+        )
+        notes.append(
+            f"Sources are cut into {cuts[0]}, {len(ours) - 2:,} different ones, and targets into {cuts[1]}, "
+            f"{len(theirs) - 2:,} different ones"
+        )
+    notes[-1] += f"{', all in lower case' if lower else ''}."
+    target = Tokens(len(theirs) + SHIFT, BEGIN, END, 1, column, sentences=sentences, lower=lower)
+    vocab_size = target.vocab_size if joint else len(ours)
+    return PairPreprocessing(PairSpec(vocab_size, 1, target, joint), ours, theirs), notes
+
+
+def _made_elsewhere(
+    tokenizer: Tokenizer, settings: DataSettings, column: str, sentences: bool
+) -> tuple[PairPreprocessing, list[str]]:
+    """One tokenizer for both sides that is fitted already, and what to say of it. Raises SettingError where the sides
+    are to have one each."""
+    if settings.joint_vocab is False:
+        raise SettingError(
+            "joint_vocab=false is for tokenizers that are fitted here, and that of "
+            f"tokenizer={settings.tokenizer} is one for both sides: leave joint_vocab out."
+        )
+    target = dataclasses.replace(target_of(tokenizer, settings), column=column, sentences=sentences)
+    note = f"Both sides are cut by the tokenizer of {settings.tokenizer}, which tells {len(tokenizer):,} tokens apart."
+    return PairPreprocessing(PairSpec(target.vocab_size, 1, target, True), tokenizer, tokenizer), [note]
+
+
+def target_of(tokenizer: Tokenizer, settings: DataSettings) -> Tokens:
+    """What is written with this tokenizer, which is one that the settings name or was fitted here."""
+    if tokenizer.kind == PRETRAINED:
+        return tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
+    return Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
+
+
+def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bool, side: str) -> Tokenizer:
+    try:
+        return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
+    except DataError as error:
+        raise DataError(f"The {side} of the training split cannot be told apart. {error}") from error
+
+
+def _short_enough(
+    pairs: Pairs, indices: Mapping[str, Rows], preprocessing: PairPreprocessing, length: int | None
+) -> tuple[dict[str, Rows], list[str]]:
+    """The pairs with at most `length` tokens on either side, and a note that counts the others."""
+    if length is None:
+        return dict(indices), []
+    kept: dict[str, Rows] = {}
+    left: list[str] = []
+    for split, rows in indices.items():
+        sources = preprocessing.sources([pairs.sources[i] for i in rows])[1].numpy()
+        targets = preprocessing.targets([pairs.targets[i] for i in rows])[1].numpy() - 1  # without `end`
+        kept[split] = rows[np.maximum(sources, targets) <= length]
+        if not len(kept[split]):
+            raise DataError(
+                f"length={length} leaves no pair to the {split} split: the shortest has "
+                f"{np.maximum(sources, targets).min():,} tokens on one side.",
+                fix="Give a larger length.",
+            )
+        if len(kept[split]) < len(rows):
+            left.append(f"{len(rows) - len(kept[split]):,} of {len(rows):,} pairs in {split}")
+    note = f"Left out, because a side has more than length={length} tokens: {', '.join(left)}."
+    return kept, [note] if left else []
+
+
+def _unknown(found: Mapping[str, PairsSplit], id: int | None) -> list[str]:
+    """Notes that count what stands in the splits and in no vocabulary."""
+    notes = []
+    for what, side in (
+        ("Sources with tokens outside the vocabulary, which are read as one unknown token", "source"),
+        ("Targets with tokens outside the vocabulary, which no answer can give", "answers"),
+    ):
+        counts = {name: unknown(getattr(split, side), id) for name, split in found.items()}
+        said = [f"{count:,} of {len(found[name]):,} in {name}" for name, count in counts.items() if count]
+        notes += [f"{what}: {', '.join(said)}."] if said else []
+    return notes

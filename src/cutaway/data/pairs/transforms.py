@@ -1,0 +1,505 @@
+"""Tokenization of pairs of texts: a tokenizer for each side, or one for both, saved as JSON with the model.
+
+Of our own tokenizers, which are fitted on the training split, ids of the target are 0 padding, 1 unknown, 2 begin,
+3 end, and from 4 on the tokens of its tokenizer from its 2 on; those of the source are its tokenizer's own. Where one
+tokenizer is shared, an id means the same on either side: that of the target. A tokenizer that was made elsewhere keeps
+its ids, and its sources stand in the frame that it gives to texts; targets end as it ends them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core import spec as specs
+from ...core.errors import DataError, FileError, Problem, short
+from ...core.files import read_json
+from ...core.spec import PairSpec, Tokens
+from ..bucketing import bucketed
+from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
+from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
+from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
+from .pair_files import Pairs, read_lines, read_pairs
+
+Ids = list[int]
+
+
+class PairsSplit(Split):
+    """Examples are sources (n), and their targets where they have some."""
+
+    def __init__(
+        self,
+        source: tuple[Tensor, Tensor],
+        target: tuple[Tensor, Tensor] | None,
+        begin: int,
+        names: Sequence[str] | Callable[[int], str],
+        row: Callable[[int], dict[str, str] | None] | None = None,
+        references: Mapping[int, list[Ids]] | None = None,
+        notes: Sequence[str] = (),
+        *,
+        padding: int = 0,
+        texts: Callable[[int], list[str]] | None = None,
+        empty: Sequence[int] = (),
+    ) -> None:
+        """`source` and `target` are ids (Σ lengths,) and lengths (n,), each at least 1; targets end with `end`.
+
+        `references` are all the right answers, without `end`, of those examples that have several; `texts` gives the
+        right answers to an example as they were written, where they are sentences. `empty` are the examples without a
+        source, to which the answer is nothing.
+        """
+        self._sources = SequenceSplit(*source, None)
+        self._targets = SequenceSplit(*target, None) if target is not None else None
+        self.target = target[0] if target is not None else None  # token after token, (Σ lengths,)
+        self.notes, self.empty, self.texts = list(notes), list(empty), texts
+        self._begin, self._names, self._row, self._references = begin, names, row, references or {}
+        self._padding = padding
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor]:
+        """The ids of the sources one after another, (Σ lengths,), and how many of each, (n,)."""
+        return self._sources.values, self._sources.lengths
+
+    @property
+    def answers(self) -> tuple[Tensor, Tensor]:
+        """The ids of the targets with `end`, (Σ lengths,), and how many of each, (n,); both empty without targets."""
+        if self._targets is None:
+            return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+        return self._targets.values, self._targets.lengths
+
+    @property
+    def lengths(self) -> Tensor:
+        """The tokens of the longer side of each example, (n,)."""
+        source = self._sources.lengths
+        return source if self._targets is None else torch.maximum(source, self._targets.lengths)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+        """Batches of examples whose longer sides are of nearly equal length, and, among those, their sources.
+
+        With `tokens`, each holds as many examples as fit: their number times the longest sequence of either side is at
+        most that, or there is but one.
+        """
+        longer, source = self.lengths, self._sources.lengths
+        order = longer * (int(source.max()) + 1) + source if len(self) else longer
+        return bucketed(longer, batch_size, generator, tokens, by=order)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs: source (N, T), its mask (N, T), the target so far (N, S), which begins with `begin`. Target (N, S):
+        what comes next, IGNORED after `end`. Without targets S is 1 and the target is empty."""
+        del seed
+        for index in order:
+            source, mask = next(self._sources.batches([index])).inputs  # (N, T)
+            if self._padding:
+                source = source.masked_fill(~mask, self._padding)
+            begin = torch.full((len(index), 1), self._begin)
+            if self._targets is None:
+                yield Batch((source, mask, begin), torch.empty(len(index), 0))
+                continue
+            target, real = next(self._targets.batches([index])).inputs  # (N, S)
+            so_far = torch.cat([begin, target[:, :-1]], 1).masked_fill(~real, self._padding)
+            yield Batch((source, mask, so_far), target.masked_fill(~real, IGNORED))
+
+    def references(self, i: int) -> list[Ids]:
+        """All the right answers to example i, as ids without `end`; none where it has no target."""
+        if i in self._references:
+            return self._references[i]
+        if self._targets is None:
+            return []
+        start, length = int(self._targets.starts[i]), int(self._targets.lengths[i])
+        return [self._targets.values[start : start + length - 1].tolist()]
+
+    def reject_longer(self, most: int) -> None:
+        """Raise DataError, naming each, where sources have more than `most` tokens."""
+        lengths = self._sources.lengths
+        problems = [
+            Problem(self.name(i), f"it has {int(lengths[i]):,} tokens")
+            for i in (lengths > most).nonzero()[:, 0].tolist()
+        ]
+        if problems:
+            raise DataError(
+                f"The model reads at most {most:,} tokens, and these sources are longer:",
+                problems,
+                "Give them in several pieces, such as one sentence on a line.",
+            )
+
+    def name(self, i: int) -> str:
+        """What a person calls the example."""
+        return self._names(i) if callable(self._names) else self._names[i]
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The example as the person gave it: source, and target where there is one."""
+        return self._row(i) if self._row else None
+
+
+BEGIN, END = 2, 3
+SHIFT = 2  # from ids of a tokenizer to those of the target, and of both sides where they share one
+TEXT_SUFFIXES = (".txt", ".tsv", ".gz")
+# What a tokenizer of words parts: a sign stands against the word before it, a bracket against the word after it, a
+# hyphen against both.
+AGAINST = (
+    (re.compile(r" (?=[,.;:!?%)\]}])"), ""),
+    (re.compile(r"(?<=[(\[{]) "), ""),
+    (re.compile(r"(?<=\w) - (?=\w)"), "-"),
+)
+
+MOST_TOKENS = 2048  # of a text, unless length=N says more: attention over 20,000 takes gigabytes for one example
+Encoded = tuple[Tensor, Tensor]  # ids one after another (Σ lengths,), lengths (n,)
+
+
+@dataclass(frozen=True)
+class TargetSide:
+    """How what is written becomes ids, and ids words again, whatever it is written of."""
+
+    target: Tokens
+    tokenizer: Tokenizer
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        return self.tokenizer.kind == PRETRAINED
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """The ids of texts, each with `end` after it."""
+        if self.pretrained:
+            return _flat([[*ids, self.target.end] for ids in self.tokenizer.encode_many(list(texts))])
+        ids, lengths = _encoded(self.tokenizer, texts)
+        return ended(_moved(ids), lengths)
+
+    def words(self, ids: Iterable[int]) -> str:
+        """The text that these ids stand for; padding, begin and end are left out."""
+        target = self.target
+        if self.pretrained:
+            frame = {target.padding, target.begin, target.end}
+            return self.tokenizer.decode(i for i in ids if i not in frame).strip()
+        shown = (i if i == UNKNOWN else i - SHIFT for i in ids if i == UNKNOWN or i > END)
+        text = self.tokenizer.decode(shown)
+        return joined(text) if target.sentences and self.tokenizer.kind in ("words", "wordpiece") else text
+
+    def size(self) -> int:
+        """How many ids there are, by the tokenizer."""
+        return len(self.tokenizer) + (0 if self.pretrained else SHIFT)
+
+
+@dataclass(frozen=True)
+class PairPreprocessing:
+    """How sources and targets become ids, and ids words again."""
+
+    spec: PairSpec
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "source": TOKENIZERS, "target?": TOKENIZERS}
+
+    @property
+    def written(self) -> TargetSide:
+        """The side of the targets."""
+        return TargetSide(self.spec.target, self.target_tokenizer)
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        return self.written.pretrained
+
+    def sources(self, texts: Sequence[str]) -> Encoded:
+        """The ids of sources, each at least one: unknown where a text has no token."""
+        if self.pretrained:
+            return _flat(_framed(self.source_tokenizer, texts, self.spec))
+        ids, lengths = _encoded(self.source_tokenizer, texts)
+        return (_moved(ids) if self.spec.joint_vocab else ids), lengths
+
+    def targets(self, texts: Sequence[str]) -> Encoded:
+        """The ids of targets, each with `end` after it."""
+        return self.written.encode(texts)
+
+    def words(self, ids: Iterable[int]) -> str:
+        """The target that these ids stand for; padding, begin and end are left out."""
+        return self.written.words(ids)
+
+    def examples(self, sources: Sequence[Any]) -> PairsSplit:
+        """Sources without targets: each a string, or the path of a text file with a source on each line; or
+        {"text": …}, which is a source whatever it looks like.
+
+        An empty line of a file stays, and the answer to it is nothing. Raises DataError for an empty string, and for a
+        file that is not there.
+        """
+        texts: list[str] = []
+        names: list[str] = []
+        empty: list[int] = []
+        problems: list[Problem] = []
+        for given in sources:
+            path = _file(given)
+            itself = given["text"] if isinstance(given, Mapping) else given
+            lines = [str(itself)] if path is None else read_lines(path)[0]
+            for number, line in enumerate(lines, 1):
+                name = (line if len(line) <= 60 else line[:57] + "…") if path is None else f"line {number} of {path}"
+                if not line.strip() and path is None:
+                    problems.append(Problem(name or "a source", "it is empty"))
+                elif not line.strip():
+                    empty.append(len(texts))
+                elif "\t" in line and path is not None:
+                    problems.append(Problem(name, "it holds a tab: a file to predict has one source a line, no target"))
+                texts.append(line)
+                names.append(name)
+        if problems or not texts:
+            raise DataError("Sources that cannot be read:" if problems else "No source was given.", problems)
+        encoded = self.sources([text if text.strip() else "" for text in texts])
+        reject_longer(encoded[1], max(MOST_TOKENS, self.spec.longest), names.__getitem__)
+        count, notes = unknown(encoded, self.unknown), []
+        count -= len(empty) if not self.pretrained else 0  # what is empty is read as unknown, and not asked
+        if count:
+            notes = [f"{count:,} of {len(texts):,} sources hold tokens that training did not know: read as unknown."]
+        longer = int((encoded[1] > self.spec.longest).sum())
+        if longer:
+            notes += [
+                f"{longer:,} of {len(texts):,} sources have more tokens than any in training, {self.spec.longest:,}: "
+                "what is said of them may be worse, or cut off."
+            ]
+        if empty:
+            notes += [f"{len(empty):,} of {len(texts):,} lines are empty: so are the answers to them."]
+        target = self.spec.target
+        return PairsSplit(
+            encoded,
+            None,
+            target.begin,
+            names,
+            lambda i: {"source": texts[i]},
+            notes=notes,
+            padding=target.padding,
+            empty=empty,
+        )
+
+    def labelled(self, source: str | Path) -> PairsSplit:
+        """Other pairs, in a file with a tab on each line or in two files a,b; each source once (see `as_split`)."""
+        pairs = read_pairs(str(source))
+        split, repeated = self.as_split(pairs, range(len(pairs)), once=True)
+        split.notes += [text for text in (repeated_note(repeated, pairs.name),) if text]
+        return split
+
+    def as_split(self, pairs: Pairs, rows: Sequence[int], once: bool, most: int = 0) -> tuple[PairsSplit, int]:
+        """The split of these pairs, and how many were not taken for the sake of `once`: where a source stands several
+        times, it is then asked once, with its first target, and all its targets are right answers. Raises DataError for
+        a side of more than MOST_TOKENS tokens, unless training had as many or `most` says more."""
+        chosen = list(rows)
+        answers: dict[str, list[int]] = {}
+        for i in chosen:
+            answers.setdefault(self.seen(pairs.sources[i]), []).append(i)
+        if once:
+            chosen = [same[0] for same in answers.values()]
+        source = self.sources([pairs.sources[i] for i in chosen])
+        target = self.targets([pairs.targets[i] for i in chosen])
+        for lengths, longest in ((source[1], self.spec.longest), (target[1] - 1, self.spec.target.longest - 1)):
+            reject_longer(lengths, max(MOST_TOKENS, longest, most), lambda k: pairs.place(chosen[k]))
+        several = [(place, answers[self.seen(pairs.sources[i])]) for place, i in enumerate(chosen)]
+        several = [(place, same) for place, same in several if len(same) > 1]
+        others = iter(separate(self.targets([pairs.targets[i] for _, same in several for i in same])))
+        references = {place: distinct([next(others)[:-1] for _ in same]) for place, same in several}
+
+        def texts(k: int) -> list[str]:
+            same = answers[self.seen(pairs.sources[chosen[k]])] if once else [chosen[k]]
+            return list(dict.fromkeys(pairs.targets[i] for i in same))
+
+        found = PairsSplit(
+            source,
+            target,
+            self.spec.target.begin,
+            lambda k: pairs.place(chosen[k]),
+            lambda k: {"source": pairs.sources[chosen[k]], "target": pairs.targets[chosen[k]]},
+            references,
+            padding=self.spec.target.padding,
+            texts=texts if self.spec.target.sentences else None,
+        )
+        return found, len(rows) - len(chosen)
+
+    def seen(self, source: str) -> str:
+        """A source as its tokenizer sees it: in lower case, where it writes all so."""
+        return source.lower() if getattr(self.source_tokenizer, "lower", False) else source
+
+    @property
+    def unknown(self) -> int | None:
+        """The id, on either side, of what is in no vocabulary; None where nothing is."""
+        return self.spec.target.unknown
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, from which `from_json` makes it again. A tokenizer of both sides is written once."""
+        return {
+            "kind": "seq2seq",
+            "spec": specs.to_json(self.spec),
+            "source": self.source_tokenizer.to_json(),
+            "target": None if self.spec.joint_vocab else self.target_tokenizer.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], PairSpec)
+        source = tokenizer_from_json(data["source"])
+        if not spec.joint_vocab and not data.get("target"):
+            raise ValueError("it has no tokenizer of the target")
+        found = cls(spec, source, source if spec.joint_vocab else tokenizer_from_json(data["target"]))
+        sizes, said = found.sizes(), (spec.vocab_size, spec.target.vocab_size)
+        # A model may have been given more rows than its tokenizer has tokens.
+        if sizes != said and not (found.pretrained and said >= sizes):
+            raise ValueError(f"tokenizers of {sizes} ids and a spec of {said[0]}, {said[1]}")
+        return found
+
+    def sizes(self) -> tuple[int, int]:
+        """How many ids there are on either side, by the tokenizers."""
+        source = len(self.source_tokenizer)
+        return source + (0 if self.pretrained else SHIFT * self.spec.joint_vocab), self.written.size()
+
+
+def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> None:
+    """Raise DataError that names every text of more tokens than that: attention takes memory with their square."""
+    longer = (lengths > most).nonzero().flatten().tolist()
+    if longer:
+        raise DataError(
+            "Texts are too long:",
+            [Problem(short(name(i)), f"it has {int(lengths[i]):,} tokens, at most {most:,} are read") for i in longer],
+            f"Shorten them, or leave them out with length={most}; a larger length=N keeps texts of at most N tokens.",
+        )
+
+
+def ended(ids: Tensor, lengths: Tensor) -> Encoded:
+    """Ids of the target with `end` after each of the texts."""
+    return torch.from_numpy(np.insert(ids.numpy(), lengths.numpy().cumsum(), END)), lengths + 1
+
+
+def joined(text: str) -> str:
+    """A sentence of words and signs with blanks between them, as it is written: "a dog , running" has no blank before
+    the comma. What a person would write otherwise, such as a dash, is not known."""
+    for where, what in AGAINST:
+        text = where.sub(what, text)
+    return text
+
+
+def separate(encoded: Encoded) -> list[Ids]:
+    """The ids of each text."""
+    ids, lengths = encoded
+    return [of_text.tolist() for of_text in torch.split(ids, lengths.tolist())]
+
+
+def distinct(answers: Iterable[Ids]) -> list[Ids]:
+    """Each answer once, in their order."""
+    return [list(ids) for ids in dict.fromkeys(tuple(ids) for ids in answers)]
+
+
+def unknown(encoded: Encoded, id: int | None = UNKNOWN) -> int:
+    """How many texts hold a token that is in no vocabulary, which has this id."""
+    ids, lengths = encoded
+    of = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    return len(torch.unique(of[ids == id])) if id is not None else 0
+
+
+def repeated_note(repeated: int, where: str) -> str | None:
+    """A sentence on pairs whose source stands in another; None where there is none."""
+    if not repeated:
+        return None
+    return (
+        f"In {where}, {repeated:,} pairs repeat the source of another one: each source is asked once, and an answer is "
+        "held to the nearest of its targets."
+    )
+
+
+def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
+    ids, lengths = tokenizer.encode_flat(texts)
+    if (lengths == 0).any():
+        ids = np.insert(ids, lengths.cumsum()[lengths == 0], UNKNOWN)
+        lengths = np.maximum(lengths, 1)
+    return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+def _moved(ids: Tensor) -> Tensor:
+    """Ids of a tokenizer as those of the target: after begin and end."""
+    return torch.where(ids > UNKNOWN, ids + SHIFT, ids)
+
+
+def _framed(tokenizer: Tokenizer, texts: Sequence[str], spec: PairSpec) -> list[Ids]:
+    """The ids of sources in the frame of a tokenizer that was made elsewhere: as it begins texts, and `end`."""
+    before = [tokenizer.begin] if tokenizer.begin is not None else []
+    return [[*before, *ids, spec.target.end] for ids in tokenizer.encode_many(list(texts))]
+
+
+def _flat(ids: Sequence[Ids]) -> Encoded:
+    lengths = torch.tensor([len(of_text) for of_text in ids])
+    return torch.tensor([i for of_text in ids for i in of_text], dtype=torch.long), lengths
+
+
+def _file(given: Any) -> Path | None:
+    """The file that a source names; None where it is the source itself. Raises DataError where it is not there."""
+    if isinstance(given, Mapping):
+        return None
+    path = Path(given).expanduser() if isinstance(given, Path) or len(str(given)) < 1000 else None
+    try:
+        if path is not None and path.is_file():
+            return path
+    except (OSError, ValueError):  # no name that a file could have
+        return None
+    named = isinstance(given, Path) or (Path(given).suffix.lower() in TEXT_SUFFIXES and " " not in given.strip())
+    if path is not None and named:
+        raise DataError(f"There is no file {str(given)!r}, seen from {Path.cwd()}.")
+    return None
+
+
+PREPROCESSING = ("preprocessing.json", "model/preprocessing.json")
+
+
+def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
+    """The target of a model with this tokenizer, which stands at `path`: a file, or a folder that holds one.
+
+    A run that learned pairs says what its targets begin and end with, and a config.json beside a tokenizer.json does;
+    where neither does, they end with the tokenizer's end, and begin as its texts do, or else with padding, as T5's do.
+    Raises DataError where nothing ends them.
+    """
+    assert tokenizer.kind == PRETRAINED, "those that are fitted here have ids of ours"
+    before = _of_a_run(path)
+    if before is not None:
+        return before
+    said = _config(path)
+    end = said.get("eos_token_id", tokenizer.end)
+    padding = said.get("pad_token_id", tokenizer.padding)
+    padding = 0 if padding is None else padding
+    usual = tokenizer.begin if tokenizer.begin is not None else padding
+    begin = said.get("decoder_start_token_id", usual)
+    if end is None:
+        raise DataError(
+            f"The tokenizer of {path} has no token that ends a text, such as </s>, and a target needs one.",
+            fix="Take another tokenizer, or one that is fitted on these pairs (tokenizer=bpe).",
+        )
+    # A model may have rows for more ids than there are tokens: to multiply by round numbers.
+    vocabulary = max(len(tokenizer), said.get("vocab_size", 0))
+    if not 0 <= max(begin, end, padding) < vocabulary:
+        raise DataError(
+            f"config.json beside {path} names the token {max(begin, end, padding):,}, and there are {vocabulary:,}.",
+            fix="Is it that of another model?",
+        )
+    return Tokens(vocabulary, begin, end, 1, padding=padding, unknown=tokenizer.unknown)
+
+
+def _of_a_run(path: Path) -> Tokens | None:
+    """The target of a run that learned pairs, whose folder or preprocessing.json this is; None where it is none."""
+    files = [path] if path.is_file() else [path / name for name in PREPROCESSING]
+    file = next((file for file in files if file.is_file()), None)
+    document = read_json(file) if file is not None else None
+    if not isinstance(document, dict) or specs.kind_now(document.get("kind")) != "seq2seq":
+        return None
+    try:
+        spec = specs.from_json(document["spec"])
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{file} is not complete: {type(error).__name__} {error}. Restore it from a copy.") from error
+    return spec.target if isinstance(spec, PairSpec) else None
+
+
+def _config(path: Path) -> dict[str, int]:
+    """The numbers in the config.json beside a tokenizer; none where there is no such file."""
+    file = (path if path.is_dir() else path.parent) / "config.json"
+    document: Any = read_json(file) if file.is_file() else {}
+    return {k: v for k, v in document.items() if type(v) is int} if isinstance(document, dict) else {}

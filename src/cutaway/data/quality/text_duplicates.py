@@ -1,0 +1,124 @@
+"""Texts that nearly equal one of an earlier split, by MinHash, and texts whose label is probably wrong.
+
+The share of equal minima of two sets under random hashes is their Jaccard similarity in expectation (A. Broder, On the
+resemblance and containment of documents, 1997). Texts that share a band of minima are then compared exactly.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.spec import Classes, Target
+from ..findings import Finding
+from . import labels as wrong_labels
+from .duplicates import near_note
+from .embeddings import Seen, sample
+
+MOST = 15_000  # texts of a split that are looked at
+WORDS = 400  # of a text that are looked at
+LEAST = 8  # words of a text, without which it equals others by chance
+BANDS, ROWS = 24, 3
+SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
+# Or so much, where so much of the words is alike: a word that is gone takes two pairs. Texts of at least LONG words are
+# told from one another by more, and may have two words less in common.
+SHORT, WORDS_ALIKE = 0.55, 0.8
+LONG, OF_LONG, WORDS_OF_LONG = 12, 0.45, 0.7
+BUCKET = 10  # texts with one band in common that are compared
+WORD = re.compile(r"\w+")
+CLASSES = 10  # a linear model of more takes too long
+_RNG = np.random.default_rng(0)
+FACTORS, SUMMANDS = _RNG.integers(0, 2**63, (2, BANDS * ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+class Sketch(NamedTuple):
+    """What is kept of a text."""
+
+    name: str  # with its split
+    text: str
+    words: frozenset[str]
+    pairs: frozenset[int]  # hashes of its pairs of words
+    bands: tuple[bytes, ...]
+
+    def alike(self, other: Sketch) -> float:
+        """The Jaccard similarity of the pairs of words."""
+        return _similarity(self.pairs, other.pairs)
+
+    def nearly(self, other: Sketch) -> bool:
+        """Whether the texts nearly equal one another."""
+        pairs, long = self.alike(other), min(len(self.pairs), len(other.pairs)) >= LONG - 1
+        of_pairs, of_words = (OF_LONG, WORDS_OF_LONG) if long else (SHORT, WORDS_ALIKE)
+        return pairs >= SIMILAR or (pairs >= of_pairs and _similarity(self.words, other.words) >= of_words)
+
+
+def sketched(name: str, text: str) -> Sketch | None:
+    """None for a text that is too short."""
+    words = WORD.findall(text.lower())[:WORDS]
+    if len(words) < LEAST:
+        return None
+    hashes = np.fromiter({zlib.crc32(f"{a} {b}".encode()) for a, b in pairwise(words)}, np.uint64)
+    mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap round, so that each has its own order
+    minima = mixed.min(0).astype(np.uint32).reshape(BANDS, ROWS)
+    return Sketch(name, text, frozenset(words), frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
+
+
+def near(seen: Mapping[str, Seen]) -> Finding | None:
+    """A finding where texts of val or test nearly equal one of an earlier split, but are not the same."""
+    held: list[defaultdict[bytes, list[Sketch]]] = [defaultdict(list) for _ in range(BANDS)]
+    pairs: list[tuple[str, str]] = []
+    counts, looked = dict.fromkeys(seen, 0), dict.fromkeys(seen, 0)
+    for split, some in seen.items():
+        own = []
+        for i in sample(len(some.rows), MOST).tolist():
+            sketch = sketched(f"{some.name(i)} ({split})", text_of(some, i))
+            if sketch is None:
+                continue
+            own.append(sketch)
+            others = {
+                one.name: one for bucket, band in zip(held, sketch.bands) for one in bucket.get(band, ())[:BUCKET]
+            }
+            best = max(others.values(), key=sketch.alike, default=None)
+            if best is None or any(one.text == sketch.text for one in others.values()):
+                continue
+            if sketch.nearly(best):
+                counts[split] += 1
+                pairs.append((sketch.name, best.name))
+        looked[split] = len(own)
+        for sketch in own:
+            for bucket, band in zip(held, sketch.bands):
+                bucket[band].append(sketch)
+    return near_note(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
+
+
+def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
+    """A finding where labels of texts are probably wrong, told by their words."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    if not isinstance(target, Classes) or len(target.classes) > CLASSES:
+        return None
+    picked = wrong_labels.picked(seen)
+    words = [text_of(seen[split], i)[:4000] for split, i in picked]
+    linear = LogisticRegression(C=10, solver="liblinear")
+    if len(target.classes) > 2:
+        linear = OneVsRestClassifier(linear)
+    model = make_pipeline(HashingVectorizer(n_features=2**14, alternate_sign=False), linear)
+    return wrong_labels.told(np.array(words, object), picked, seen, target, model)
+
+
+def _similarity(a: frozenset[Any], b: frozenset[Any]) -> float:
+    return len(a & b) / (len(a | b) or 1)
+
+
+def text_of(seen: Seen, i: int) -> str:
+    """The i-th text that is looked at."""
+    row = seen.split.row(int(seen.rows[i]))
+    return next(iter(row.values())) if row else ""

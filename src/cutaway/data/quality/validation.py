@@ -1,0 +1,40 @@
+"""The guard's one door."""
+
+from __future__ import annotations
+
+from ...core.spec import AudioSpec, Classes, ImageSpec, SeriesSpec, TableSpec, TextSpec, Value
+from ..dataset_base import DataSet
+from ..findings import Finding
+from ..tables.transforms import TableSplit
+from . import drift, group_leakage, labels, near_duplicates, target_leakage, text_duplicates
+from .embeddings import seen_of
+
+
+def guard(data: DataSet) -> list[Finding]:
+    """What in this data makes scores lie, besides what was found as it was opened. It is of kinds whose examples stand
+    for themselves, with a class or a value each: rows, images, texts, recordings and series."""
+    spec, target = data.spec, getattr(data.spec, "target", None)
+    if data.tasks is not None or not isinstance(target, Classes | Value):
+        return []
+    if not isinstance(spec, TableSpec | ImageSpec | TextSpec | AudioSpec | SeriesSpec):
+        return []
+    seen = {name: seen_of(split, spec.kind) for name, split in data.splits.items()}
+    looked = {name: some for name, some in seen.items() if some is not None}
+    if len(looked) < len(data.splits) or "train" not in looked or any(some.target.ndim > 1 for some in looked.values()):
+        return []
+    found: list[Finding | None] = []
+    if spec.kind == "text":
+        found += [
+            text_duplicates.near(looked),
+            text_duplicates.labels(looked, target),
+            *drift.drift(looked, target, (), inputs=False),
+        ]
+        return [finding for finding in found if finding]
+    found.append(near_duplicates.near(looked, spec.kind, near_duplicates.continuous(data)))
+    if isinstance(looked["train"].split, TableSplit):
+        found += target_leakage.columns(data, looked, " ".join(map(str, data.findings)))
+        found += group_leakage.crossing(data, looked)
+    if isinstance(target, Classes):
+        found.append(labels.wrong(looked, target))
+    found += drift.drift(looked, target, spec.columns if isinstance(spec, TableSpec) else ())
+    return [finding for finding in found if finding]

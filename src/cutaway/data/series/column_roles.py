@@ -1,0 +1,241 @@
+"""Which columns of a table a series is made of: its time, what is forecast, what else is measured, what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...core.errors import DataError, Problem, SettingError, UnknownName, short
+from ...core.schema import from_document
+from ..settings import DataSettings
+from ..tables.column_types import MOSTLY, ColumnType, decode, explain, infer, unreadable
+from ..tables.roles import find_column, find_columns, reject_units
+from ..tables.table_files import Table
+from .times import FORMATS, NUMBER, PARTS, ROW, format_of, moments, names_of
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a series by what they are. Variables stand in this order: forecast, past, known."""
+
+    time: str | None  # the column of times; None where rows are counted
+    written: str  # how times are written: a format of times.FORMATS, NUMBER or ROW
+    forecast: tuple[str, ...]
+    past: tuple[str, ...] = ()  # known up to the moment of the forecast
+    known: tuple[str, ...] = ()  # known in advance too
+    words: dict[str, str] = field(default_factory=dict)  # of a column of two words, those of 1 and 0: yes/no
+    id: str | None = None  # the column that says which of several series a row is of
+    calendar: tuple[str, ...] = ()  # parts of the calendar that the time column gives: hour, weekday, month
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All variables, in their order: F of them."""
+        return (*self.given, *names_of(self.calendar))
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Those of them that are columns of the table."""
+        return (*self.forecast, *self.past, *self.known)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Those of them that are known in advance, the last ones."""
+        return (*self.known, *names_of(self.calendar))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Columns:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        found = from_document(cls, data)
+        if not found.forecast or not set(found.calendar) <= set(PARTS):
+            raise ValueError("its columns say nothing of what is forecast, or of a calendar that there is not")
+        if found.written not in (*FORMATS, NUMBER, ROW) or not all(isinstance(w, str) for w in found.words.values()):
+            raise ValueError(f"times are written as {short(found.written)}, which is not known here")
+        return found
+
+
+def choose_columns(table: Table, settings: DataSettings) -> Columns:
+    """The columns as the settings name them: every other column of numbers is measured, and known up to the forecast.
+
+    Raises UnknownName for a column that is not there, SettingError for one with two roles, DataError for a column that
+    holds neither numbers nor times.
+    """
+    if not settings.forecast:
+        raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
+    of_many = ("forecast", "known_future", "ignore")
+    lists: dict[str, Any] = {key: find_columns(table, key, getattr(settings, key)) for key in of_many}
+    named = {"time": settings.time, "id": settings.id}
+    single: dict[str, Any] = {key: find_column(table, key, column) for key, column in named.items() if column}
+    _check_roles(lists | {key: (column,) for key, column in single.items()})
+    settings = replace(settings, **lists, **single)
+    left = [c for c in table.columns if c not in (*settings.ignore, settings.id)]
+    time, written = _time(table, settings, left)
+    for part in settings.calendar:
+        if part not in PARTS:
+            raise UnknownName("part of the calendar", part, PARTS)
+    if settings.calendar and written in (NUMBER, ROW):
+        raise SettingError(
+            f"calendar={','.join(settings.calendar)} is told from times, and {table.title} has no column of dates: "
+            "name one with time=COLUMN, or leave it out."
+        )
+    reject_units(table, left)
+    past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
+    words: dict[str, str] = {}
+    odd: list[Problem] = []
+    for column in (*settings.forecast, *past, *settings.known_future):
+        cells = table.text(column)
+        kind, example = _kind(column, cells, len(table))
+        if kind is None:
+            odd.append(Problem(f"column {column}", f"{example!r} and most other cells are not numbers"))
+        elif kind.kind == "empty":
+            odd.append(Problem(f"column {column}", "it has no values"))
+        elif kind.kind == "yes/no":
+            words[column] = kind.written
+    if odd:
+        own = column_of_series(table, time, [problem.where.removeprefix("column ") for problem in odd])
+        if own:
+            raise DataError(
+                f"{table.title} holds several series, one below another: times of column {time} are repeated, and "
+                f"column {own} has {table.text(own).n_unique():,} values that tell the rows apart.",
+                fix=f"Say which column names them: id={own}.",
+            )
+        raise DataError(
+            f"{table.title} has columns that are no numbers:",
+            odd,
+            "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
+            "column of times with time=COLUMN.",
+        )
+    return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar)
+
+
+def column_of_series(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
+    """Return the column that says which of several series a row is of: of those that with the time tell all rows apart
+    the one with the fewest values; None where times are not repeated, or there is no such column."""
+    if time is None or table.text(time).n_unique() == len(table):
+        return None
+    found: dict[str, int] = {}
+    for column in table.columns if among is None else among:
+        values = table.text(column).n_unique()
+        if column != time and values <= len(table) / 2 and not table.frame.select(time, column).is_duplicated().any():
+            found[column] = values
+    return min(found, key=lambda column: found[column], default=None)
+
+
+def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+    """The variables of every row, (n, F), NaN where a cell is missing.
+
+    Raises DataError, naming each cell that is no number, or the columns that the table has not.
+    """
+    absent = [c for c in (*columns.given, columns.time) if c is not None and c not in table.columns]
+    if absent:
+        raise DataError(
+            f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
+            fix="A file to be forecast has the columns that the model was trained with, by the same names.",
+        )
+    reject_units(table, columns.given)
+    problems: list[tuple[int, Problem]] = []
+    values = np.empty((len(table), len(columns.given)))
+    for k, column in enumerate(columns.given):
+        kind = _type(columns, column)
+        cells = table.text(column)
+        values[:, k] = decode(cells, kind)
+        for i in np.flatnonzero(unreadable(cells, kind)).tolist():
+            problems.append((i, Problem(table.where(i, column), explain(cells[i], kind))))
+    if problems:
+        problems.sort(key=lambda found: found[0])
+        raise DataError(
+            f"{table.title} has cells that are not numbers:",
+            [problem for _, problem in problems],
+            "Fix them, or leave them empty and give gaps=fill.",
+        )
+    return values
+
+
+def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+    """The time of every row, (n,). Raises DataError, naming each row whose time is missing or written otherwise."""
+    if columns.time is None:
+        return np.arange(1, len(table) + 1, dtype=np.float64)
+    cells = table.text(columns.time)
+    found = moments(cells, columns.written)
+    bad = np.flatnonzero(np.isnan(found)).tolist()
+    if bad:
+        like = "a number" if columns.written == NUMBER else f"a time as {FORMATS[columns.written]} is one"
+        raise DataError(
+            f"{table.title} has rows without a time:",
+            [
+                Problem(table.where(i, columns.time), f"{cells[i]!r} is not {like}" if cells[i] else "it is empty")
+                for i in bad
+            ],
+            "Every row of a series has its time, written in one way.",
+        )
+    return found
+
+
+def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple[str | None, str]:
+    """The column of times and how they are written: the one that was named, else the one that holds some."""
+    if settings.time is not None:
+        cells = table.text(settings.time)
+        written = format_of(settings.time, cells)
+        if written is None and _share_of_numbers(cells) >= MOSTLY:
+            written = NUMBER
+        if written is None:
+            raise DataError(
+                f"The column {settings.time!r} of {table.title} holds no times that can be read, for example "
+                f"{next(iter(cells.drop_nulls()), '')!r}.",
+                fix="Write times as 2020-12-31, 2020-12-31 18:30:00, 2020-12 or as numbers.",
+            )
+        return settings.time, written
+    free = [c for c in columns if c not in (*settings.forecast, *settings.known_future)]
+    found: dict[str, str] = {}
+    for column in free:
+        cells = table.text(column)
+        written = format_of(column, cells)
+        if written is not None:
+            found[column] = written
+    dates = {column: written for column, written in found.items() if written != NUMBER} or found
+    if len(dates) > 1:
+        raise DataError(
+            f"{table.title} has several columns of times: {', '.join(map(repr, dates))}.",
+            fix="Say which one with time=COLUMN, and leave the others out with ignore=COLUMN.",
+        )
+    return next(iter(dates.items()), (None, ROW))
+
+
+def _check_roles(roles: dict[str, tuple[str, ...]]) -> None:
+    """Raise SettingError for a column that is named twice."""
+    seen: dict[str, str] = {}
+    for role, names in roles.items():
+        for name in names:
+            if name in seen:
+                raise SettingError(f"The column {name!r} is named in {seen[name]}= and in {role}=: it can be but one.")
+            seen[name] = role
+
+
+def _kind(name: str, cells: pl.Series, rows: int) -> tuple[ColumnType | None, str]:
+    """A column's type, number, yes/no or empty; None, and a cell that shows why, where it is another."""
+    present = cells.drop_nulls()
+    if present.is_empty():
+        return ColumnType("empty"), ""
+    if _share_of_numbers(cells) >= MOSTLY:
+        return ColumnType("number"), ""
+    kind = infer(name, cells, rows)
+    if kind.kind in ("number", "yes/no"):
+        return kind, ""
+    return None, str(present.filter(present.cast(pl.Float64, strict=False).is_null())[0])
+
+
+def _share_of_numbers(cells: pl.Series) -> float:
+    present = cells.drop_nulls()
+    return present.cast(pl.Float64, strict=False).count() / len(present) if len(present) else 0.0
+
+
+def _type(columns: Columns, name: str) -> ColumnType:
+    return ColumnType("yes/no", columns.words[name]) if name in columns.words else ColumnType("number")

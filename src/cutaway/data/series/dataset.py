@@ -1,0 +1,224 @@
+"""A series as a data set: read, split by time, scaled by the training time, and cut into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...core.errors import SettingError
+from ..build import Origin, assemble
+from ..dataset_base import DataSet
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from ..splits import Rows, fractions_left
+from ..tables.dialect import Form
+from ..tables.table_files import Table, counted, read_table
+from ..unusable_examples import reject_fill
+from .column_roles import Columns, choose_columns
+from .series_files import Cut, Series, long_enough, read_series, read_several
+from .times import NUMBER, WITH_OFFSET
+from .transforms import ForecastPreprocessing, covered, split_by_time
+
+HORIZON = 24  # steps, where nobody says
+HISTORIES = 4  # horizons that a forecast sees, where nobody says
+
+
+def open_series(path: Path, settings: DataSettings) -> DataSet:
+    """The series in a .csv, .tsv or .parquet file, to be forecast.
+
+    Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
+    """
+    return series_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+
+
+def series_dataset(
+    table: Table, origin: Origin, settings: DataSettings, borders: Sequence[int] | None = None
+) -> DataSet:
+    """The series in a table. `borders` are the steps at which train, val and test end, instead of fractions.
+
+    Raises as `open_series`.
+    """
+    columns = choose_columns(table, settings)
+    if columns.ahead and settings.mixup:
+        raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
+    if columns.id:
+        return _several_dataset(table, columns, origin, settings)
+    reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
+    series = read_series(table, columns, settings.gaps, sort=borders is None)
+    horizon = settings.horizon or HORIZON
+    history = settings.lookback or HISTORIES * horizon
+    starts = split_by_time(series, history, horizon, settings, borders)
+    training_time = covered(starts["train"], history, horizon)
+    season = settings.season_length or series.clock.season
+    if season > len(training_time) // 2 and settings.season_length:
+        raise SettingError(
+            f"season_length={season} is more than half of the training time, {len(training_time):,} steps: nothing is "
+            "seen to repeat itself there."
+        )
+    repeats = season <= len(training_time) // 2
+    preprocessing = ForecastPreprocessing.fitted(
+        series, training_time, history, horizon, season if repeats else 1, settings.gaps
+    )
+    preprocessing = replace(preprocessing, written=table.form.kept())
+    notes = [
+        *table.notes,
+        *series.notes,
+        *_about_columns(table, series),
+        *_about_windows(series, preprocessing, starts, settings),
+    ]
+    splits = preprocessing.splits(series, starts)
+    return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
+
+
+def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
+    """Several series, each split by time and scaled by itself. Raises as `open_series`."""
+    reject_fill(settings)
+    found, unreadable = read_several(table, columns, settings.gaps, settings.missing)
+    horizon = settings.horizon or HORIZON
+    history = settings.lookback or HISTORIES * horizon
+    needed = history + horizon * (1 + sum(fraction > 0 for fraction in fractions_left(settings)))
+    found, left_out = long_enough(found, needed, table.title, settings.missing)
+    each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
+    training_time = [covered(own["train"], history, horizon) for own in each]
+    shortest = min(map(len, training_time)) // 2
+    season = settings.season_length or found[0].clock.season
+    if season > shortest and settings.season_length:
+        raise SettingError(
+            f"season_length={season} is more than half of the training time of some series, {2 * shortest:,} steps: "
+            "nothing is seen to repeat itself there."
+        )
+    preprocessing = ForecastPreprocessing.fitted_to_each(
+        found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
+    )
+    preprocessing = replace(preprocessing, written=table.form.kept(), missing=settings.missing)
+    cuts = {split: Cut.of(found, [own[split] for own in each]) for split in each[0]}
+    cuts["train"] = cuts["train"].last(settings.max_samples)
+    clock, season = found[0].clock, preprocessing.horizon.season_length
+    repeats = "the last value" if season == 1 else f"the last {season} steps"
+    windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
+    notes = [
+        *table.notes,
+        f"{len(found):,} series, named by column {columns.id}, of {_range_of(list(map(len, found)))} "
+        f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
+        + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
+        + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
+        f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
+        f"comparison, a forecast repeats {repeats} of its series.",
+        f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
+        "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
+        + ("; what is known in advance has one scale." if columns.ahead else "."),
+        *unreadable,
+        *left_out,
+        *(note for series in found for note in series.notes),
+    ]
+    splits = preprocessing.splits(found, cuts)
+    places = {split: cut.places for split, cut in cuts.items()}
+    return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
+
+
+def _range_of(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _about_columns(table: Table, series: Series) -> list[str]:
+    """What each column is taken for, and the step between rows."""
+    columns, clock = series.columns, series.clock
+    time = f"column {columns.time}" if columns.time else "no column of times: the rows are counted"
+    said = [f"Forecast: {', '.join(columns.forecast)}."]
+    if columns.past:
+        said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
+    if columns.ahead:
+        said.append(f"Known in advance: {', '.join(columns.ahead)}.")
+    said.append(
+        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}"
+        + (f", one row every {clock.words}." if columns.time else ".")
+        + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
+    )
+    ahead = len(series.values) - series.length
+    if ahead:
+        said.append(
+            f"The last {ahead:,} rows of {table.title} hold nothing to forecast, only what is known in advance."
+        )
+    return [" ".join(said)]
+
+
+def _about_windows(
+    series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
+) -> list[str]:
+    """How windows are cut, which split has which time, and what was left out."""
+    history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
+    season = preprocessing.horizon.season_length
+    repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
+    ends = {split: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for split, c in starts.items()}
+    spans = [f"{split} {a} to {b} ({counted(len(starts[split]), 'window')})" for split, (a, b) in ends.items()]
+    notes = [
+        f"A window is {history:,} steps, and the {horizon:,} steps after them to forecast. For comparison, a forecast "
+        f"repeats {repeats}.",
+        f"Split by time, by what is forecast: {'; '.join(spans)}. What a forecast sees may reach back into the split "
+        "before. Mean and standard deviation are those of the training time.",
+    ]
+    left_out = sum(int(chosen[-1]) - int(chosen[0]) + 1 - len(chosen) for chosen in starts.values())
+    if left_out:
+        notes.append(
+            f"Left out: {counted(left_out, 'window')} that would begin right after a value that was filled in, or "
+            "have nothing measured to forecast."
+        )
+    if settings.max_samples is not None:
+        notes.append(
+            f"max_samples={settings.max_samples} keeps the last windows of the training split, those nearest to the "
+            "next."
+        )
+    if settings.split_seed:
+        notes.append("A series is split by time, never at random: split_seed changes nothing.")
+    if not settings.season_length and season != clock.season:
+        notes.append(
+            f"The season of {clock.season:,} steps that the calendar has is more than half of the training time: "
+            "for comparison, a forecast repeats the last value instead."
+        )
+    flat = np.ptp(series.values[covered(starts["train"], history, horizon)], axis=0) == 0
+    if flat.any():
+        constant = ", ".join(c for c, is_flat in zip(series.columns.names, flat) if is_flat)
+        notes.append(f"Constant in the training time, so that nothing can be learned from it: {constant}.")
+    return notes
+
+
+def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
+    """A row for each column of the file: name, type, role, missing cells, range."""
+    roles = dict.fromkeys(columns.forecast, "forecast")
+    roles |= dict.fromkeys(columns.past, "seen up to the forecast") | dict.fromkeys(columns.known, "known in advance")
+    if columns.time is not None:
+        roles[columns.time] = "time"
+    if columns.id is not None:
+        roles[columns.id] = "id of the series"
+    described = []
+    for name in table.columns:
+        cells = table.text(name)
+        present = cells.drop_nulls()
+        kind = "number"
+        if name == columns.time:
+            kind = "number" if columns.written == NUMBER else "date"
+        elif name in columns.words:
+            kind = "yes/no"
+        elif name == columns.id:
+            kind = "category"
+        example = ", ".join(present.head(1))
+        if kind == "number" and name in roles:
+            values = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+            example = f"{values.min():.6g} … {values.max():.6g}"
+        elif kind == "date":
+            example = f"{present[0]} … {present[-1]}"
+        described.append(
+            {
+                "name": name,
+                "type": kind if name in roles else "",
+                "role": roles.get(name, "left out: ignore"),
+                "missing": f"{cells.null_count():,}",
+                "example": example,
+            }
+        )
+    return described

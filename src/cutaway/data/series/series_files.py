@@ -1,0 +1,451 @@
+"""Series in tables: one, or several in long format (one row for each series and time).
+
+Rows are in the order of time, a step apart, without missing values. Other rows are rejected with their lines, or, with
+gaps=fill, interpolated and counted.
+
+Each series has its own mean and standard deviation, as forecasters of many series have them (GluonTS, NeuralForecast's
+local scaling): of shops of different sizes the largest would be all that is learned otherwise. What is known in advance
+means the same to all, and has one scale. No window reaches from one series into another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ...core.errors import DataError, Problem, SettingError, listed
+from ..splits import Rows
+from ..tables.table_files import Table, counted
+from ..unusable_examples import leave_out
+from .column_roles import Columns, column_of_series, read_moments, read_numbers
+from .times import NUMBER, Clock, Positions, Step, circles, step_of
+
+Values = npt.NDArray[np.float64]
+
+WAY_OUT = (
+    "Add what is missing; gaps=fill draws straight lines between neighbours, gaps=skip takes the rows as they follow "
+    "one another, as on trading days."
+)
+MOST_GAPS = 10  # gaps that are named each; more are counted by their length
+
+
+@dataclass(frozen=True)
+class Series:
+    """F variables at T steps, one after another."""
+
+    name: str  # of the file
+    columns: Columns
+    clock: Clock
+    values: Values  # (T, F) in the order of columns.names; NaN after `length` in all that is not known in advance
+    observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
+    length: int  # steps up to the last one measured; those after it hold only what is known in advance
+    notes: tuple[str, ...] = ()
+    own: str = ""  # its name among several series of the file
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def read_series(
+    table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "", sort: bool = True
+) -> Series:
+    """The series in a table, `name` its name among several, and, where `step` is given, one with that step.
+
+    Rows are sorted by time, where `sort` allows it. Raises DataError, naming every line, for cells that are no numbers,
+    times that are repeated or between two steps; and for missing steps and values, unless `gaps` is fill, or skip,
+    which takes the rows as the steps.
+    """
+    numbers = read_numbers(table, columns)
+    times = read_moments(table, columns)
+    order = np.argsort(times, kind="stable")
+    notes: tuple[str, ...] = ()
+    if (np.diff(times) < 0).any():
+        notes = (sorting_note(table, columns, times, sort),)
+        table, numbers, times = table.take(order), numbers[order], times[order]
+    _reject_repeated(table, columns, times)
+    if len(times) < 2:
+        raise DataError(f"{table.title} has {counted(len(times), 'row')}: a series has at least two.")
+    own = step_of(times, columns.written)
+    if step is not None and own != step and not (own.unit == step.unit == NUMBER and np.isclose(own.size, step.size)):
+        raise DataError(
+            f"The rows of {table.title} are {own.words} apart, and the model was trained on a series with a step of "
+            f"{step.words}.",
+            fix="Give a series with that step.",
+        )
+    if np.isnan(numbers[:, : len(columns.forecast)]).all():
+        raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
+    clock = Clock(float(times[0]), own, columns.written, times if gaps == "skip" else None)
+    if gaps == "skip":
+        positions = np.arange(len(times))
+        if columns.calendar and own.unit != "weekday":
+            raise SettingError(
+                f"calendar={','.join(columns.calendar)} needs the times of the steps to forecast, and gaps=skip leaves "
+                "them open: leave one of them out."
+            )
+    else:
+        positions, astray = own.positions(times)
+        _reject_astray(table, columns, times, astray, clock)
+    measured = _measured(numbers, columns)
+    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), measured, notes, name)
+    if gaps != "fill":
+        _reject_gaps(table, series, positions)
+        return _with_calendar(series)
+    return _with_calendar(_filled(table, series, positions))
+
+
+def with_steps_ahead(series: Series, count: int) -> Series:
+    """The series with so many steps to come, of which the calendar is all that is known."""
+    missing = np.full((count, len(series.columns.given)), np.nan)
+    steps = np.arange(series.length, series.length + count)
+    ahead = np.hstack([missing, circles(series.clock, steps, series.columns.calendar)])
+    values = np.concatenate([series.values[: series.length], ahead])
+    return replace(series, values=values, observed=~np.isnan(values))
+
+
+def _with_calendar(series: Series) -> Series:
+    """The series with the parts of the calendar that are asked for as its last variables, known at every step."""
+    if not series.columns.calendar:
+        return series
+    waves = circles(series.clock, np.arange(len(series.values)), series.columns.calendar)
+    there = np.ones(waves.shape, bool)
+    return replace(series, values=np.hstack([series.values, waves]), observed=np.hstack([series.observed, there]))
+
+
+def _measured(numbers: Values, columns: Columns) -> int:
+    """How many rows there are up to the last one that holds a value of a column to forecast.
+
+    Rows after it are those of the future, where the series has columns that are known in advance.
+    """
+    if not columns.known:
+        return len(numbers)
+    there = np.flatnonzero(~np.isnan(numbers[:, : len(columns.forecast)]).all(1))
+    return int(there[-1]) + 1
+
+
+def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = True) -> str:
+    """A note that rows are sorted by time. Raises DataError where they may not be, as splits follow one another."""
+    if not sort:
+        i = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
+        raise DataError(
+            f"The times of {table.title} do not increase from row to row: {table.place(i)} has "
+            f"{_cell(table, columns, i)}, and the row before it {_cell(table, columns, i - 1)}.",
+            fix="val and test follow train in time: sort the rows of each by time, the oldest first.",
+        )
+    backwards = bool((np.diff(times) <= 0).all())
+    how = "stand newest first" if backwards else "are not in the order of time"
+    return f"The rows of {table.title} {how}: they are sorted by column {columns.time}."
+
+
+def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
+    """Raise DataError, naming each row, where several have one time; they are sorted."""
+    again = np.flatnonzero(np.diff(times) == 0) + 1
+    if not len(again):
+        return
+    first = np.searchsorted(times, times[again])
+    problems = [
+        Problem(
+            table.where(i, str(columns.time)),
+            f"the time {_cell(table, columns, i)} is repeated: it is that of {table.place(k)} too",
+        )
+        for i, k in zip(again.tolist(), first.tolist())
+    ]
+    fix = "Keep one row for each time."
+    if len(again) > len(times) // 3:
+        named = column_of_series(table, columns.time)
+        fix += (
+            " Where the file holds several series, one below another, say which column names them: "
+            f"id={named or 'COLUMN'}."
+        )
+    raise DataError(f"{table.title} has several rows of one time:", problems, fix)
+
+
+def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
+    """Raise DataError, naming each row, where a time is not a whole number of steps after the first."""
+    if astray.any():
+        raise DataError(
+            f"The rows of {table.title} are not evenly spaced: most are {clock.step.words} apart, and these are not "
+            f"a whole number of that after {clock.label(0)}:",
+            [
+                Problem(table.where(i, str(columns.time)), _cell(table, columns, i))
+                for i in np.flatnonzero(astray).tolist()
+            ],
+            "A series has one step: bring the rows to one, by means or by the last value of each; gaps=skip takes the "
+            "rows as they follow one another.",
+        )
+
+
+def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
+    """Raise DataError, naming each place, where steps or values are missing."""
+    clock, names = series.clock, series.columns.given
+    problems = []
+    after = np.flatnonzero(np.diff(positions) > 1) + 1
+    if len(after) > MOST_GAPS:
+        problems += _gaps_by_length(table, clock, positions, after)
+        after = after[:0]
+    for i in after.tolist():
+        before, here = int(positions[i - 1]), int(positions[i])
+        span = clock.label(before + 1) + (f" to {clock.label(here - 1)}" if here - before > 2 else "")
+        problems.append((i, Problem(table.place(i), f"{counted(here - before - 1, 'step')} missing before it: {span}")))
+    for i, k in np.argwhere(_missing(series)).tolist():
+        problems.append((i, Problem(table.where(i, names[k]), "the value is missing")))
+    if problems:
+        problems.sort(key=lambda found: found[0])
+        raise DataError(f"{table.title} has gaps:", [problem for _, problem in problems], WAY_OUT)
+
+
+def _gaps_by_length(table: Table, clock: Clock, positions: Positions, after: Positions) -> list[tuple[int, Problem]]:
+    """A problem for each length of gaps, which stand before the rows `after`."""
+    lengths = positions[after] - positions[after - 1] - 1
+    found = []
+    for length in np.unique(lengths).tolist():
+        rows = after[lengths == length]
+        first = int(rows[0])
+        words = f"{counted(length, 'step')} missing before {counted(len(rows), 'row')}"
+        begin = clock.label(int(positions[first - 1]) + 1)
+        found.append((first, Problem(table.place(first), f"{words}, of which this is the first: from {begin}")))
+    return found
+
+
+def _missing(series: Series) -> npt.NDArray[np.bool_]:
+    """True (T, F) where a value is missing that should be there: in the future those known in advance alone."""
+    missing = ~series.observed
+    missing[series.length :, : len(series.columns.given) - len(series.columns.known)] = False
+    return missing
+
+
+def _filled(table: Table, series: Series, positions: Positions) -> Series:
+    """The series with a row for every step and a value in each, on straight lines between their neighbours in time.
+
+    Raises DataError where there is no neighbour, or more is missing than there is.
+    """
+    steps, variables = int(positions[-1]) + 1, series.values.shape[1]
+    length = int(positions[series.length - 1]) + 1
+    inserted = steps - len(positions)
+    if inserted > len(positions):
+        raise DataError(
+            f"{table.title} has {len(positions):,} rows, and {inserted:,} steps of {series.clock.step.words} are "
+            "missing between them: more than there is to fill them from.",
+            fix="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step; "
+            "gaps=skip takes the rows as they follow one another, as on trading days.",
+        )
+    notes = []
+    if inserted:
+        at = np.flatnonzero(np.diff(positions) > 1)
+        first = series.clock.label(int(positions[at[0]]) + 1)
+        notes.append(f"{counted(inserted, 'missing step')} of {table.title}, the first at {first}, filled in.")
+    problems = []
+    values = np.full((steps, variables), np.nan)
+    observed = np.zeros((steps, variables), bool)
+    for k, name in enumerate(series.columns.given):
+        known = name in series.columns.known
+        rows = len(positions) if known else series.length
+        end = steps if known else length
+        there = np.flatnonzero(series.observed[:rows, k])
+        problems += [
+            Problem(table.where(edge, name), f"the value is missing, and there is none {word} it to draw a line from")
+            for edge, word in ((0, "before"), (rows - 1, "after"))
+            if edge not in there
+        ]
+        if problems:
+            continue
+        values[:end, k] = np.interp(np.arange(end), positions[there], series.values[there, k])
+        observed[positions[there], k] = True
+        cells = rows - len(there)
+        if cells:
+            notes.append(f"{counted(cells, 'missing value')} of column {name} filled in.")
+    if problems:
+        raise DataError(
+            f"{table.title} has gaps at its ends:",
+            problems,
+            "Begin the file where every column has a value, and end it there; or leave a column out with ignore=.",
+        )
+    if notes:
+        notes.append(
+            "What was filled in lies on a straight line between its neighbours in time. It is never a target, and no "
+            "forecast begins right after it, where it would lean on what is to be forecast."
+        )
+    return replace(series, values=values, observed=observed, length=length, notes=(*series.notes, *notes))
+
+
+def _cell(table: Table, columns: Columns, i: int) -> str:
+    """The time of row i as the person wrote it."""
+    return str(table.frame[str(columns.time)][i])
+
+
+MOST_NAMED = 5  # series that a note names
+FIX = "Fix their rows; in training missing=drop leaves those series out, and gaps=fill fills what is missing in them."
+Scale = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each variable
+
+
+@dataclass(frozen=True)
+class Several:
+    """Which of several series each window of a split is of, and the scale of each."""
+
+    names: tuple[str, ...]
+    which: Tensor  # (n,) the number of each window's series
+    begins: Tensor  # (S,) the first step of each series, in the one tensor that holds all
+    mean: Tensor  # (S, F) float64, of each variable, the C to forecast first
+    std: Tensor  # (S, F) float64
+    columns: int  # C
+
+    def scales(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """The mean and the standard deviation of each variable, (N, F) each, of these windows."""
+        return self.mean[self.which[index]], self.std[self.which[index]]
+
+    def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+        """Outputs or targets (N, H·C) of these windows, each on the scale of its series, in the columns' units."""
+        mean, std = (x[:, None, : self.columns].to(standardised.device) for x in self.scales(index))  # (N, 1, C)
+        steps = standardised.double().view(len(mean), -1, self.columns)  # (N, H, C)
+        return (steps * std + mean).flatten(1)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Windows of several series, in the order of the time at which their forecasts begin, then of the series."""
+
+    all_of_them: Sequence[Series]
+    which: npt.NDArray[np.int64]  # (n,) the number of each window's series
+    starts: Rows  # (n,) the step of that series at which the forecast begins
+
+    @classmethod
+    def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> Cut:
+        """The windows that begin their forecasts at these steps of each series."""
+        which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
+        times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]
+        order = np.lexsort((which, np.array(times)))
+        return cls(all_of_them, which[order], np.concatenate(list(starts))[order])
+
+    @cached_property
+    def begins(self) -> npt.NDArray[np.int64]:
+        """Where each series begins where all stand one after another, (S,)."""
+        ends = np.cumsum([len(series.values) for series in self.all_of_them])
+        return np.concatenate([[0], ends[:-1]]).astype(np.int64)
+
+    @property
+    def places(self) -> Rows:
+        """The steps at which the forecasts begin, counted over all series, (n,)."""
+        return self.begins[self.which] + self.starts
+
+    def label(self, i: int) -> str:
+        """Window i in words: A, from 2024-03-01."""
+        series = self.all_of_them[int(self.which[i])]
+        return (f"{series.own}, " if series.own else "") + f"from {series.clock.label(int(self.starts[i]))}"
+
+    def last(self, count: int | None) -> Cut:
+        """The last so many of these windows, or all."""
+        return self if count is None else Cut(self.all_of_them, self.which[-count:], self.starts[-count:])
+
+
+def read_several(
+    table: Table,
+    columns: Columns,
+    gaps: str,
+    missing: str,
+    step: Step | None = None,
+    check: Callable[[Series], None] = lambda series: None,
+) -> tuple[list[Series], list[str]]:
+    """Read each series of a table, in the order of their first rows.
+
+    Args:
+        table: The table; without `columns.id` it holds one series.
+        columns: The role of each column.
+        gaps: What is done about missing steps and values, as in `read_series`.
+        missing: With drop, series that cannot be read, or that `check` rejects, are left out.
+        step: The step that every series must have; None for the step of the first.
+        check: Raises DataError for a series that cannot be used.
+
+    Returns:
+        The series, and a note on those that are left out.
+
+    Raises:
+        DataError: As `read_series`, with the name of the series, unless it is left out; if no series is left; if rows
+            have no name; if the series differ in their steps.
+    """
+    if columns.id is None:
+        series = read_series(table, columns, gaps, step)
+        check(series)
+        return [series], []
+    if columns.id not in table.columns:
+        raise DataError(
+            f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
+            fix="A file to be forecast has the columns that the model was trained with, by the same names.",
+        )
+    cells = table.text(columns.id)
+    nameless = np.flatnonzero(cells.is_null().to_numpy()).tolist()
+    if nameless:
+        raise DataError(
+            f"{table.title} has rows that do not say what series they are of:",
+            [Problem(table.where(i, columns.id), "it is empty") for i in nameless],
+            f"Every row has its {columns.id}.",
+        )
+    found: list[Series] = []
+    errors: list[tuple[str, DataError]] = []
+    names, numbers = cells.to_numpy(), np.arange(len(table))
+    every, times = cells.unique(maintain_order=True).to_list(), read_moments(table, columns)
+    notes: tuple[str, ...] = ()
+    if any((np.diff(times[names == name]) < 0).any() for name in every):
+        order = np.argsort(times, kind="stable")
+        notes = (sorting_note(table, columns, times),)
+        table, names = table.take(order), names[order]
+    for name in every:
+        rows = numbers[names == name]
+        own = replace(table.take(rows), name=f"{table.title} ({columns.id} {name})", parts=())
+        try:
+            series = read_series(own, columns, gaps, step, name)
+            if found and series.clock.step != found[0].clock.step:
+                raise DataError(
+                    f"The series of {table.title} are of different steps: the rows of {found[0].own} are "
+                    f"{found[0].clock.step.words} apart, those of {name} {series.clock.step.words}.",
+                    fix="Bring all to one step, or train on those of one step at a time.",
+                )
+            check(series)
+            found.append(series if found else replace(series, notes=(*notes, *series.notes)))
+        except DataError as error:
+            errors.append((name, error))
+    if len(errors) == 1 and missing != "drop":
+        only = errors[0][1]
+        only.args = (f"{only} In training missing=drop leaves this series out.",)
+        raise only
+    causes = [(name, str(error.problems[0] if error.problems else error)) for name, error in errors]
+    problems = [Problem(f"{columns.id} {name}", cause.rstrip(".")) for name, cause in causes]
+    return found, leave_out(problems, len(every), f"series of {table.title}", missing, FIX)
+
+
+def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) -> tuple[list[Series], list[str]]:
+    """The series that have so many steps, and a note on those that have not, where missing=drop leaves them out.
+
+    Raises DataError, naming each, where it does not, or where none is left.
+    """
+    short = [series for series in found if series.length < needed]
+    left = [series for series in found if series.length >= needed]
+    if short and (missing != "drop" or not left):
+        raise DataError(
+            f"{len(short):,} of the {len(found):,} series of {title} have fewer than {needed:,} steps: a lookback, "
+            "and a horizon for each split.",
+            [
+                Problem(
+                    series.own,
+                    f"{counted(series.length, 'step')}, {series.clock.label(0)} to "
+                    f"{series.clock.label(series.length - 1)}",
+                )
+                for series in short
+            ],
+            "missing=drop leaves them out; or give a shorter lookback= or horizon=, val=0 or test=0.",
+        )
+    if not short:
+        return left, []
+    some = listed([series.own for series in short[:MOST_NAMED]], "and")
+    more = f" and {len(short) - MOST_NAMED:,} more" if len(short) > MOST_NAMED else ""
+    return left, [f"Left out: {some}{more}, {len(short):,} of {len(found):,} series: fewer than {needed:,} steps."]
+
+
+def scale_of(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean and standard deviation of each variable of (T, F), NaN where nothing was measured. What is constant has a
+    standard deviation of 0, or of what rounding leaves: it is moved to 0 and not scaled."""
+    mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)

@@ -1,0 +1,516 @@
+"""Scaling and windows of series: fitted on the training time, saved as JSON with the model.
+
+    z = (y − mean) / std,  y one variable over time; mean and standard deviation of the training time
+
+A window has some steps that the model sees, and the steps after them, which it forecasts. All windows are cut from one
+tensor when they are asked for; none is held. Which window is in which split of the data is decided by time: a window
+belongs to the split in which its whole target lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...core import spec as specs
+from ...core.config import as_now, build
+from ...core.errors import DataError, Problem, listed
+from ...core.schema import NUMBER, schema_of
+from ...core.spec import Horizon, SeriesSpec
+from ..dataset_base import Batch, Split
+from ..in_memory.from_dataframe import as_frame
+from ..settings import DataSettings
+from ..splits import SPLITS, Rows, fractions_left
+from ..tables import dialect
+from ..tables.dialect import KEPT, Form
+from ..tables.table_files import TABLE_SUFFIXES, Table, counted, frame_table, read_table
+from .column_roles import Columns
+from .series_files import Cut, Scale, Series, Several, Values, read_several, scale_of, with_steps_ahead
+from .times import Step
+
+
+class WindowSplit(Split):
+    """Windows of series that lie in memory once, as one tensor of standardised values.
+
+    Window i is the `history` steps before step starts[i], and the `horizon` steps from it on.
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        targets: Tensor | None,
+        starts: Tensor,
+        history: int,
+        horizon: int,
+        known: int = 0,
+        name: Callable[[int], str] = str,
+        row: Callable[[int], dict[str, str] | None] = lambda i: None,
+        notes: Sequence[str] = (),
+        several: Several | None = None,
+    ) -> None:
+        """`values` (T, F), the last `known` variables known in advance; `targets` (T, C), NaN where nothing was
+        measured, or None; `starts` (n,) in the order of time. `name` and `row` are given the number of a window;
+        `notes` are sentences on these windows that a person should read. `several` says which series each is of, where
+        `values` hold several, one after another."""
+        self.values, self.targets, self.starts = values, targets, starts
+        self.history, self.horizon, self.known = history, horizon, known
+        self.notes, self.several = list(notes), several
+        self._given: Tensor | None = None  # targets in place of those of the series
+        self._name, self._row = name, row
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def target(self) -> Tensor | None:
+        """The targets of all windows, (n, H·C), step after step, NaN where nothing was measured.
+
+        They are cut when they are asked for; of one variable, and windows without a gap between them, they are a view.
+        """
+        if self._given is not None:
+            return self._given
+        if self.targets is None:
+            return None
+        first, last = int(self.starts[0]), int(self.starts[-1])
+        if last - first + 1 == len(self) and self.several is None:
+            ahead = self.targets[first : last + self.horizon].unfold(0, self.horizon, 1)  # (n, C, H)
+            return ahead.transpose(1, 2).flatten(1)  # (n, H·C)
+        return self._ahead(self.targets, self.starts).flatten(1)
+
+    @target.setter
+    def target(self, given: Tensor | None) -> None:
+        self._given = given
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs (N, T, F), with what is known in advance, (N, H, K), where something is; targets (N, H·C)."""
+        del seed
+        back = torch.arange(-self.history, 0)
+        for index in order:
+            starts = self.starts[index]
+            inputs: tuple[Tensor, ...] = (self.values[starts[:, None] + back],)  # (N, T, F)
+            if self.known:
+                inputs = (*inputs, self._ahead(self.values[:, -self.known :], starts))  # (N, H, K)
+            if self.targets is None:
+                target = torch.empty(len(index), 0)
+            else:
+                target = self._ahead(self.targets, starts).flatten(1)  # (N, H, C) to (N, H·C)
+            yield Batch(inputs, target)
+
+    def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+        """Outputs or targets (N, H·C) of these windows on the scale of the spec's target: of several series, which have
+        scales of their own, in the columns' units."""
+        return self.several.in_units(standardised, index) if self.several else standardised
+
+    @property
+    def seen_before(self) -> Tensor:
+        """The steps of its own series before each window's forecast, (n,)."""
+        return self.starts - self.several.begins[self.several.which] if self.several else self.starts
+
+    def name(self, i: int) -> str:
+        """The time at which the forecast begins."""
+        return self._name(i)
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """What the window is, in a few words."""
+        return self._row(i)
+
+    def _ahead(self, values: Tensor, starts: Tensor) -> Tensor:
+        """The horizon of windows in values (T, D): (N, H, D)."""
+        return values[starts[:, None] + torch.arange(self.horizon)]
+
+
+def window_starts(series: Series, history: int, horizon: int, begin: int = 0, end: int | None = None) -> Rows:
+    """The steps at which forecasts can begin whose whole target lies in steps begin … end − 1, sorted.
+
+    `history` steps stand before each. Left out are those that begin right after a value that was filled in, for the
+    line that it lies on leads into the target; and those that have nothing measured to be forecast.
+    """
+    end = series.length if end is None else min(end, series.length)
+    starts = np.arange(max(begin, history), end - horizon + 1)
+    if not len(starts):
+        return starts
+    measured = series.observed[:, : len(series.columns.names) - len(series.columns.ahead)]
+    count = np.concatenate([[0], series.observed[:, : len(series.columns.forecast)].any(1).cumsum()])
+    return starts[measured[starts - 1].all(1) & (count[starts + horizon] > count[starts])]
+
+
+def split_by_time(
+    series: Series, history: int, horizon: int, settings: DataSettings, borders: Sequence[int] | None = None
+) -> dict[str, Rows]:
+    """The windows of train, then val, then test, each by the steps at which its forecasts begin.
+
+    val and test are fractions of the steps that can be a target, the last ones; or `borders` are the ends of the three
+    splits. No target is in two splits, and training windows see and forecast nothing of the splits after them.
+    `max_samples` keeps the last training windows. Raises SettingError or DataError where a split would be empty.
+    """
+    splits = [p for p, fraction in zip(SPLITS, (1.0, *fractions_left(settings))) if fraction > 0]
+    ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
+    if borders is not None:
+        splits = list(SPLITS)
+    needed = history + horizon * len(splits)
+    if series.length < needed:
+        raise DataError(
+            f"{series.name or 'The series'} has {series.length:,} steps, and {needed:,} are needed: a history of "
+            f"{history:,}, and a horizon of {horizon:,} for each of {', '.join(splits)}.",
+            fix="Give a longer series, or a shorter lookback= or horizon=; val=0 or test=0 leaves a split out.",
+        )
+    starts: dict[str, Rows] = {}
+    begin = 0
+    for split in splits:
+        starts[split] = window_starts(series, history, horizon, begin, ends[split])
+        if not len(starts[split]):
+            raise DataError(
+                f"The {split} split gets no window: its {ends[split] - max(begin, history):,} steps from "
+                f"{series.clock.label(max(begin, history))} hold no horizon of {horizon:,} that was measured.",
+                fix="Give larger fractions val= and test=, a shorter lookback= or horizon=, or a longer series.",
+            )
+        begin = ends[split]
+    if settings.max_samples is not None:
+        starts["train"] = starts["train"][-settings.max_samples :]
+    return starts
+
+
+def _ends(series: Series, history: int, settings: DataSettings) -> Mapping[str, int]:
+    """The step at which each split ends."""
+    possible = max(series.length - history, 0)
+    test = series.length - round(settings.test * possible)
+    return {"train": test - round(settings.val * possible), "val": test, "test": series.length}
+
+
+def covered(starts: Rows, history: int, horizon: int) -> npt.NDArray[np.int64]:
+    """The steps that these windows see or forecast, sorted."""
+    first, last = int(starts[0]) - history, int(starts[-1]) + horizon
+    count = np.zeros(last - first + 1, np.int64)
+    np.add.at(count, starts - history - first, 1)
+    np.add.at(count, starts + horizon - first, -1)
+    return np.flatnonzero(count.cumsum() > 0) + first
+
+
+@dataclass(frozen=True)
+class ForecastPreprocessing:
+    """How the steps of a series become windows (T, F): the variables to forecast first, those known in advance last."""
+
+    spec: SeriesSpec
+    columns: Columns
+    mean: tuple[float, ...]  # of each variable, over what was measured in the training time
+    std: tuple[float, ...]
+    step: Step
+    gaps: str = "error"  # what is done about missing steps and values: error or fill
+    missing: str = "error"  # what is done about one of several series that cannot be used: error or drop
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
+    windows: ClassVar[type[WindowSplit]] = WindowSplit
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA,
+        "columns": schema_of(Columns, words=dict, id=str | None, time=str | None),
+        "mean": [NUMBER],
+        "std": [NUMBER],
+        "step": schema_of(Step),
+        "gaps": str,
+        "missing?": str,
+        "read?": dialect.SCHEMA,
+        "scales?": {...: {"mean": [NUMBER], "std": [NUMBER]}},
+    }
+
+    @classmethod
+    def fitted(
+        cls, series: Series, rows: npt.NDArray[np.int64], history: int, horizon: int, season: int, gaps: str
+    ) -> ForecastPreprocessing:
+        """Fit it on these steps of a series, the training time. Raises DataError where a column has no value there."""
+        columns, values = series.columns, np.where(series.observed[rows], series.values[rows], np.nan)
+        there = (~np.isnan(values)).sum(0)
+        empty = [c for c, count in zip(columns.names, there.tolist()) if not count]
+        if empty:
+            raise DataError(
+                f"Column {', '.join(map(repr, empty))} of {series.name} has no value in the training time.",
+                fix="Leave it out with ignore=COLUMN, or give a longer series.",
+            )
+        mean, std = scale_of(values)
+        count = len(columns.forecast)
+        target = Horizon(
+            horizon,
+            columns.forecast,
+            tuple(mean[:count].tolist()),
+            tuple(std[:count].tolist()),
+            season,
+            _naive_errors(values[:, :count] / std[:count], season),
+        )
+        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.ahead))
+        return cls(spec, columns, tuple(mean.tolist()), tuple(std.tolist()), series.clock.step, gaps)
+
+    @classmethod
+    def fitted_to_each(
+        cls,
+        found: Sequence[Series],
+        rows: Sequence[npt.NDArray[np.int64]],
+        history: int,
+        horizon: int,
+        season: int,
+        gaps: str,
+    ) -> ForecastPreprocessing:
+        """Fit it on these steps of several series, each by itself; what is known in advance has one scale."""
+        each = [cls.fitted(series, own, history, horizon, season, gaps) for series, own in zip(found, rows)]
+        own = len(found[0].columns.names) - len(found[0].columns.ahead)
+        together = [np.where(s.observed[r, own:], s.values[r, own:], np.nan) for s, r in zip(found, rows)]
+        known_mean, known_std = (tuple(part.tolist()) for part in scale_of(np.concatenate(together)))
+        scales = {
+            series.own: (one.mean[:own] + known_mean, one.std[:own] + known_std) for series, one in zip(found, each)
+        }
+        first, columns = each[0], len(found[0].columns.forecast)
+        naive = [one.horizon.naive for one in each if one.horizon.naive]
+        target = replace(
+            first.horizon,
+            mean=(0.0,) * columns,
+            scale=(1.0,) * columns,
+            naive=tuple(np.mean(naive, 0).tolist()) if naive else (),
+            series=tuple(scales),
+        )
+        spec = replace(first.spec, target=target)
+        return replace(first, spec=spec, mean=(0.0,) * own + known_mean, std=(1.0,) * own + known_std, scales=scales)
+
+    @property
+    def horizon(self) -> Horizon:
+        """What is forecast."""
+        assert isinstance(self.spec.target, Horizon)
+        return self.spec.target
+
+    def prepare(self, values: Values, scale: Scale | None = None) -> Tensor:
+        """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time, or by
+        the `scale` of one of several series."""
+        return _standardised(values, scale or (self.mean, self.std))
+
+    def splits(
+        self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
+    ) -> dict[str, WindowSplit]:
+        """The windows of a series that begin their forecasts at these steps, or cuts of several, by split; all are cut
+        from one tensor."""
+        found = [series] if isinstance(series, Series) else series
+        scales = [self._scale(one) for one in found]
+        values = torch.cat([self.prepare(one.values, scale) for one, scale in zip(found, scales)])  # (T, F)
+        count = len(self.columns.forecast)
+        targets = torch.cat([_standardised(one.values[:, :count], scale) for one, scale in zip(found, scales)])
+        targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
+        return {
+            split: self._as_split(
+                chosen if isinstance(chosen, Cut) else Cut(found, np.zeros_like(chosen), chosen), values, targets, notes
+            )
+            for split, chosen in starts.items()
+        }
+
+    def examples(self, sources: Sequence[Any]) -> WindowSplit:
+        """One window for each file, or for each series of it, without targets: the steps after its last one are to be
+        forecast.
+
+        Where columns are known in advance, rows at the end of the file that hold nothing in the columns to forecast
+        are those steps. Raises DataError where a file has too few rows, other columns, or another step; of several
+        series those that cannot be used are left out and noted, if training left out such series (missing=drop).
+        """
+        values: list[Tensor] = []
+        starts: list[int] = []
+        labels: list[str] = []
+        notes: list[str] = []
+        kept: list[Series] = []
+        offset = 0
+        for source in sources:
+            found, left_out = self._read(source, self.missing, self._reject_short)
+            notes += [*left_out, *self._about_new(found)]
+            for series in found:
+                if self.columns.ahead and not self.columns.known:
+                    series = with_steps_ahead(series, self.horizon.steps)
+                # Only what a forecast sees is kept, so that long files cost no memory.
+                begin = series.length - self.spec.steps
+                seen = series.values[begin : series.length + (self.horizon.steps if self.columns.ahead else 0)]
+                values.append(self.prepare(seen, self._scale(series)))
+                starts.append(offset + self.spec.steps)
+                offset += len(seen)
+                labels.append(f"{series.name}, from {series.clock.label(series.length)}")
+                notes += series.notes
+                kept.append(series)
+        if not values:
+            raise DataError("No series was given.")
+        begins = np.array(starts) - self.spec.steps
+        return self.windows(
+            torch.cat(values),
+            None,
+            torch.tensor(starts),
+            self.spec.steps,
+            self.horizon.steps,
+            self.spec.known_future,
+            name=labels.__getitem__,
+            notes=notes,
+            several=self._several(kept, np.arange(len(kept)), begins),
+        )
+
+    def labelled(self, source: str | Path) -> WindowSplit:
+        """Every window of another file, with targets. Raises DataError as `examples` does."""
+        found, _ = self._read(source)
+        starts = [window_starts(series, self.spec.steps, self.horizon.steps) for series in found]
+        if not any(len(own) for own in starts):
+            longest = max(found, key=len)
+            needed = self.spec.steps + self.horizon.steps
+            raise DataError(
+                f"{longest.name} has {counted(longest.length, 'step')}, and {needed:,} are needed: a history of "
+                f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
+                fix="Give a longer series.",
+            )
+        notes = [note for series in found for note in series.notes] + self._about_new(found)
+        if empty := [series.own for series, own in zip(found, starts) if not len(own)]:
+            notes.append(f"Without a window, as they are too short: {listed(empty, 'and')}.")
+        return self.splits(found, {"": Cut.of(found, starts)}, notes)[""]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "series",
+            "form": "forecast",
+            "spec": specs.to_json(self.spec),
+            "columns": self.columns.to_json(),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "step": asdict(self.step),
+            "gaps": self.gaps,
+            "missing": self.missing,
+            "read": self.written.to_json(),
+            "scales": {name: {"mean": list(mean), "std": list(std)} for name, (mean, std) in self.scales.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
+        columns, step = Columns.from_json(data["columns"]), Step.from_json(data["step"])
+        written, count, gaps = Form.from_json(data.get("read")), len(columns.names), as_now(data)["gaps"]
+        missing = data.get("missing") or "error"
+        build(DataSettings, {"gaps": gaps, "missing": missing})
+        assert isinstance(spec.target, Horizon)
+        if count != spec.features or columns.forecast != spec.target.columns:
+            raise ValueError(f"its columns {listed(columns.names, 'and')} are not those of its spec")
+        scales = {
+            name: specs.scales(one["mean"], one["std"], count) for name, one in (data.get("scales") or {}).items()
+        }
+        mean, std = specs.scales(data["mean"], data["std"], count)
+        return cls(spec, columns, mean, std, step, gaps, missing, written, scales)
+
+    def _scale(self, series: Series) -> Scale:
+        """The mean and the standard deviation of each variable of a series: those of its training time. One of several
+        that training did not know has those of what is given of it."""
+        if not self.columns.id:
+            return self.mean, self.std
+        if series.own in self.scales:
+            return self.scales[series.own]
+        own = len(self.columns.names) - len(self.columns.ahead)
+        mean, std = scale_of(series.values[: series.length, :own])
+        return tuple(mean.tolist()) + self.mean[own:], tuple(std.tolist()) + self.std[own:]
+
+    def _about_new(self, found: Sequence[Series]) -> list[str]:
+        """A sentence on the series that training did not know, where there are some."""
+        new = [series.own for series in found if self.columns.id and series.own not in self.scales]
+        if not new:
+            return []
+        return [
+            f"Not among the series of training, and standardised by what is given of them: {listed(new[:9], 'and')}"
+            + (f" and {len(new) - 9:,} more." if len(new) > 9 else ".")
+        ]
+
+    def _several(
+        self, found: Sequence[Series], which: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]
+    ) -> Several | None:
+        """Which series each window is of, where the file holds several."""
+        if not self.columns.id:
+            return None
+        scales = torch.tensor([self._scale(series) for series in found], dtype=torch.float64)  # (S, 2, F)
+        mean, std = scales.unbind(1)
+        names, columns = tuple(series.own for series in found), len(self.columns.forecast)
+        return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std, columns)
+
+    def _read(
+        self, source: Any, missing: str = "error", check: Callable[[Series], None] = lambda series: None
+    ) -> tuple[list[Series], list[str]]:
+        frame = None if isinstance(source, Table) else as_frame(source)
+        table = source if frame is None else frame_table(frame, form=self.written)
+        if isinstance(table, Table):
+            return read_several(table, self.columns, self.gaps, missing, self.step, check)
+        if not isinstance(source, str | Path):
+            raise DataError(
+                f"A forecast is made from the series so far, a file or a data frame, not from {type(source).__name__}.",
+                fix="Give the path of a .csv, .tsv or .parquet file with the columns that the model was trained with.",
+            )
+        path = Path(source).expanduser()
+        if path.is_file() and path.suffix.lower() not in TABLE_SUFFIXES:
+            raise DataError(
+                f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
+                fix="Give the series so far, with the columns that the model was trained with.",
+            )
+        return read_several(read_table(path, self.written), self.columns, self.gaps, missing, self.step, check)
+
+    def _reject_short(self, series: Series) -> None:
+        """Raise DataError where the file has too few steps to be seen, or too few of the future."""
+        if series.length < self.spec.steps:
+            raise DataError(
+                f"{series.name} has {counted(series.length, 'step')}, and a forecast is made from the last "
+                f"{self.spec.steps:,}.",
+                fix="Give more of the series.",
+            )
+        ahead = len(series.values) - series.length
+        if self.columns.known and ahead < self.horizon.steps:
+            raise DataError(
+                f"{series.name} has {counted(ahead, 'row')} after the last one that holds "
+                f"{', '.join(self.columns.forecast)}, and the forecast needs {self.horizon.steps:,}: "
+                f"{', '.join(self.columns.known)} must be known for every step of it.",
+                fix="Add rows at the end with their time and these columns, and leave the others empty.",
+            )
+        last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.ahead)]
+        if not last.all():
+            absent = [c for c, there in zip(self.columns.names, last) if not there]
+            where = f"{series.name}, {series.clock.label(series.length - 1)}"
+            raise DataError(
+                f"The last step of {series.name} is not complete:",
+                [Problem(f"{where}, column {c}", "the value is missing") for c in absent],
+                "A forecast begins right after a step at which everything was measured.",
+            )
+
+    def _as_split(self, cut: Cut, values: Tensor, targets: Tensor, notes: Sequence[str]) -> WindowSplit:
+        def row(i: int) -> dict[str, str]:
+            series, start = cut.all_of_them[int(cut.which[i])], int(cut.starts[i])
+            before = {f"{c} before": f"{v:.6g}" for c, v in zip(self.columns.forecast, series.values[start - 1])}
+            return {"seen from": series.clock.label(start - self.spec.steps), **before}
+
+        return self.windows(
+            values,
+            targets,
+            torch.from_numpy(cut.places),
+            self.spec.steps,
+            self.horizon.steps,
+            self.spec.known_future,
+            name=cut.label,
+            row=row,
+            notes=notes,
+            several=self._several(cut.all_of_them, cut.which, cut.begins),
+        )
+
+
+def _standardised(values: Values, scale: Scale) -> Tensor:
+    """Values (T, n) of the first n variables of a `scale`: float32, less their means, over their deviations."""
+    mean, std = (np.array(part)[: values.shape[1]] for part in scale)
+    return torch.from_numpy((values - mean) / std).float()
+
+
+def _naive_errors(values: Values, season: int) -> tuple[float, ...]:
+    """Of each column of (T, C) the mean |y_t − y_{t−season}| over what was measured: the scale of MASE. None where a
+    column has no two such steps, or repeats itself exactly.
+
+    R. J. Hyndman, A. B. Koehler, Another look at measures of forecast accuracy, International Journal of Forecasting
+    22, 2006.
+    """
+    changes = np.abs(values[season:] - values[:-season])
+    if np.isnan(changes).all(0).any():
+        return ()
+    errors = np.nanmean(changes, 0)
+    return tuple(errors.tolist()) if (errors > 0).all() else ()

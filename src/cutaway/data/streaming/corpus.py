@@ -1,0 +1,275 @@
+"""Text that is read a part at a time: the files of a split one after another, of which none is ever held whole.
+
+What comes out is what `running_files.read_text` and `joined` make of the same files: UTF-8 without a byte order mark,
+line ends as \\n, and one after the last line of each file but the last. A place in it is a byte of a file.
+"""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import hashlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.errors import DataError, Problem
+from ...core.files import open_regular, reject_irregular, unreadable
+from ..text.corpus_transforms import PIECE
+from ..text.text_files import UTF8, decoded
+
+BLOCK = 1 << 20  # bytes that are read at a time
+FAR = 1 << 24  # characters within which a place is looked for at which the text may be cut
+CODE_POINTS = 0x110000
+BLANK = re.compile(r"(?<=\S)\s")
+
+
+class Place(NamedTuple):
+    """Before a byte of a file; after the last one is before the line end that follows the file."""
+
+    file: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at a part of a file has found."""
+
+    characters: int  # with the line end that follows the file, where the part ends it
+    letters: dict[str, int]  # how often each occurs, in lower case where that is asked for
+    returns: int  # line ends that are written with a carriage return
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The text of files one after another."""
+
+    files: Sequence[Path]
+    sizes: Sequence[int]  # bytes of each
+
+    @classmethod
+    def of(cls, files: Sequence[Path]) -> Corpus:
+        """That of these files. Raises FileError for what is no plain file, DataError for one that is empty."""
+        sizes = []
+        for path in files:
+            reject_irregular(path)
+            sizes.append(path.stat().st_size)
+            if sizes[-1] <= (len(codecs.BOM_UTF8) if _marked(path) else 0):
+                raise DataError(f"{path} is empty: it has {sizes[-1]} bytes.", fix="Was it saved or copied to the end?")
+        return cls(files, sizes)
+
+    @property
+    def begin(self) -> Place:
+        """Where the text begins."""
+        return Place(0, 0)
+
+    @property
+    def end(self) -> Place:
+        """Where it ends."""
+        return Place(len(self.files) - 1, self.sizes[-1])
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def chunks(self, begin: Place, end: Place) -> Iterator[str]:
+        """The text between two places, a little at a time. Raises DataError, with byte and line, where it is none."""
+        for _, raw in self._raw(begin, end):
+            yield raw.replace("\r\n", "\n").replace("\r", "\n") if "\r" in raw else raw
+
+    def pieces(self, begin: Place, end: Place, blanks: bool, anywhere: bool) -> Iterator[str]:
+        """The text between two places in pieces that a tokenizer cuts as it would cut the whole: before the end of a
+        line; where a line is very long, before a blank, with `blanks`, or `anywhere`.
+
+        Raises DataError where there is no such place.
+        """
+        held = ""
+        for chunk in self.chunks(begin, end):
+            held += chunk
+            while at := cut_of(held, PIECE, blanks, anywhere):
+                yield held[:at]
+                held = held[at:]
+            if len(held) > FAR:
+                raise self.too_long(begin)
+        if held:
+            yield held
+
+    def too_long(self, place: Place) -> DataError:
+        """What to raise where a text has no place to be cut at."""
+        return DataError(
+            f"{self.files[place.file]} has no line end for {FAR:,} characters and more, somewhere from byte "
+            f"{place.offset:,} on, and its tokenizer cannot cut a text elsewhere.",
+            fix="Break its lines at blanks; or take tokenizer=characters.",
+        )
+
+    # --- looking at it first --------------------------------------------------------------------------------------
+
+    def parts(self, size: int) -> list[tuple[Place, Place]]:
+        """The text in parts of about so many bytes, with no character or line end cut in two."""
+        before = [0, *itertools.accumulate(self.sizes)]  # bytes of the files before each
+        found = [self.begin]
+        for at in range(size, before[-1], size):
+            k = bisect.bisect(before, at) - 1
+            found.append(Place(k, self._whole(k, at - before[k])))
+        return [*pairwise([*found, self.end])]
+
+    def look(self, begin: Place, end: Place, lower: bool = False) -> Seen:
+        """What a part holds. Raises DataError, with byte and line, where it is no UTF-8 text."""
+        characters = returns = 0
+        letters = np.zeros(CODE_POINTS, np.int64)
+        for _, text in self._raw(begin, end):
+            if found := text.count("\r"):
+                returns += found
+                text = text.replace("\r\n", "\n").replace("\r", "\n")
+            characters += len(text)
+            points = np.frombuffer((text.lower() if lower else text).encode("utf-32-le"), np.uint32)
+            counts = np.bincount(points)
+            letters[: len(counts)] += counts
+        return Seen(characters, {chr(i): int(letters[i]) for i in np.flatnonzero(letters).tolist()}, returns)
+
+    def sha256(self, k: int) -> str:
+        """sha256 of a file's bytes."""
+        try:
+            with open_regular(self.files[k]) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise unreadable(self.files[k], error) from error
+
+    def place_in(self, begin: Place, end: Place, characters: int) -> Place:
+        """The place after so many characters of a part that `look` has seen."""
+        left = characters
+        for place, text in self._raw(begin, end):
+            count = len(text) - text.count("\r\n")
+            if left > count:
+                left -= count
+                continue
+            for found in re.finditer("\r\n", text):  # two that count as one
+                if found.start() >= left:
+                    break
+                left += 1
+            if place.offset == self.sizes[place.file]:  # the line end that follows the file
+                return Place(place.file + left, 0 if left else place.offset)
+            return Place(place.file, place.offset + len(text[:left].encode()))
+        return end
+
+    def cut_after(self, place: Place, end: Place, blanks: bool, anywhere: bool) -> Place:
+        """The first place from `place` on, before `end`, at which the text may be cut, or `end`. Raises as `pieces`."""
+        k, offset = place
+        while k <= end.file:
+            last = end.offset if k == end.file else self.sizes[k]
+            window = BLOCK // 16
+            while offset < last:
+                offset = self._whole(k, offset)
+                with open_regular(self.files[k]) as file:
+                    file.seek(offset)
+                    raw = file.read(min(window, last - offset))
+                text = raw.decode("utf-8", "surrogateescape")
+                if at := cut_of(text, 1, blanks, anywhere):
+                    return Place(k, offset + len(text[:at].encode("utf-8", "surrogateescape")))
+                if window > 4 * FAR:
+                    raise self.too_long(place)
+                if offset + window >= last:
+                    break
+                window *= 4
+            k, offset = k + 1, 0
+        return end
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def _raw(self, begin: Place, end: Place) -> Iterator[tuple[Place, str]]:
+        """The text between two places with its line ends as they are written, a little at a time, and where each
+        stands."""
+        for k in range(begin.file, end.file + 1):
+            last = end.offset if k == end.file else self.sizes[k]
+            for offset, block in self._blocks(k, begin.offset if k == begin.file else 0, last):
+                mark = len(codecs.BOM_UTF8) if not offset and block.startswith(codecs.BOM_UTF8) else 0
+                yield Place(k, offset + mark), self._decoded(k, offset, block)
+            if k < end.file and not self._ends_its_line(k):
+                yield Place(k, self.sizes[k]), "\n"
+
+    def _blocks(self, k: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The bytes of a file between two places, in blocks that cut no character and no line end in two; and where
+        each stands."""
+        try:
+            with open_regular(self.files[k]) as file:
+                file.seek(begin)
+                rest = b""
+                while begin + len(rest) < end:
+                    read = file.read(min(BLOCK, end - begin - len(rest)))
+                    if not read:
+                        raise DataError(f"{self.files[k]} has become shorter while it was read.", fix="Begin again.")
+                    raw = rest + read
+                    cut = len(raw) if begin + len(raw) == end else _whole_bytes(raw)
+                    raw, rest = raw[:cut], raw[cut:]
+                    yield begin, raw
+                    begin += cut
+        except OSError as error:
+            raise unreadable(self.files[k], error) from error
+
+    def _decoded(self, k: int, offset: int, raw: bytes) -> str:
+        """A block as text. Raises DataError, with byte and line, where it is none."""
+        try:
+            return decoded(raw, offset)
+        except ValueError:
+            pass
+        lines = sum(before.count(b"\n") for _, before in self._blocks(k, 0, offset))
+        try:
+            return decoded(raw, offset, lines)
+        except ValueError as error:
+            raise DataError("A file that cannot be read:", [Problem(str(self.files[k]), str(error))], UTF8) from error
+
+    def _whole(self, k: int, offset: int) -> int:
+        """The next place of a file, from `offset` on, that cuts no character and no line end in two."""
+        with open_regular(self.files[k]) as file:
+            file.seek(max(0, offset - 1))
+            near = file.read(5 if offset else 4)
+        before, near = (near[:1], near[1:]) if offset else (b"", near)
+        step = next((i for i, byte in enumerate(near[:3]) if byte & 0xC0 != 0x80), min(3, len(near)))
+        return offset + (1 if not step and before == b"\r" and near[:1] == b"\n" else step)
+
+    def _ends_its_line(self, k: int) -> bool:
+        with open_regular(self.files[k]) as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) in (b"\n", b"\r")
+
+
+def cut_of(text: str, least: int, blanks: bool, anywhere: bool) -> int:
+    """Where a text may be cut, from `least` characters on; 0 where that is nowhere. Other places than before the end of
+    a line are taken where there is none within a piece after that."""
+    if len(text) <= least:
+        return 0
+    for sign in ("\n", "\r") if "\r" in text else ("\n",):  # the latter as the former is written, perhaps
+        at = text.find(sign, least)
+        while at > 0 and text[at - 1].isspace():
+            at = text.find(sign, at + 1)
+        if at > 0:
+            return at
+    if len(text) < 2 * least + PIECE:
+        return 0
+    if blanks and (found := BLANK.search(text, least)):
+        return found.start()
+    if anywhere and not (text[least - 1] == "\r" and text[least] == "\n"):
+        return least
+    return 0
+
+
+def _whole_bytes(raw: bytes) -> int:
+    """Up to where bytes hold whole characters and line ends."""
+    end = len(raw)
+    for back in range(1, min(4, end) + 1):
+        byte = raw[end - back]
+        if byte & 0xC0 != 0x80:  # the first of a character, of so many bytes
+            long = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            end -= back if long > back else 0
+            break
+    return end - 1 if raw[end - 1 : end] == b"\r" else end
+
+
+def _marked(path: Path) -> bool:
+    with open_regular(path) as file:
+        return file.read(3) == codecs.BOM_UTF8

@@ -1,0 +1,104 @@
+"""Folders of many files: what was found in them is kept, so that the next start lists none and opens none.
+
+The index holds for as long as the folders have the times that they had: a file that is added, removed or renamed
+changes that of its folder. One that is written over does not; so a hundred files are looked at as the index is opened,
+and each again whenever it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..folders import Found, fingerprint_of
+from ..settings import DataSettings
+from ..splits import SPLITS
+from ..unusable_examples import look_through, reject_fill
+from .index import Arrays, Index, kept_at
+from .members import Files, Names
+from .tar_index import Looking, Read
+
+MANY = 10_000  # files from which on an index is worth its place
+LOOKED_AT = 100  # files whose size and time are held against it as it is opened
+RECENT = (
+    2_000_000_000  # nanoseconds: a folder that changed so lately may change again within the same tick of its clock
+)
+
+
+def read_folder(
+    path: Path,
+    looking: Looking,
+    variant: str,
+    listed: Callable[[], Found[Any]],
+    looked: Callable[[Sequence[Any]], Sequence[Any]],
+    settings: DataSettings,
+) -> Read:
+    """The files of a folder with their classes and what a look at each told: from its index, where there is one that
+    holds; else as they are `listed` and `looked` at. `variant` says in which way they are listed. With missing=drop
+    those that cannot be read are left out."""
+    reject_fill(settings)
+    variant += "-drop" * (settings.missing == "drop")
+    place = kept_at(path, f"{looking.kind.kind}-{variant}")
+    index = Index.load(place)
+    if index is not None and _holds(index, path):
+        notes = [*index.about["notes"], f"What was found in {path} is known from its index, {place}."]
+        files = Files(path, place, index.names, index.arrays)
+        found = Found(index.classes, files, index.names, index.labels, index.splits, notes)
+        return Read(found, index.arrays, index.about["fingerprint"])
+    began = time.time_ns()
+    found = listed()
+    usable = look_through(found.files, looking, looked, settings)
+    found = found.part(usable.rows, usable.notes) if usable.notes else found
+    arrays = looking.pack(usable.looks)
+    fingerprint = fingerprint_of(found.names, [digest.tobytes().hex() for digest in arrays["digest"]])
+    if len(found.files) >= MANY:
+        with contextlib.suppress(OSError):  # the next start looks at the files again
+            _index(path, looking, found, arrays, fingerprint, began).save(place)
+            said = f"What was found in {path} is kept in {place}: the next start opens no file, while the folders stay."
+            found = replace(found, notes=[*found.notes, said])
+    return Read(found, arrays, fingerprint)
+
+
+def _index(path: Path, looking: Looking, found: Found[Any], arrays: Arrays, fingerprint: str, began: int) -> Index:
+    """The index of what was found; its folders have the times that they had when they were listed."""
+    stats = [os.stat(file) for file in found.files]
+    split = {}
+    if found.splits is not None:
+        split["split"] = np.zeros(len(stats), np.uint8)
+        for name, rows in found.splits.items():
+            split["split"][rows] = SPLITS.index(name)
+    own: Arrays = {
+        "label": found.labels.astype(np.int64),
+        "size": np.array([stat.st_size for stat in stats], np.int64),
+        "time": np.array([stat.st_mtime_ns for stat in stats], np.int64),
+        **split,
+    }
+    homes = {file.parent for file in found.files}
+    folders = {path, *(p for home in homes for p in (home, *home.parents) if p.is_relative_to(path))}
+    places = {str(p.relative_to(path)): [p.stat().st_mtime_ns] for p in folders}
+    about = {"fingerprint": fingerprint, "began": began, "notes": list(found.notes)}
+    names = Names.of(str(file.relative_to(path)) for file in found.files)
+    return Index(looking.kind.kind, found.classes, names, {**arrays, **own}, places, about=about)
+
+
+def _holds(index: Index, path: Path) -> bool:
+    """Whether folders and some of the files are as they were when the index was made."""
+    try:
+        for name, (then,) in index.places.items():
+            if os.stat(path / name).st_mtime_ns != then or then > index.about["began"] - RECENT:
+                return False
+        rows = np.unique(np.linspace(0, len(index) - 1, LOOKED_AT).round().astype(int))
+        for row in rows.tolist():
+            now = os.stat(path / index.names[row])
+            if [now.st_size, now.st_mtime_ns] != [index.arrays["size"][row], index.arrays["time"][row]]:
+                return False
+    except (OSError, ValueError):
+        return False
+    return True

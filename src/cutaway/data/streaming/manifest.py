@@ -1,0 +1,180 @@
+"""The manifest of a folder of shards: which files it holds, how large they are, and what is in them.
+
+    OUT/
+      train-00000.bin …   shards, each written to a temporary name, flushed, then renamed
+      manifest.json       written last: a folder that has one is whole
+      preparing.json      until then: what was asked for and planned, by which a preparation that was killed goes on
+
+Opening looks at names and sizes, which costs nothing; `damaged` compares every checksum, which reads every byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ...core.config import build
+from ...core.errors import DataError, FileError, Problem, short
+from ...core.files import exists, open_regular, read_json, write_json
+from ...core.schema import NUMBER, OneOf, naming, reject_unlike
+from ..parallel import Progress, in_threads
+from ..settings import DataSettings
+from ..text.tokenizer_files import TOKENIZERS
+
+MANIFEST, PLAN = "manifest.json", "preparing.json"
+FORMAT, VERSION = "cutaway shards", 1
+AGAIN = "Prepare the data again: cutaway prepare DATA OUT, into another folder; or take the folder from a copy."
+SHARD = {"name": str, "bytes": int, "sha256": str, "count": int}
+SCHEMA = {
+    "format": str, "version": int, "kind": str, "name": str, "source": str, "fingerprint": str,
+    "splits": {...: [SHARD, ...]}, "settings": dict, "notes": [str], "about": dict, "asked": dict, "cutaway": str,
+}  # fmt: skip
+FRACTIONS = {"val": NUMBER, "test": NUMBER}
+DTYPES = OneOf(("uint8", "uint16", "uint32"))  # of the tokens of text
+OF_TEXT = {
+    "settings": {**FRACTIONS, "tokenizer": str},
+    "about": {"tokenizer": TOKENIZERS, "given": bool, "dtype": DTYPES, "counts": {...: [int]}},
+}
+OF_MEDIA = {"settings": FRACTIONS, "about": {"classes": [str], "index": str}}
+PLANNED = {"format": str, "version": int, "asked": dict, "plan": dict}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a folder of shards."""
+
+    name: str  # of the file, in the folder
+    bytes: int
+    sha256: str
+    count: int  # what it holds: tokens of text, else examples
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of shards holds."""
+
+    kind: str  # of the data: a key of data.kinds.KINDS
+    name: str  # short, for the run's folder
+    source: str  # what the person gave
+    fingerprint: str  # sha256 of the content that was read
+    splits: Mapping[str, Sequence[Shard]]  # train, val, test: shards in their order
+    settings: Mapping[str, Any]  # of the data, as they were when it was prepared
+    asked: Mapping[str, Any]  # by which the same preparation is known again
+    notes: Sequence[str] = ()  # sentences that a person should read
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the kind of data adds, as JSON values
+
+    @property
+    def shards(self) -> Iterator[Shard]:
+        """All shards, split by split."""
+        for of_split in self.splits.values():
+            yield from of_split
+
+    def count(self, split: str) -> int:
+        """How many tokens or examples a split has."""
+        return sum(shard.count for shard in self.splits[split])
+
+    def write(self, folder: Path) -> None:
+        """Write manifest.json, whole or not at all: the last thing that is written."""
+        from ...core.version import __version__
+
+        head = {"format": FORMAT, "version": VERSION, "cutaway": __version__}
+        write_json(folder / MANIFEST, {**head, **asdict(self)})
+
+
+def is_prepared(source: Any) -> bool:
+    """Whether a source is a folder of shards, or what will be one: a preparation that has not ended."""
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(os.path.expanduser(source)):
+        return False
+    return any((Path(source).expanduser() / name).is_file() for name in (MANIFEST, PLAN))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder of shards, its files there and of the right sizes.
+
+    Raises DataError where the preparation has not ended, or shards are missing or cut short, each by its name;
+    FileError where manifest.json is not ours, is damaged, or of a newer version.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DataError(
+            f"{folder} is not whole: its preparation has begun and not ended.",
+            fix="Type the `cutaway prepare` command again, and it goes on where it stopped.",
+        )
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FileError(
+            f"{path} is not a manifest of shards: its format is not {FORMAT!r}. Run `cutaway prepare` again."
+        )
+    if isinstance(version := document.get("version"), int) and version > VERSION:
+        raise FileError(
+            f"{path} is of version {version}, which a newer version of cutaway has written; this one reads {VERSION}. "
+            "Install the newer one, or prepare the data with this one, into another folder."
+        )
+    reject_unlike(document, SCHEMA, path, AGAIN)
+    with naming(path, AGAIN):
+        build(DataSettings, document["settings"])
+    splits = {split: [Shard(**shard) for shard in of_split] for split, of_split in document["splits"].items()}
+    own = [one.name for one in fields(Manifest) if one.name != "splits"]
+    manifest = Manifest(splits=splits, **{key: document[key] for key in own})
+    if astray := next((shard.name for shard in manifest.shards if Path(shard.name).name != shard.name), None):
+        raise FileError(f"{path} names a shard {astray!r}, which is no file of its folder. {AGAIN}")
+    _reject_sizes(folder, manifest)
+    return manifest
+
+
+def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
+    """Raise FileError where what a kind of data has added to its manifest is not as `schema` says."""
+    added = {"settings": dict(manifest.settings), "about": dict(manifest.about)}
+    reject_unlike(added, schema, folder / MANIFEST, AGAIN)
+
+
+def damaged(
+    folder: Path, manifest: Manifest, splits: Sequence[str] = (), progress: Progress | None = None
+) -> list[Problem]:
+    """Every shard of these splits, or of all, whose content is not what was written, by its checksum. Reads all of
+    them, side by side."""
+    shards, found = [shard for split in splits or manifest.splits for shard in manifest.splits[split]], []
+    for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: sum_of(folder / s.name), shards)), 1):
+        if sum_ != shard.sha256:
+            said = f"its sha256 is {sum_[:16]}…, and {shard.sha256[:16]}… was written: it is damaged"
+            found.append(Problem(str(folder / shard.name), said))
+        if progress is not None:
+            progress(done, len(shards))
+    return found
+
+
+def unusable(folder: str | Path, problems: list[Problem]) -> DataError:
+    """The error for shards with these problems."""
+    return DataError(f"{len(problems):,} of the shards in {folder} cannot be read:", problems, AGAIN)
+
+
+def shard_of(path: Path, count: int) -> Shard:
+    """A shard that has been written: its size and its checksum, as its file has them."""
+    return Shard(path.name, path.stat().st_size, sum_of(path), count)
+
+
+def sum_of(path: Path) -> str:
+    """sha256 of a file; where it cannot be read, why."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"not to be had ({error.strerror})"
+
+
+def _reject_sizes(folder: Path, manifest: Manifest) -> None:
+    """Raise DataError that names every shard that is missing, or has another size."""
+    found = []
+    for shard in manifest.shards:
+        path = folder / shard.name
+        size = path.stat().st_size if exists(path) and path.is_file() else None
+        if size is None:
+            found.append(Problem(short(path, 200), "it is missing"))
+        elif size != shard.bytes:
+            found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
+    if found:
+        raise unusable(folder, found)

@@ -1,0 +1,270 @@
+"""Class folders of images, recordings or videos as tar shards in the WebDataset convention, with an index beside them.
+
+    photos/cats/1.jpg        OUT/train-00000.tar      cats/1.jpg  cats/1.cls  dogs/7.jpg  dogs/7.cls  …
+    photos/dogs/7.jpg …      OUT/index.safetensors    where each stands, its class, its sum, its size in pixels
+
+Files are copied as they are. They are split here, and stand in a random order in the shards of their split, so that a
+program that reads shards from their beginning has a good order too; the index leads to any of them by one seek.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import math
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...core.config import as_text, short
+from ...core.errors import DataError, Problem, SettingError
+from ...core.files import MEBIBYTE, read_bytes, unreadable
+from ...core.spec import ImageSizes, Mask, Target
+from ..dataset_base import DataSet
+from ..folders import FileKind, Found, find, has_captions, holds
+from ..images.detection import is_boxes
+from ..images.segmentation import are_masks
+from ..modalities import KINDS as KINDS_OF_DATA
+from ..parallel import Progress
+from ..settings import DataSettings
+from ..splits import SPLITS, complete_split
+from .index import Arrays, Index
+from .manifest import OF_MEDIA, Manifest, damaged, is_prepared, read_manifest, reject_other_form, sum_of
+from .members import Names
+from .prepare import reject_settled
+from .settings import ShardSettings
+from .tar_index import INDEX, Looking, places_of
+from .tars import BLOCK, KINDS, examples
+from .writer import Made, begin, end, keep, make, processes, reject_full
+
+SETTLED = ("val", "test", "split_seed", "fold", "folds", "missing")  # when shards are made; all else when one learns
+OVERHEAD = 4 * BLOCK  # bytes in a tar that an example takes beside its own: two headers, its class, what fills it up
+
+
+@dataclass(frozen=True)
+class Tarred:
+    """The job that makes one shard: these files, in this order."""
+
+    name: str
+    looking: Looking
+    folder: Path
+    files: tuple[str, ...]  # in the folder
+    keys: tuple[str, ...]
+    labels: tuple[int, ...]
+    drop: bool  # whether files that cannot be used are left out
+
+    def write(self, path: Path) -> None:
+        """Copy the files. Raises DataError that names every one of them that cannot be used."""
+        looks = [self.looking.look(self.folder / file) for file in self.files]
+        problems = [look for look in looks if isinstance(look, Problem)]
+        if problems and not self.drop:
+            raise self.looking.unusable(problems, len(self.files))
+        with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+            for file, key, label, look in zip(self.files, self.keys, self.labels, looks):
+                if not isinstance(look, Problem):
+                    _add(tar, key + Path(file).suffix.lower(), read_bytes(self.folder / file))
+                    _add(tar, f"{key}.cls", str(label).encode())
+
+    def look(self, path: Path) -> tuple[int, Arrays]:
+        """How many examples it holds, and what the index says of each."""
+        found, problems = examples(path, self.looking.kind)
+        looks = [self.looking.look(example.media) for example in found]
+        problems += [look for look in looks if isinstance(look, Problem)]
+        if problems:
+            raise self.looking.unusable(problems, len(self.files))
+        members = [example.media for example in found]
+        names = Names.of(f"{self.name}/{member.name}" for member in members)
+        label = np.array([example.label for example in found], np.int64)
+        own: Arrays = {"label": label, "names": names.data, "lengths": np.diff(names.ends, prepend=0)}
+        return len(found), {**places_of(members, 0), **self.looking.pack(looks), **own}
+
+
+def prepare_media(
+    source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress = lambda done, of: None
+) -> Manifest:
+    """Make tar shards of a folder of class folders, or go on with it. Raises DataError that names what cannot be used,
+    SettingError for a setting that means nothing here, FileError."""
+    kind = _kind(source)
+    _reject_later(settings)
+    if how.sample != ShardSettings().sample:
+        raise SettingError(f"sample={how.sample} is for text, of which a tokenizer is fitted: leave it out.")
+    settled = {key: getattr(settings, key) for key in SETTLED}
+    begun = begin(out, asked := {"data": str(source.resolve()), **settled, "shard_size": how.shard_size})
+    if begun.manifest:
+        return begun.manifest
+    found = find(source, kind)
+    if folders := [file for file in found.files if file.is_dir()]:
+        raise DataError(
+            f"{folders[0]} is a folder of frames, and a shard holds files.", fix="Make a video file of each."
+        )
+    sizes = [_size(file) for file in found.files]
+    listing = hashlib.sha256("".join(f"{size} {name}\n" for size, name in zip(sizes, found.names)).encode(
+        errors="surrogateescape")).hexdigest()  # fmt: skip
+    if begun.plan is not None and begun.plan != {"files": listing}:
+        raise DataError(
+            f"The files of {source} are not those that were there when {out} was begun.",
+            fix="Prepare them anew, into another folder.",
+        )
+    jobs = _jobs(source, found, sizes, settings, how, looking_of(kind))
+    keep(out, asked, {"files": listing})
+    flat = [job for of_split in jobs.values() for job in of_split]
+    reject_full(out, flat, sum(sizes) + OVERHEAD * len(sizes))
+    made = [*make(out, flat, processes(how.workers, sum(sizes)), progress)]
+    index = _index(kind, found.classes, jobs, made)
+    index.save(out / INDEX)
+    left = len(found.files) - len(index)
+    shards = iter(made)
+    return end(
+        out,
+        Manifest(
+            kind=kind.kind,
+            name=source.resolve().name,
+            source=str(source),
+            fingerprint=index.fingerprint,
+            splits={split: [next(shards).shard for _ in of_split] for split, of_split in jobs.items()},
+            settings=settled,
+            asked=asked,
+            notes=[*found.notes, *([f"missing=drop left out {left:,} files that cannot be used."] if left else [])],
+            about={"classes": list(found.classes), "index": sum_of(out / INDEX)},
+        ),
+    )
+
+
+def open_media(
+    folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
+) -> DataSet:
+    """The data set in such shards. Raises SettingError for settings that were settled when they were made."""
+    reject_other_form(folder, manifest, OF_MEDIA)
+    free = [field.name for field in dataclasses.fields(settings) if field.name not in SETTLED]
+    reject_settled(settings, manifest, folder, free)
+    shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 where there is no such split
+    own = dataclasses.replace(settings, **shares, fold=None, missing="error")
+    kind, asked = KINDS_OF_DATA[manifest.kind], {"sizes": sizes, "targets": targets}
+    data: DataSet = kind.member(f"dataset.{kind.opens}")(folder, own, **{name: asked[name] for name in kind.asks})
+    return dataclasses.replace(data, name=manifest.name, notes=[*manifest.notes, *data.notes])
+
+
+def damaged_shards(source: str | Path) -> list[Problem]:
+    """Every such shard whose content is not what was written, by its checksum; none of what is no folder of them."""
+    path = Path(source).expanduser()
+    kinds = [kind.kind for kind in KINDS]
+    if not is_prepared(path) or (manifest := read_manifest(path)).kind not in (*kinds, "table"):
+        return []
+    return damaged(path, manifest)
+
+
+def looking_of(kind: FileKind) -> Looking:
+    """How files of a kind are looked at; its libraries are imported when they are needed."""
+    folder = KINDS_OF_DATA[kind.kind].folder
+    looking: Looking = import_module(f"..{folder}.transforms", __package__).SHARDED
+    return looking
+
+
+def _kind(source: Path) -> FileKind:
+    """What the class folders hold. Raises DataError for what is no class folders."""
+    other = are_masks(source, (Mask,)) or is_boxes(source) or has_captions(source)
+    kind = None if other or not source.is_dir() else holds(source)
+    for one in KINDS:
+        if one.kind == kind:
+            return one
+    raise DataError(
+        f"{source} is no folder of class folders, and images, audio and videos are prepared from those alone.",
+        fix=f"Train on it as it is: cutaway train MODEL {source}",
+    )
+
+
+def _reject_later(settings: DataSettings) -> None:
+    """Raise SettingError for the first setting that is chosen when a model learns."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name not in SETTLED and value != field.default:
+            raise SettingError(
+                f"{field.name}={short(as_text(value))} is chosen when a model learns: files are copied as they are. "
+                "Leave it out."
+            )
+    if settings.missing == "fill":
+        raise SettingError("missing=fill is for tables: files that cannot be used are left out by missing=drop.")
+
+
+def _jobs(
+    source: Path,
+    found: Found[Any],
+    sizes: Sequence[int],
+    settings: DataSettings,
+    how: ShardSettings,
+    looking: Looking,
+) -> dict[str, list[Tarred]]:
+    """The shards of each split: its files in a random order, so many bytes to each."""
+    indices = complete_split(found.labels, found.classes, found.splits, settings)
+    keys = _keys(found.names)
+    rng = np.random.default_rng(settings.split_seed)
+    jobs: dict[str, list[Tarred]] = {}
+    for split in (name for name in SPLITS if name in indices):
+        order = rng.permutation(indices[split])
+        bytes_before = np.cumsum([sizes[i] + OVERHEAD for i in order]) - 1
+        number = bytes_before // (how.shard_size * MEBIBYTE)
+        parts = [order[number == k] for k in np.unique(number)]
+        digits = max(5, math.ceil(math.log10(len(parts) + 1)))
+        jobs[split] = [
+            Tarred(
+                f"{split}-{k:0{digits}}.tar",
+                looking,
+                source,
+                tuple(found.names[i] for i in part),
+                tuple(keys[i] for i in part),
+                tuple(found.labels[part].tolist()),
+                settings.missing == "drop",
+            )
+            for k, part in enumerate(parts)
+        ]
+    return jobs
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """The key of each file: its name without a suffix or a dot, and a number where two would have the same."""
+    keys: dict[str, None] = {}
+    for name in names:
+        path = Path(name)
+        key = wanted = path.with_name(path.stem.replace(".", "_") or "_").as_posix()
+        count = 1
+        while key in keys:
+            count += 1
+            key = f"{wanted}_{count}"
+        keys[key] = None
+    return list(keys)
+
+
+def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Tarred]], made: Sequence[Made]) -> Index:
+    """The index of all shards, of what each was seen to hold."""
+    parts: list[Arrays] = []
+    splits = [split for split, of_split in jobs.items() for _ in of_split]
+    for number, (split, one) in enumerate(zip(splits, made)):
+        count = one.shard.count
+        own: Arrays = {
+            "shard": np.full(count, number, np.int32),
+            "split": np.full(count, SPLITS.index(split), np.uint8),
+        }
+        parts.append({**one.found, **own})
+    arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    names = Names(arrays.pop("names"), np.cumsum(arrays.pop("lengths")))
+    return Index(kind.kind, classes, names, arrays, {one.shard.name: [one.shard.bytes] for one in made})
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    """A file of these bytes; its time and owner are left at nothing, so that a shard follows from its job alone."""
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise unreadable(file, error) from error

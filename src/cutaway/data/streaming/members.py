@@ -1,0 +1,207 @@
+"""Files as examples, each by itself or inside a tar shard; and millions of them in little memory.
+
+A member is read by one seek. The names of n files are one array of bytes and one of ends: a list of n strings takes
+several times as much, and every process that reads would copy it as it counts references.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import DataError, Problem
+from ...core.files import cause, open_regular, read_bytes
+
+Rows = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Item = TypeVar("Item")
+FIX = "Take it from its source again, or prepare it anew."
+
+
+class Stored:
+    """A file that is known already: of which something is held against what is read."""
+
+    def read(self) -> bytes:
+        """Its bytes. Raises DataError, with a Problem, where they are not there or not what was known."""
+        raise NotImplementedError
+
+    def _unusable(self, what: str) -> DataError:
+        return DataError("A file cannot be used:", [Problem(str(self), what)], FIX)
+
+
+@dataclass(frozen=True)
+class Sent(Stored):
+    """A file that came over a network, and stands in memory alone."""
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.data
+
+
+@dataclass(frozen=True)
+class Known(Stored):
+    """A file of a folder that was indexed."""
+
+    path: Path
+    size: int
+    time: int  # of its last change, in nanoseconds
+    index: Path  # that says so
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """Its bytes. Raises DataError where it is gone, or was changed since it was indexed, which ends that index."""
+        try:
+            with open_regular(self.path) as file:
+                now = os.fstat(file.fileno())
+                data = file.read()
+        except OSError as error:
+            raise self._unusable(f"it cannot be read ({cause(error)})") from error
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.time):
+            self.index.unlink(missing_ok=True)
+            raise self._unusable("it was changed since its folder was indexed; that index is removed now: begin again")
+        return data
+
+
+@dataclass(frozen=True)
+class Member(Stored):
+    """A file inside a tar shard, which is not compressed."""
+
+    shard: Path
+    name: str
+    offset: int  # of its first byte in the shard
+    size: int
+    digest: bytes = b""  # sha256 of its bytes, where it is known
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.shard}"
+
+    @property
+    def suffix(self) -> str:
+        """As a path has it: .jpg."""
+        return Path(self.name).suffix
+
+    def read(self) -> bytes:
+        """Its bytes. Raises DataError where the shard is missing or cut short, or they are not those that were
+        indexed."""
+        try:
+            with open_regular(self.shard) as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except OSError as error:
+            raise self._unusable(f"the shard cannot be read ({cause(error)})") from error
+        if len(data) < self.size:
+            raise self._unusable("the shard ends within it: it was cut short")
+        if self.digest and hashlib.sha256(data).digest() != self.digest:
+            raise self._unusable("it is damaged: its sha256 is not that which it had when the shard was indexed")
+        return data
+
+
+def content(source: Path | Stored) -> bytes:
+    """The bytes of a file, wherever it stands. Raises FileError or DataError where it cannot be read."""
+    return source.read() if isinstance(source, Stored) else read_bytes(source)
+
+
+def stream(source: Path | Stored) -> Path | io.BytesIO:
+    """What libraries open: a path, or the bytes of what is known. Raises DataError as `Stored.read`."""
+    return io.BytesIO(source.read()) if isinstance(source, Stored) else source
+
+
+def chosen(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
+    """Those of these numbers; of what is `Packed` without making one of them."""
+    return items.part(rows) if isinstance(items, Packed) else [items[i] for i in rows]
+
+
+class Packed(Sequence[Item]):
+    """A sequence whose items are made when they are asked for, of arrays that its parts share."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows  # which items of the arrays these are
+
+    def part(self, rows: Rows) -> Packed[Item]:
+        """Those of these numbers."""
+        found = object.__new__(type(self))
+        vars(found).update(vars(self), rows=self.rows[rows])
+        return found
+
+    def item(self, row: int) -> Item:
+        """The item that the arrays hold there."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+    @overload
+    def __getitem__(self, i: slice) -> Packed[Item]: ...
+    def __getitem__(self, i: int | slice) -> Item | Packed[Item]:
+        if isinstance(i, slice):
+            return self.part(np.arange(len(self))[i])
+        return self.item(int(self.rows[i]))
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self.item, self.rows.tolist())
+
+
+class Names(Packed[str]):
+    """Strings, one after another as UTF-8; a byte of a file's name that is none is kept, as Python keeps it."""
+
+    def __init__(self, data: Bytes, ends: Rows) -> None:
+        super().__init__(np.arange(len(ends)))
+        self.data, self.ends = data, ends
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Names:
+        """These strings."""
+        encoded = [name.encode(errors="surrogateescape") for name in names]
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([*map(len, encoded)], dtype=np.int64))
+
+    def item(self, row: int) -> str:
+        """The string that ends there."""
+        begin = self.ends[row - 1] if row else 0
+        return self.data[begin : self.ends[row]].tobytes().decode(errors="surrogateescape")
+
+
+class Files(Packed[Known]):
+    """Files in a folder that was indexed."""
+
+    def __init__(self, folder: Path, index: Path, names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """`arrays` has `size` and `time`, (n,)."""
+        super().__init__(np.arange(len(names)))
+        self.folder, self.place, self.names, self.arrays = folder, index, names, arrays
+
+    def item(self, row: int) -> Known:
+        """The file of that name."""
+        size, changed = (int(self.arrays[key][row]) for key in ("size", "time"))
+        return Known(self.folder / self.names[row], size, changed, self.place)
+
+
+class Members(Packed[Member]):
+    """Files in tar shards."""
+
+    def __init__(self, shards: Sequence[Path], names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """`arrays` has `shard`, `offset` and `size`, (n,), and `digest`, (n, 32)."""
+        super().__init__(np.arange(len(names)))
+        self.shards, self.names, self.arrays = shards, names, arrays
+
+    def item(self, row: int) -> Member:
+        """The member of that name."""
+        shard, offset, size = (int(self.arrays[key][row]) for key in ("shard", "offset", "size"))
+        name = self.names[row].partition(".tar/")[2] or self.names[row]  # examples are named after their shards
+        return Member(self.shards[shard], name, offset, size, self.arrays["digest"][row].tobytes())

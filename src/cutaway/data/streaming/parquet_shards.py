@@ -1,0 +1,198 @@
+"""Parquet tables whose rows are shuffled once, so that a table which is sorted is mixed by few row groups at a time.
+
+Two passes, each with no more than a shard of rows in memory (an external shuffle): first the rows of each stretch of
+the table, in a random order, are cut into as many pieces as there will be shards; then each shard is one piece of every
+stretch, its rows in a random order again. So every row group is a sample of the whole table.
+
+    OUT/
+      part-00000.parquet …         shards, in row groups that are one block each
+      scattered-00000.parquet …    a stretch each, until all shards are made
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...core.config import as_text, short
+from ...core.errors import DataError, SettingError
+from ...core.files import MEBIBYTE
+from ...core.spec import ImageSizes, Target
+from ..dataset_base import DataSet
+from ..parallel import Progress
+from ..settings import DataSettings
+from ..tables.dataset import open_groups
+from ..tables.parquet import LEAST_ROWS, RowGroups, parquet_files, read_rows, row_groups
+from .manifest import Manifest, Shard
+from .settings import ShardSettings
+from .writer import begin, end, keep, make, reject_full
+
+MOST_SHARDS = 2048  # beyond them the pieces of a stretch are too small to be read one by one
+
+
+class Rows:
+    """What has been written by a job of either pass."""
+
+    def look(self, path: Path) -> tuple[int, None]:
+        """How many rows there are."""
+        return len(row_groups(path)), None
+
+
+@dataclass(frozen=True)
+class Scattered(Rows):
+    """The job of the first pass: some rows of a file, in a random order."""
+
+    name: str
+    file: Path
+    offset: int
+    count: int
+    seed: tuple[int, ...]
+    pieces: int
+
+    def write(self, path: Path) -> None:
+        """Write the rows. Raises DataError where they cannot be read."""
+        frame = read_rows(self.file, self.offset, self.count)
+        _write(_mixed(frame, self.seed), path, max(1, self.count // self.pieces))
+
+    def piece(self, k: int, folder: Path) -> pl.DataFrame:
+        """The rows that go to shard k."""
+        start, stop = (self.count * i // self.pieces for i in (k, k + 1))
+        return read_rows(folder / self.name, start, stop - start)
+
+
+@dataclass(frozen=True)
+class Shuffled(Rows):
+    """The job of the second pass: a shard, of one piece of every stretch."""
+
+    name: str
+    number: int
+    folder: Path
+    stretches: Sequence[Scattered]
+    seed: tuple[int, ...]
+
+    def write(self, path: Path) -> None:
+        """Write the rows of all pieces."""
+        pieces = [stretch.piece(self.number, self.folder) for stretch in self.stretches]
+        _write(_mixed(pl.concat(pieces, rechunk=True), self.seed), path, LEAST_ROWS)
+
+
+def prepare_table(
+    source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress = lambda done, of: None
+) -> Manifest:
+    """Shuffle the rows of a Parquet file, or of a folder of them, into shards by `split_seed`, or go on with it. Raises
+    DataError for what is no Parquet or is damaged, SettingError for a setting that means nothing here, FileError."""
+    _reject_settings(settings, how)
+    if not parquet_files(source):
+        raise DataError(
+            f"{source} is read as a whole, and only Parquet is prepared, which is read by its row groups.",
+            fix=f"Train on it as it is: cutaway train MODEL {source}; or write it as Parquet, by polars or pandas.",
+        )
+    groups = row_groups(source)
+    seed = settings.split_seed
+    begun = begin(out, asked := {"data": _looks(groups), "split_seed": seed, "shard_size": how.shard_size})
+    if begun.manifest:
+        return begun.manifest
+    size = sum(file.stat().st_size for file in groups.files)
+    count = max(1, min(-(-size // (how.shard_size * MEBIBYTE)), len(groups) // 2))
+    if count > MOST_SHARDS:
+        raise SettingError(
+            f"shard_size={how.shard_size} would make {count:,} shards, and a table is shuffled into {MOST_SHARDS:,} at "
+            f"most: give shard_size={-(-how.shard_size * count // MOST_SHARDS)}, of which each process holds some in "
+            "memory."
+        )
+    stretches = _stretches(groups, count, seed)
+    shards = [Shuffled(f"part-{k:05}.parquet", k, out, stretches, (seed, 1, k)) for k in range(count)]
+    keep(out, asked, {})
+    reject_full(out, [*stretches, *shards], 2 * size)
+    passes = len(stretches) + count
+    if not all((out / shard.name).is_file() for shard in shards):
+        # polars has threads of its own, which a fork of this process would not have.
+        for _ in make(out, stretches, 0, lambda done, of: progress(done, passes)):
+            pass
+    made = [one.shard for one in make(out, shards, 0, lambda done, of: progress(passes - of + done, passes))]
+    for stretch in stretches:
+        (out / stretch.name).unlink(missing_ok=True)
+    return end(
+        out,
+        Manifest(
+            kind="table",
+            name=source.resolve().stem,
+            source=str(source),
+            fingerprint=_groups_of(out, made).fingerprint,
+            splits={"all": made},  # which are split when a model learns
+            settings={},
+            asked=asked,
+            notes=[],
+        ),
+    )
+
+
+def open_table_shards(
+    folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
+) -> DataSet:
+    """The data set in such shards, split as any table is. Raises as `open_table`."""
+    del sizes, targets
+    groups = _groups_of(folder, [shard for of_split in manifest.splits.values() for shard in of_split])
+    data = open_groups(groups, settings, shuffled=True)
+    return dataclasses.replace(data, name=manifest.name)
+
+
+def _groups_of(folder: Path, shards: Sequence[Shard]) -> RowGroups:
+    """The row groups of shards alone, whatever else stands in their folder."""
+    return row_groups(folder, [folder / shard.name for shard in shards])
+
+
+def _stretches(groups: RowGroups, shards: int, seed: int) -> list[Scattered]:
+    """The jobs of the first pass: of each file stretches of as many rows as a shard will have, about."""
+    found: list[Scattered] = []
+    rows = -(-len(groups) // shards)
+    for number, file in enumerate(groups.files):
+        own = np.flatnonzero(groups.file == number)
+        of_file = int(groups.first[own[-1] + 1] - groups.first[own[0]]) if len(own) else 0
+        parts = -(-of_file // rows)
+        for k in range(parts):
+            start, stop = (of_file * i // parts for i in (k, k + 1))
+            name = f"scattered-{len(found):05}.parquet"
+            found.append(Scattered(name, file, start, stop - start, (seed, 0, len(found)), shards))
+    return found
+
+
+def _mixed(frame: pl.DataFrame, seed: tuple[int, ...]) -> pl.DataFrame:
+    """The rows in an order that the seed says, the same on every machine."""
+    return frame[np.random.default_rng(seed).permutation(frame.height)]
+
+
+def _write(frame: pl.DataFrame, path: Path, rows: int) -> None:
+    """Write a table in row groups of so many rows."""
+    frame.write_parquet(path, row_group_size=rows)
+
+
+def _looks(groups: RowGroups) -> str:
+    """By which the same table is known again: its footers, and when each file was changed."""
+    times = [file.stat().st_mtime_ns for file in groups.files]
+    return hashlib.sha256(f"{groups.fingerprint} {times}".encode()).hexdigest()
+
+
+def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
+    """Raise SettingError for the first setting that is chosen when a model learns, or is for other data."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name != "split_seed" and value != field.default:
+            raise SettingError(
+                f"{field.name}={short(as_text(value))} is chosen when a model learns: rows are copied as they are. "
+                "Leave it out."
+            )
+    usual = ShardSettings()
+    for key, why in (
+        ("sample", "is for text, of which a tokenizer is fitted"),
+        ("held_out", "is for text: a table is split when a model learns"),
+        ("workers", "is for other data: of a table all processors work on each shard"),
+    ):
+        if getattr(how, key) != getattr(usual, key):
+            raise SettingError(f"{key}={getattr(how, key)} {why}. Leave it out.")

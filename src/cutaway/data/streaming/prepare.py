@@ -1,0 +1,117 @@
+"""The door to data larger than memory: `cutaway prepare DATA OUT`, and OUT opened again as data.
+
+A kind of data has a line in `SHARDED`, which names two functions of a module of this folder:
+
+    prepare(source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress) -> Manifest
+        make the shards, by `writer.py`, and write the manifest. It rejects by name the settings that mean nothing there
+        or are chosen only when a model learns; what it reads is opened a part at a time.
+
+    open(folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: …) -> DataSet
+        the data set, its splits reading from the shards. It rejects by name the settings that were settled when the
+        data was prepared (`reject_settled`). A split that stands on shards has `damaged(progress)`, which compares all
+        checksums for `cutaway check` (`manifest.damaged`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...core.config import among, as_text, build, short
+from ...core.errors import DataError, SettingError, listed
+from ...core.spec import ANY_SIZE, ImageSizes, Target
+from ..dataset_base import DataSet
+from ..modalities import KINDS
+from ..parallel import Progress
+from ..settings import DataSettings
+from .manifest import Manifest, is_prepared, read_manifest
+from .settings import ShardSettings
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """A kind of data that can be prepared: a module of this folder, and what it calls its two functions."""
+
+    module: str
+    prepare: str
+    open: str
+
+    def member(self, name: str) -> Any:
+        """The function of that name."""
+        return getattr(import_module(f".{self.module}", __package__), name)
+
+
+_MEDIA = Sharded("media", "prepare_media", "open_media")
+SHARDED = {
+    "text": Sharded("text", "prepare_text", "open_text"),
+    "image": _MEDIA,
+    "audio": _MEDIA,
+    "video": _MEDIA,
+    "table": Sharded("parquet_shards", "prepare_table", "open_table_shards"),
+}
+
+
+def prepare_data(
+    kind: str, source: Path, out: Path, given: Mapping[str, Any], progress: Progress = lambda done, of: None
+) -> Manifest:
+    """Prepare data of that kind into the folder `out`, or go on with it; `given` are settings of the data and of
+    `ShardSettings`. Raises DataError for a kind that cannot be, SettingError, FileError, and what the kind raises."""
+    if is_prepared(source):
+        raise DataError(f"{source} is prepared already.", fix=f"Train on it: cutaway train MODEL {source}")
+    if kind not in SHARDED:
+        raise DataError(
+            f"{KINDS[kind].plural.capitalize()} cannot be prepared into shards; what can is "
+            f"{listed([KINDS[k].plural for k in SHARDED], 'and')}.",
+            fix=f"Train on it as it is: cutaway train MODEL {source}",
+        )
+    own = among(given, ShardSettings)
+    how = build(ShardSettings, own)
+    settings = build(DataSettings, {key: value for key, value in given.items() if key not in own})
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+        raise SettingError(f"{out} stands within {source}, which is read: give a folder elsewhere.")
+    found: Manifest = SHARDED[kind].member(SHARDED[kind].prepare)(source, out, settings, how, progress)
+    return found
+
+
+def kind_of_prepared(folder: Path) -> str:
+    """The kind of data in a folder of shards. Raises as `read_manifest`, and DataError for a kind that there is not."""
+    kind = read_manifest(folder).kind
+    if kind not in SHARDED:
+        raise DataError(
+            f"{folder} holds shards of {kind!r} data, which this version of cutaway does not read.",
+            fix="Install the version that wrote them, or a newer one.",
+        )
+    return kind
+
+
+def open_prepared(
+    folder: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+) -> DataSet:
+    """The data set in a folder of shards. Raises as `read_manifest`, and SettingError for settings that were settled
+    when it was prepared."""
+    manifest = read_manifest(folder)
+    found = SHARDED[manifest.kind]
+    data: DataSet = found.member(found.open)(folder, manifest, settings, sizes=sizes, targets=targets)
+    return data
+
+
+def reject_settled(settings: DataSettings, manifest: Manifest, folder: Path, free: Iterable[str]) -> None:
+    """Raise SettingError for the first setting that was changed, is not among the `free` ones, and is not what it was
+    when the data was prepared."""
+    usual = DataSettings()
+    for key in (field.name for field in fields(settings)):
+        value = getattr(settings, key)
+        then = manifest.settings.get(key, getattr(usual, key))
+        if key not in free and value not in (getattr(usual, key), then, _as_tuple(then)):
+            raise SettingError(
+                f"{key}={short(as_text(value))} cannot be: {folder} was prepared with {key}={short(as_text(then))}. "
+                "Leave it out, or prepare the data again with it, into another folder."
+            )
+
+
+def _as_tuple(value: Any) -> Any:
+    """JSON has lists where settings have tuples."""
+    return tuple(value) if isinstance(value, list) else value

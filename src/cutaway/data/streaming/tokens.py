@@ -1,0 +1,187 @@
+"""A stream of tokens in shards: little-endian numbers one after another, read where they are asked for and never held.
+
+They are read by `pread`, not through a memory map. What was read through a map counts as memory that the process takes,
+up to the whole corpus (3.7 GB after 60 000 windows of one of 6 GB, where `pread` takes none); a shard that is cut short
+while it is mapped ends the process without a word (SIGBUS), and here it is named; and a batch costs no more. What is
+read often stays in the system's cache either way.
+
+While a batch is learned from, the system is asked for what the next one reads (`reading_ahead`): of a corpus that no
+cache holds, a batch of 32 windows is then there in 0.4 ms, and not in 4.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...core.errors import DataError, Problem
+from ...core.files import cause, open_regular
+from ..parallel import Progress
+from .manifest import AGAIN, Manifest, damaged
+
+AT_ONCE = 1 << 20  # tokens that are counted together
+OPEN_AT_MOST = 256  # shards at a time; more are closed, the one that was opened first
+
+
+class ShardTokens:
+    """Token ids (n,), as a tensor of them is read: a slice, or places (N, T) that follow one another in each row."""
+
+    def __init__(self, folder: Path, manifest: Manifest, split: str, most: int | None = None) -> None:
+        """The tokens of a split in a folder of shards, or the first so many."""
+        self.folder, self.manifest, self.split = folder, manifest, split
+        self.dtype = np.dtype(manifest.about["dtype"]).newbyteorder("<")
+        self._shards = manifest.splits[split]
+        self._ends = np.cumsum([shard.count for shard in self._shards])
+        self._files: dict[int, int] = {}  # shard → descriptor
+        self._length = int(self._ends[-1])
+        self.counts = torch.tensor(manifest.about["counts"][split])  # (V,) how often each token stands there
+        if most is not None and most < self._length:
+            self._length = most
+            parts = (self[at : at + AT_ONCE] for at in range(0, most, AT_ONCE))
+            self.counts = sum((part.bincount(minlength=len(self.counts)) for part in parts), self.counts * 0)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, place: slice | Tensor) -> Tensor:
+        """The tokens at these places, int64. Raises DataError that names the shard where it cannot be read."""
+        if isinstance(place, slice):
+            start, end, _ = place.indices(len(self))
+            found = self._read(start, end)
+            self._reject_strange(found[None], [start])
+            return torch.from_numpy(found.astype(np.int64))
+        width = min(place.shape[1], len(self))
+        starts = place[:, 0].clamp(max=len(self) - width)
+        rows = self._rows(starts.tolist(), width)  # (N, width)
+        self._reject_strange(rows, starts.tolist())
+        within = place - starts[:, None]  # 0, 1, 2, …, but where a row repeats a place at the stream's ends
+        return torch.from_numpy(rows.astype(np.int64)).gather(1, within)
+
+    def ask_for(self, starts: Sequence[int], width: int) -> None:
+        """Let the system read so many tokens from each start on, and go on without them."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        size, shards = self.dtype.itemsize, np.searchsorted(self._ends, starts, side="right").tolist()
+        for start, shard in zip(starts, shards):
+            at = (start - int(self._ends[shard]) + self._shards[shard].count) * size
+            os.posix_fadvise(self._file(shard), at, width * size, os.POSIX_FADV_WILLNEED)
+
+    def _rows(self, starts: Sequence[int], width: int) -> npt.NDArray[Any]:
+        """So many tokens from each start on, (N, width): one read for each row, but where it reaches into the next
+        shard."""
+        size, shards = self.dtype.itemsize, np.searchsorted(self._ends, starts, side="right").tolist()
+        parts = []
+        for start, shard in zip(starts, shards):
+            if start + width <= self._ends[shard]:
+                first = self._ends[shard] - self._shards[shard].count
+                parts.append(self._bytes(shard, int(start - first) * size, width * size))
+            else:
+                parts.append(self._read(start, start + width).tobytes())
+        return np.frombuffer(b"".join(parts), self.dtype).reshape(len(starts), width)
+
+    def _read(self, start: int, end: int) -> npt.NDArray[Any]:
+        """The tokens from one place on up to another, in as many shards as they stand in."""
+        size, parts = self.dtype.itemsize, []
+        shard = int(np.searchsorted(self._ends, start, side="right"))
+        while start < end:
+            last = min(end, int(self._ends[shard]))
+            first = int(self._ends[shard]) - self._shards[shard].count
+            parts.append(self._bytes(shard, (start - first) * size, (last - start) * size))
+            start, shard = last, shard + 1
+        return np.frombuffer(b"".join(parts), self.dtype)
+
+    def _bytes(self, shard: int, offset: int, count: int) -> bytes:
+        try:
+            found = os.pread(self._file(shard), count, offset)
+        except OSError as error:
+            raise self._lost(shard, cause(error)) from error
+        if len(found) < count:
+            written = self._shards[shard].bytes
+            raise self._lost(shard, f"it ends after {offset + len(found):,} bytes, and {written:,} were written")
+        return found
+
+    def _reject_strange(self, rows: npt.NDArray[Any], starts: Sequence[int]) -> None:
+        """Raise DataError that names the shard where the tokens (N, width) from each start on hold one that is none."""
+        if rows.size and rows.max() >= len(self.counts):
+            row, column = divmod(int(rows.argmax()), rows.shape[1])
+            shard = int(np.searchsorted(self._ends, starts[row] + column, side="right"))
+            said = f"it holds token {rows[row, column]:,}, of a vocabulary of {len(self.counts):,}: it is damaged"
+            raise self._lost(shard, said)
+
+    def _file(self, shard: int) -> int:
+        """The descriptor of a shard, which is opened where it is not."""
+        if shard not in self._files:
+            if len(self._files) >= OPEN_AT_MOST:
+                os.close(self._files.pop(next(iter(self._files))))
+            try:
+                with open_regular(self.folder / self._shards[shard].name) as file:
+                    self._files[shard] = os.dup(file.fileno())
+            except OSError as error:
+                raise self._lost(shard, cause(error)) from error
+        return self._files[shard]
+
+    def _lost(self, shard: int, said: str) -> DataError:
+        path = self.folder / self._shards[shard].name
+        return DataError("A shard cannot be read any more:", [Problem(str(path), said)], AGAIN)
+
+    def __del__(self) -> None:
+        for descriptor in self.__dict__.pop("_files", {}).values():
+            os.close(descriptor)
+
+
+def reading_ahead(
+    tokens: Tensor | ShardTokens, order: Iterable[Tensor], grid: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Where the windows of each batch start and how long they are, (N,) each, as `grid` says of their numbers; where
+    they are read from shards, the system is asked for those of the next batch at once."""
+    batches = map(grid, order)
+    if isinstance(tokens, Tensor):
+        yield from batches
+        return
+    found = next(batches, None)
+    while found is not None:
+        following = next(batches, None)
+        if following is not None:
+            starts, lengths = following
+            tokens.ask_for(starts.tolist(), int(lengths.max()) + 1)
+        yield found
+        found = following
+
+
+def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:
+    """The tokens of streams one after another, (Σ n,); of one in shards, that one."""
+    (first, *others) = streams
+    if isinstance(first, ShardTokens):
+        assert not others, "shards hold one stream"
+        return first
+    return _joined([stream for stream in streams if isinstance(stream, Tensor)])
+
+
+def _joined(streams: list[Tensor]) -> Tensor:
+    """Tensors one after another; of one, that one and no copy."""
+    return streams[0] if len(streams) == 1 else torch.cat(streams)
+
+
+def damaged_of(tokens: Tensor | ShardTokens, progress: Progress | None = None) -> list[Problem]:
+    """Every shard of these tokens whose content is not what was written, by its checksum; none of a tensor."""
+    if isinstance(tokens, Tensor):
+        return []
+    return damaged(tokens.folder, tokens.manifest, (tokens.split,), progress)
+
+
+def targets_of(streams: Sequence[Tensor | ShardTokens], first: int) -> tuple[Tensor, Tensor | None]:
+    """The tokens that are to be predicted: those of each stream from its `first` on, (n,). Of a stream in shards they
+    are read with each window and not held, (0,), and beside that is how often each token is among them, (V,)."""
+    tokens = together(streams)
+    if isinstance(tokens, Tensor):
+        return _joined([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
+    counts = tokens.counts.clone()
+    counts[tokens[:first]] -= 1  # of one token, or none
+    return torch.empty(0, dtype=torch.int64), counts

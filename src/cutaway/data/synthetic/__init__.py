@@ -1,0 +1,80 @@
+"""Data to try Cutaway with: a small file or folder of every kind that it reads, the same every time.
+
+Real is what comes with the libraries that Cutaway stands on; what is made up is said to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.errors import FileError
+from . import captions, days, detection, molecules, photographs, segmentation, signals, tables, texts
+
+
+@dataclass(frozen=True)
+class Example:
+    """A file, or a folder where the name ends in a slash."""
+
+    name: str
+    what: str
+    write: Callable[[Path], None]  # to a path where nothing is yet
+
+
+EXAMPLES = {
+    example.name: example
+    for example in (
+        Example("wine.csv", "178 wines, 13 measurements of each, and the cultivar", tables.wine),
+        Example("visits.csv", "visits to a shop, hour by hour (made up)", tables.visits),
+        Example("shops.csv", "visits to four shops of different sizes, day by day (made up)", tables.shops),
+        Example("scans/", "1 797 handwritten digits, in folders zero to nine", signals.scans),
+        Example("docs.tsv", "2 400 sentences of documentation, and of which library", texts.docs),
+        Example("help.txt", "3 000 plain sentences of documentation, blank lines between", texts.help_text),
+        Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
+        Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
+        Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
+        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", segmentation.masks),
+        Example(
+            "captions/", "3 000 scenes of two handwritten digits, and which stands where (made up)", captions.captions
+        ),
+        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
+        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
+        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", detection.scenes),
+        Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
+        Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
+        Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
+        Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", molecules.molecules),
+        Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
+        Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.damaged),
+    )
+}
+
+
+def write_example(name: str, folder: Path) -> bool:
+    """Write the example of this name into a folder, whole or not at all; False where that name is taken already, and
+    what has it is left as it is.
+
+    Raises FileError where the folder cannot be written.
+    """
+    path = folder / name
+    if path.is_symlink() or path.exists():
+        return False
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        EXAMPLES[name].write(temporary)
+        temporary.rename(path)
+    except OSError as error:
+        raise FileError(
+            f"{path} could not be written: {error.strerror or error}. Give another folder (--out DIR), or free some "
+            "space."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,323 @@
+"""Column types: missing cells, the type of a column, and the conversion of its cells to numbers.
+
+Types are inferred from the cells of the training rows. `number`, `yes/no`, `date` and `category` become inputs;
+`empty`, `constant`, `id` and `text` columns hold no usable input and are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...core.errors import SettingError, brief
+
+Numbers = npt.NDArray[np.float64]
+
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-", "nat", "<na>")  # in any case of letters
+MOSTLY = 0.9  # from this fraction on a column is of a type, and its other cells are mistakes
+FEW = 20  # so many different strings are categories, however few rows there are
+LARGEST = float(np.finfo(np.float32).max)
+
+TYPES = ("number", "category", "date", "yes/no")  # what `types=` can ask for
+LEFT_OUT = {
+    "empty": "every cell is missing",
+    "constant": "it is the same in every row",
+    "id": "every cell differs, like a key",
+    "text": "nearly every cell differs, like free text",
+}
+YES_NO = (("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("on", "off"))
+
+# How dates are written (in the notation of strftime), each with an example; of two that fit, the first is taken.
+DATES = {
+    "%Y-%m-%d": "2020-12-31",
+    "%Y-%m-%d %H:%M:%S%.f": "2020-12-31 18:30:00",
+    "%Y-%m-%dT%H:%M:%S%.f": "2020-12-31T18:30:00",
+    "%Y-%m-%d %H:%M": "2020-12-31 18:30",
+    "%Y-%m-%dT%H:%M": "2020-12-31T18:30",
+    "%+": "2020-12-31T18:30:00Z",
+    "%Y/%m/%d": "2020/12/31",
+    "%d.%m.%Y": "31.12.2020",
+    "%d.%m.%Y %H:%M": "31.12.2020 18:30",
+    "%m/%d/%Y": "12/31/2020",
+    "%m/%d/%Y %H:%M": "12/31/2020 18:30",
+    "%d/%m/%Y": "31/12/2020",
+    "%d/%m/%Y %H:%M": "31/12/2020 18:30",
+    "%d-%m-%Y": "31-12-2020",
+    "%d %B %Y": "31 Dec 2020",
+    "%d-%B-%Y": "31-Dec-2020",
+    "%B %d, %Y": "Dec 31, 2020",
+    "%B %d %Y": "Dec 31 2020",
+}
+COMPACT = {"%Y%m%d": "20201231"}  # eight digits, which are a number to most readers
+WRITTEN_DATES = {**DATES, **COMPACT}
+MICROSECONDS_A_DAY = 86_400_000_000
+FIRST_YEAR = -354_285 * MICROSECONDS_A_DAY  # that is a year of four digits, 1000
+COMPACT_DATE = r"^(?:18|19|20)\d{6}(?:\.0)?$"  # a data frame writes whole numbers beside missing ones as 20201231.0
+SERIAL_DATES = (20_000, 80_000)  # days since 1899-12-30, as spreadsheets count them: 1954 to 2119
+SERIAL_NAME = re.compile(r"(?i)(?:^|[_\s-])(?:date|day|datum|dob|time|timestamp|datetime)(?:[_\s-]|$)|date$")
+PADDED = 0.01  # from this fraction of digits with leading zeros on, a column holds codes
+LONG = 0.5  # likewise of digits that are more than a number of 64 bits keeps
+
+KEY_NAME = re.compile(r"(?i:^(id|index|key|uuid|guid|rowid|row|unnamed: 0)$|[_\s-](id|key)$)|[a-z]I[dD]$")
+# Numbers as spreadsheets show them, which are not numbers to a reader of CSV: 1,234.5  1 234  3,5  $12  40 %
+SHOWN_NUMBER = r"^[-+]?[$€£¥]?\s?(\d{1,3}(?:[,.'’\s]\d{3})+(?:[.,]\d+)?|\d+,\d+|\d+(?:\.\d+)?)\s?[%$€£¥]?$"
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The type of a column, and how its cells are written."""
+
+    kind: str  # one of TYPES or of LEFT_OUT
+    written: str = ""  # of a date its format; of a yes/no its two words, as yes/no
+    doubt: str = ""  # what a person should know of the choice
+
+    @property
+    def learned(self) -> bool:
+        """True if the column becomes an input."""
+        return self.kind not in LEFT_OUT
+
+    @property
+    def ordered(self) -> bool:
+        """True if the cells have an order and a range."""
+        return self.kind in ("number", "date")
+
+
+def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
+    """The cells without spaces around them, null where they are one of the words `missing`, which are in lower case; as
+    they are where they are no text."""
+    if isinstance(cells.dtype, pl.Enum):  # values that are few, and stripped already
+        gone = [value for value in cells.dtype.categories if value.lower() in missing]
+        return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
+    if cells.dtype != pl.String:
+        return cells
+    return cells.to_frame().select(meant(pl.all(), missing)).to_series()
+
+
+def meant(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
+    """Cells as `meaning` has them, of any columns."""
+    stripped = cells.str.strip_chars()
+    return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
+
+
+def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
+    """The type of the column `name`, from `cells`: the meaning of its training rows, of `rows` rows in the file."""
+    present = cells.drop_nulls()
+    if present.is_empty():
+        return ColumnType("empty")
+    different = present.n_unique()
+    if different == 1:
+        return ColumnType("category" if cells.null_count() else "constant")  # there or not there can tell something
+    numbers = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+    if len(numbers) >= MOSTLY * len(present):
+        if (date := _compact_date(name, present)) is not None:
+            return date
+        codes, doubt = find_codes(name, present)
+        if not codes:
+            keys = _numbers_are_keys(name, numbers, len(present), rows)
+            return ColumnType("id") if keys else ColumnType("number", doubt=doubt or _serial_dates(name, numbers))
+        kind = "id" if different == len(present) else "text" if different > max(FEW, len(present) / 2) else "category"
+        return ColumnType(kind, doubt=doubt)
+    if (words := find_yes_no(present)) is not None:
+        return words
+    if (date := _date(present)) is not None:
+        return date
+    if present.str.contains(SHOWN_NUMBER).sum() >= MOSTLY * len(present):
+        return ColumnType("number")  # though none can be read: to call such cells categories would hide the mistake
+    if different == len(present) and not present.str.contains(r"\s").any():
+        return ColumnType("id")
+    if different == len(present) or different > max(FEW, len(present) / 2):
+        return ColumnType("text")
+    return ColumnType("category")
+
+
+def find_codes(name: str, present: pl.Series) -> tuple[bool, str]:
+    """Return whether cells of digits are codes, not numbers, and a note on it.
+
+    Digits are codes where a number does not give them back: 02139, or 18 digits where a float keeps 15.
+    """
+    if present.dtype != pl.String:
+        return False, ""
+    padded = present.str.contains(r"^0\d+$")
+    if padded.any():
+        cells = present.filter(padded)
+        if len(cells) >= PADDED * len(present):
+            return True, (
+                f"cells such as {cells[0]} begin with zeros, which a number would lose, and are read as codes; "
+                f"types={name}:number reads numbers"
+            )
+        return False, (
+            f"{len(cells):,} of {len(present):,} cells begin with zeros ({brief(cells[0])}) and are read as numbers; "
+            f"types={name}:category keeps the zeros"
+        )
+    long = present.filter(present.str.contains(r"^[-+]?\d{16,}$"))
+    exact = long.cast(pl.Int64, strict=False)
+    lost = long.filter((exact.cast(pl.Float64).cast(pl.Int64, strict=False) != exact).fill_null(True))
+    if len(long) and len(lost) >= LONG * len(present):
+        return True, (
+            f"cells such as {lost[0]} have more digits than a number keeps, and are read as codes; "
+            f"types={name}:number reads numbers"
+        )
+    return False, ""
+
+
+def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
+    """The type that `types=name:kind` gives a column. Raises SettingError where its cells cannot be read so."""
+    present = cells.drop_nulls()
+    if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
+        return ColumnType("constant" if len(present) else "empty")
+    if kind == "yes/no":
+        found = find_yes_no(present, (*YES_NO, ("1", "0")))
+    elif kind == "date":
+        found = _date(present) or _compact_date(name, present)
+    else:
+        found = ColumnType(kind)
+    if found is None:
+        known = ", ".join(WRITTEN_DATES.values()) if kind == "date" else ", ".join(map("/".join, YES_NO)) + ", 1/0"
+        raise SettingError(
+            f"types={name}:{kind} cannot be: its cells, such as {present[0]!r}, are not written like {known}."
+        )
+    return found
+
+
+def decode(cells: pl.Series, type: ColumnType) -> Numbers:
+    """Return the cells as numbers (n,), NaN where a cell is missing or cannot be read as that type.
+
+    Dates count in days since 1970, yes is 1 and no is 0.
+    """
+    if type.kind == "date":
+        return to_moments(cells, type.written).cast(pl.Float64).to_numpy() / MICROSECONDS_A_DAY
+    if type.kind == "yes/no":
+        yes, no = type.written.split("/")
+        words = cells.str.to_lowercase()
+        return words.replace_strict({yes: 1.0, no: 0.0}, default=None, return_dtype=pl.Float64).to_numpy()
+    plain = cells.cast(pl.String) if isinstance(cells.dtype, pl.Enum) else cells
+    values = plain.cast(pl.Float64, strict=False).to_numpy()
+    return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
+def to_moments(cells: pl.Series, written: str) -> pl.Series:
+    """Return the microseconds (n,) since 1970 of dates in a format of `WRITTEN_DATES`, null where a cell is none."""
+    if written in COMPACT:
+        cells = cells.set(~cells.str.contains(COMPACT_DATE), None).str.slice(0, 8)
+    moments = cells.str.to_datetime(written, time_unit="us", strict=False).cast(pl.Int64)
+    return moments.set(moments < FIRST_YEAR, None)  # Nov 2016 would be the 20th of November of the year 16
+
+
+def show(value: float, type: ColumnType) -> str:
+    """A number that `decode` could have given, as a person would write the cell."""
+    if type.kind == "date":
+        return str(np.datetime64(round(value * 86_400), "s")).removesuffix("T00:00:00")
+    if type.kind == "yes/no":
+        yes, no = type.written.split("/")
+        return yes if value >= 0.5 else no
+    return f"{value:.6g}"
+
+
+def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
+    """True (n,) where a cell is there and is not of its column's type. Any cell can be a category."""
+    if type.kind == "category":
+        return np.zeros(len(cells), bool)
+    bad: npt.NDArray[np.bool_] = np.isnan(decode(cells, type)) & cells.is_not_null().to_numpy()
+    return bad
+
+
+def explain(cell: str, type: ColumnType) -> str:
+    """Why a cell is unreadable as that type, for a person."""
+    if type.kind == "date":
+        return f"{brief(cell)} is no date written like {WRITTEN_DATES[type.written]}"
+    if type.kind == "yes/no":
+        return f"{brief(cell)} is neither of {type.written}"
+    with contextlib.suppress(ValueError):
+        if not abs(float(cell)) <= LARGEST:
+            return f"{brief(cell)} is infinite, or beyond ±{LARGEST:.1e}"
+    if re.search(r"[%$€£¥]", cell):
+        return f"{brief(cell)} is a number with a unit: write the digits alone"
+    if re.fullmatch(r"[-+]?\d+,\d+", cell) and not re.fullmatch(r"[-+]?\d{1,3},\d{3}", cell):
+        return f"{brief(cell)} has a decimal comma: write {cell.replace(',', '.')}, or say decimal=, where all have one"
+    if re.match(SHOWN_NUMBER, cell):
+        return f"{brief(cell)} has thousands separators: write digits alone, and a point before decimals"
+    return f"{brief(cell)} is not a number"
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """Names as people sort them: numbers by value (2 before 10), otherwise by letters, with numbers inside by value."""
+    names = list(names)
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names, key=lambda name: (_digits_apart(name.casefold()), name))
+
+
+def _digits_apart(name: str) -> list[tuple[str, int]]:
+    """'row 12b' as [('row ', 12), ('b', -1)]."""
+    return [(letters, int(digits or -1)) for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+
+
+def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> bool:
+    """Return whether all are different whole numbers that count the rows of the file, or are named like keys."""
+    if not (numbers == np.floor(numbers)).all() or len(np.unique(numbers)) < cells:
+        return False
+    counts_rows = rows > FEW and numbers.min() >= 0 and numbers.max() <= rows
+    return bool(counts_rows) or KEY_NAME.search(name) is not None
+
+
+def find_yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
+    """The type of cells that are two opposite words and nothing else."""
+    words = set(present.str.to_lowercase().unique()) if present.n_unique() <= FEW else set()
+    return next((ColumnType("yes/no", f"{yes}/{no}") for yes, no in known if words == {yes, no}), None)
+
+
+def _date(present: pl.Series) -> ColumnType | None:
+    """The type of cells that are mostly dates of one format."""
+    if present.str.contains(r"\d{4}").sum() < MOSTLY * len(present):  # cheap, and rules out most columns
+        return None
+    likely = [written for written in DATES if _fits(present.head(1000), written)]
+    fits = {written: _fits(present, written) for written in likely}
+    best = max(fits, key=lambda written: fits[written], default="")  # of equals the first
+    if not best or fits[best] < MOSTLY * len(present):
+        return None
+    swapped = best.replace("%m/%d", "%d/%m")
+    if swapped == best or fits.get(swapped) != fits[best]:
+        return ColumnType("date", best)
+    doubt = (
+        f"its dates are read as month/day/year, and {present[0]} could be day/month/year: write 2020-12-31 to be sure"
+    )
+    return ColumnType("date", best, doubt)
+
+
+def _compact_date(name: str, present: pl.Series) -> ColumnType | None:
+    """The type of cells that are mostly dates of eight digits, 20201231: few other numbers are dates by chance."""
+    cells = present if present.dtype == pl.String else present.cast(pl.Int64, strict=False).cast(pl.String)
+    (written,) = COMPACT
+    days = to_moments(cells, written)
+    if days.count() < MOSTLY * len(present):
+        return None
+    i = int(days.is_not_null().arg_max() or 0)
+    day = show(days[i] / MICROSECONDS_A_DAY, ColumnType("date", written))
+    return ColumnType(
+        "date", written, f"{cells[i].removesuffix('.0')} is read as the date {day}; types={name}:number reads a number"
+    )
+
+
+def _serial_dates(name: str, numbers: Numbers) -> str:
+    """Return a note on numbers that may be the serial dates of a spreadsheet."""
+    low, high = SERIAL_DATES
+    if not SERIAL_NAME.search(name) or ((numbers >= low) & (numbers <= high)).mean() < MOSTLY:
+        return ""
+    first = numbers[(numbers >= low) & (numbers <= high)][0]
+    day = np.datetime64("1899-12-30") + int(first)
+    return (
+        f"{first:.10g} may be a date as spreadsheets count days ({day}), and is read as a number; for dates, format "
+        "the column as 2020-12-31 in the spreadsheet and save it again"
+    )
+
+
+def _fits(cells: pl.Series, written: str) -> int:
+    """Return the number of cells that are dates in this format."""
+    return cells.str.to_datetime(written, time_unit="us", strict=False).count()

@@ -1,0 +1,349 @@
+"""Tables that are larger than the memory they may take: the steps of `dataset.table_dataset`, row group by row group.
+
+The target and the split of each row are kept in memory; of the other columns only a sample, from which types are
+inferred, and the state of the encoders, which are fitted on all training rows.
+
+A split of a table that is read by row groups during training: the order of its rows, and its batches.
+
+In an epoch the table is cut into W ranges of equally many blocks, and the rows of one random block of each are mixed at
+a time: a batch has rows from the whole table, even if that is sorted by the target. W is the number of blocks that fit
+into the allowed memory; if all fit, the order is a full shuffle. It follows from the seed and the epoch, and any batch
+from its number: earlier batches are not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+from torch import Tensor
+
+from ...core.errors import DataError, Problem
+from ...core.files import MEBIBYTE
+from ...core.spec import Episodes
+from ..build import Origin, assemble
+from ..dataset_base import Batch, DataSet, Split
+from ..findings import absent_classes
+from ..modalities import reject_changed
+from ..parallel import Progress, unreadable
+from ..samplers import Plan
+from ..settings import DataSettings
+from ..splits import Rows, draw
+from .column_types import ColumnType
+from .dialect import Form
+from .distributions import distributions
+from .encoders import Category
+from .leaks import leaks
+from .parquet import RowGroups, StreamedTable
+from .roles import choose_roles
+from .streamed_encoders import cells_of, fit_encoders, unread_cells
+from .summary import column_notes, describe_columns
+from .table_files import Table, counted, text_frame
+from .targets import NUMBER, check_learnable, check_taught, complete_rows, named, read_labels
+from .transforms import EMPTIED, MEND, Splits, TablePreprocessing, fitted, split_rows, types_of, without_rows
+
+SAMPLE = 100_000  # rows by which types are told
+BYTES = 4  # of an input
+
+
+def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
+    """The data set in Parquet files, whose target `settings` name; whether their rows are known to be `shuffled`.
+    Raises as `table_dataset`."""
+    reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
+    groups = replace(groups, form=replace(Form.of(settings), units={}))
+    chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
+    sample = _sampled(groups, chosen)
+    roles = choose_roles(sample, settings)
+    kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
+    of_rows = StreamedTable.compact(groups, kinds)
+    labels = read_labels(of_rows, roles.target, roles.types.get(roles.target))
+    rows, left_out = complete_rows(of_rows, labels, roles.group, settings.missing)
+    check_learnable(labels, rows, splits=3)
+    splits = split_rows(of_rows, labels, roles, rows, settings)
+
+    cells = {column: sample.text(column) for column in roles.inputs}
+    types = types_of(cells, roles, np.flatnonzero(np.isin(chosen, splits["train"])), len(groups))
+    learned = {column: type for column, type in types.items() if type.learned}
+    splits, unread = _without_bad_cells(groups, learned, splits, settings.missing)
+    if settings.max_samples is not None:
+        train = splits["train"]
+        splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
+    encoders = fit_encoders(groups, splits["train"], learned, settings.scale)
+    preprocessing = fitted(encoders, types, labels, splits["train"], settings, groups.form)
+    target = preprocessing.spec.target
+    assert not isinstance(target, Episodes), "rows have a target each"
+    check_taught(labels, target, splits)
+
+    window = _window(groups, len(preprocessing.spec.columns), settings.memory)
+    targets = {split: labels.tensor(target, rows) for split, rows in splits.items()}
+    held: dict[str, Split] = {
+        split: RowGroupSplit(
+            rows,
+            groups.block_of(rows),
+            targets[split],
+            _encoded(groups, preprocessing),
+            window,
+            groups.place,
+            of_rows.row,
+            ahead=settings.workers != 0,
+        )
+        for split, rows in splits.items()
+    }
+    own = labels.of(sample)
+    used = np.flatnonzero(np.isin(chosen, np.concatenate(list(splits.values()))))
+    training = np.flatnonzero(np.isin(chosen, splits["train"]))
+    shown = {**cells, roles.target: own.cells}
+    shown_types = {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")}
+    return assemble(
+        Origin(groups.path.stem, str(groups.path), groups.fingerprint),
+        settings,
+        splits,
+        preprocessing,
+        held,
+        [
+            *_how_it_is_read(groups, window, len(sample), settings, shuffled),
+            *left_out,
+            *unread,
+            *labels.notes(),
+            *column_notes(sample, roles, types, preprocessing),
+            *_gaps(preprocessing),
+            *absent_classes(targets, target),
+            *leaks(own, cells, types, used),
+        ],
+        describe_columns(sample, cells, roles, own, types, preprocessing),
+        lambda: distributions({column: c.gather(training) for column, c in shown.items()}, shown_types),
+    )
+
+
+def _sampled(groups: RowGroups, chosen: Rows) -> Table:
+    """These rows, with all columns."""
+    parts = [
+        text_frame(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name)
+        for first, frame in groups.frames(list(groups.schema))
+    ]
+    return Table(groups.path.name, pl.concat(parts, rechunk=True), form=groups.form)
+
+
+def _without_bad_cells(
+    groups: RowGroups, types: Mapping[str, ColumnType], splits: Splits, missing: str
+) -> tuple[Splits, list[str]]:
+    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on them."""
+    found = unread_cells(groups, np.sort(np.concatenate(list(splits.values()))), types)
+    if not found.count:
+        return splits, []
+
+    def error(fix: str) -> DataError:
+        return DataError(f"{counted(found.count, 'cell')} of {groups.path} cannot be read.", found.problems, fix)
+
+    if missing == "error":
+        raise error(MEND)
+    if missing == "fill":
+        said = f"missing=fill counts {counted(found.count, 'unreadable cell')} as missing: {named(found.problems)}."
+        return splits, [said]
+    bad = np.unique(np.concatenate(found.rows))
+    splits = without_rows(splits, bad, error(EMPTIED))
+    return splits, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found.problems)}."]
+
+
+def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
+    """Return a function that reads rows of a block and prepares them."""
+    types = {encoder.name: encoder.type for encoder in preprocessing.encoders}
+
+    def encoded(block: int, rows: Rows) -> Tensor:
+        frame = groups.frame(block, list(types))[rows - groups.first[block]]
+        return preprocessing.encode(cells_of(groups, frame, types))
+
+    return encoded
+
+
+def _window(groups: RowGroups, features: int, memory: int) -> int:
+    """Return the number of blocks that are mixed at a time: half of those that fit into the memory, as the next are
+    read meanwhile."""
+    largest = int(np.diff(groups.first).max())
+    return min(groups.blocks, max(1, memory * MEBIBYTE // (2 * largest * features * BYTES)))
+
+
+def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataSettings, shuffled: bool) -> list[str]:
+    """Return notes on how the table is streamed and shuffled."""
+    better = "a larger memory= mixes them better, and where they are sorted `cutaway prepare` shuffles them once"
+    mixed = (
+        "all are mixed"
+        if window == groups.blocks
+        else f"the rows of {window:,} of them, drawn at random from as many stretches of the table, are mixed at a "
+        f"time: {'all were shuffled when they were prepared' if shuffled else better}"
+    )
+    notes = [
+        f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "
+        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups or parts of them, and {mixed}."
+    ]
+    if sample < len(groups):
+        notes.append(
+            f"Types of columns, what is told of columns and what gives the target away are of a sample of {sample:,} "
+            "rows; what is learned from is of all. Copies of rows are not looked for."
+        )
+    return notes
+
+
+def _gaps(preprocessing: TablePreprocessing) -> list[str]:
+    """A sentence on missing cells of training."""
+    found = [e.name for e in preprocessing.encoders if e.missing and not isinstance(e, Category)]
+    some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
+    said = f"Missing cells count as the training median, and an input of their own tells them apart (columns {some})."
+    return [said] if found else []
+
+
+LOOKED_AHEAD = 4096  # batches whose blocks are known before they are needed
+RowIndices = npt.NDArray[np.int64]
+Encoded = Callable[[int, RowIndices], Tensor]  # the inputs (n, F) of these rows of a block, by its number
+
+
+class RowGroupSplit(Split):
+    """Rows (n, F) of a table in blocks, of which few are in memory at a time."""
+
+    def __init__(
+        self,
+        rows: RowIndices,
+        block: RowIndices,
+        target: Tensor | None,
+        encoded: Encoded,
+        window: int,
+        place: Callable[[int], str],
+        row: Callable[[int], dict[str, str]],
+        ahead: bool = True,
+    ) -> None:
+        """`rows` (n,), sorted, are the numbers of the examples in the table, `block` (n,) says in which block each
+        is. `window` blocks are mixed at a time; with `ahead` as many again are read in advance. `place` and `row`
+        return the name and the cells of a row of the table."""
+        self.rows, self.target, self.window = rows, target, window
+        self.numbers, starts = np.unique(block, return_index=True)  # of the blocks that have examples
+        self.ends = np.append(starts[1:], len(rows)).astype(np.int64)
+        self.starts = starts.astype(np.int64)
+        self._encoded, self._place, self._row, self._ahead = encoded, place, row, ahead
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> Plan:
+        """Return batches of rows from few blocks, in order without a generator; a last one of a single row,
+        which has no variance for batch norm to divide by, joins the one before it."""
+        order, n = self.order(generator), len(self)
+        count = -(-n // batch_size)
+        if generator is not None and count > 1 and n % batch_size == 1 < batch_size:
+            count -= 1
+        return Plan(range(count), lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
+
+    def order(self, generator: torch.Generator | None) -> BlockOrder:
+        """The order of an epoch, which the generator draws."""
+        return BlockOrder(self.starts, self.ends, self.window, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Yield batches (N, F) in the given order. Blocks are read on demand in another thread, and cached while there
+        is room. Raises DataError, naming the file, if one cannot be read."""
+        del seed
+        room = 2 * self.window if self._ahead else self.window
+        held: OrderedDict[int, Future[Tensor]] = OrderedDict()  # the one that was needed longest ago first
+        awaited: Counter[int] = Counter()  # by how many of the batches that are known
+        waiting: deque[tuple[Tensor, RowIndices, RowIndices]] = deque()
+        reader = ThreadPoolExecutor(1)
+        try:
+            for index in order:
+                place = self._block_index(index)
+                blocks = np.unique(place)
+                waiting.append((index, place, blocks))
+                awaited.update(blocks.tolist())
+                for block in blocks.tolist():
+                    if block not in held:
+                        held[block] = reader.submit(self._read, block)
+                    held.move_to_end(block)
+                while waiting and (len(held) > room or len(waiting) > (LOOKED_AHEAD if self._ahead else 0)):
+                    yield self._batch(waiting.popleft(), held, awaited)
+                    for block in [b for b in held if not awaited[b]][: max(0, len(held) - room)]:
+                        del held[block]
+            while waiting:
+                yield self._batch(waiting.popleft(), held, awaited)
+        finally:
+            reader.shutdown(cancel_futures=True)
+
+    def name(self, i: int) -> str:
+        """The row's place: row 18 of part-2.parquet."""
+        return self._place(int(self.rows[i]))
+
+    def row(self, i: int) -> dict[str, str]:
+        """The row as the person gave it."""
+        return self._row(int(self.rows[i]))
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every block that cannot be read, by its file."""
+        return unreadable(self._read, len(self.numbers), progress)
+
+    def _block_index(self, index: Tensor) -> RowIndices:
+        return np.searchsorted(self.ends, index.numpy(), side="right")
+
+    def _read(self, k: int) -> Tensor:
+        return self._encoded(int(self.numbers[k]), self.rows[self.starts[k] : self.ends[k]])
+
+    def _batch(
+        self,
+        known: tuple[Tensor, RowIndices, RowIndices],
+        held: OrderedDict[int, Future[Tensor]],
+        awaited: Counter[int],
+    ) -> Batch:
+        index, place, blocks = known
+        inputs: Tensor | None = None
+        for block in blocks.tolist():
+            own = torch.from_numpy(np.flatnonzero(place == block))
+            found = held[block].result()
+            if inputs is None:
+                inputs = found.new_empty(len(index), found.shape[1])
+            inputs[own] = found[index[own] - int(self.starts[block])]
+            awaited[block] -= 1
+        assert inputs is not None, "a batch has rows"
+        target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+        return Batch((inputs,), target)
+
+
+class BlockOrder:
+    """The examples of blocks in the order of an epoch: a window at a time, of one block of each stretch, in which all
+    rows are mixed. It is stratified sampling by the place in the table."""
+
+    def __init__(self, starts: RowIndices, ends: RowIndices, window: int, generator: torch.Generator | None) -> None:
+        """Block k has the examples `starts[k]` … `ends[k]` − 1. Without a generator they come as they stand."""
+        self.starts, self.ends = starts, ends
+        self._seed: int | None = None
+        windows = -(-len(starts) // window)  # and so many blocks are in a stretch; fewer in the last
+        of_block = np.arange(len(starts)) // window
+        if generator is not None:
+            stretches = -(-len(starts) // windows)
+            of_block = torch.rand(stretches, windows, generator=generator).argsort(1).flatten()[: len(starts)].numpy()
+            self._seed = int(torch.randint(1 << 62, (), generator=generator))
+        self._blocks = np.argsort(of_block, kind="stable")  # window by window
+        self._first = np.searchsorted(of_block[self._blocks], np.arange(windows + 1))
+        self._upto = np.cumsum((ends - starts)[self._blocks])[self._first[1:] - 1]
+        self._drawn: tuple[int, Tensor] = (-1, torch.empty(0, dtype=torch.int64))
+
+    def part(self, start: int, end: int) -> Tensor:
+        """The examples from one place of the order on up to another, or to its end, (end − start,)."""
+        end, parts = min(end, int(self._upto[-1])), []
+        while start < end:
+            window = int(np.searchsorted(self._upto, start, side="right"))
+            first = int(self._upto[window - 1]) if window else 0
+            parts.append(self._mixed(window)[start - first : end - first])
+            start += len(parts[-1])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _mixed(self, window: int) -> Tensor:
+        """The examples of a window in their order; it is drawn once for all batches that follow one another."""
+        if self._drawn[0] != window:
+            blocks = self._blocks[self._first[window] : self._first[window + 1]]
+            rows = torch.cat([torch.arange(int(self.starts[k]), int(self.ends[k])) for k in blocks])
+            if self._seed is not None:
+                generator = torch.Generator().manual_seed((self._seed + window) % (1 << 63))
+                rows = rows[torch.randperm(len(rows), generator=generator)]
+            self._drawn = window, rows
+        return self._drawn[1]

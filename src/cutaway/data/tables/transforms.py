@@ -1,0 +1,297 @@
+"""Encoding of table rows as tensors: fitted on the training split, saved with the model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ...core import spec as specs
+from ...core.errors import DataError, Problem, SettingError
+from ...core.schema import COUNT
+from ...core.spec import Episodes, TableSpec
+from ..dataset_base import Preprocessing, Split, TensorSplit
+from ..in_memory.from_dataframe import as_frame
+from ..label_mapping import relabelled
+from ..settings import DataSettings
+from ..splits import SPLITS, Rows, drawn_splits, fractions_left
+from . import dialect
+from .column_types import LEFT_OUT, ColumnType, asked_for, explain, infer, unreadable
+from .dialect import KEPT, Form
+from .encoders import ENCODERS, Category, Encoder, encoder_from_json
+from .parquet import table_at
+from .roles import Roles, reject_units
+from .table_files import Table, counted, frame_table, rows_table
+from .targets import Labels, group_numbers, named, read_targets
+
+Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
+
+
+class TableSplit(TensorSplit):
+    """Rows of tables in memory, (n, F), which are named and shown as the person gave them."""
+
+    def __init__(
+        self, inputs: Tensor, target: Tensor | None, at: Callable[[int], tuple[Table, int]], notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(inputs, target)
+        self.notes = list(notes)  # what a person should know of these rows: categories that training did not know
+        self.at = at  # the table and its row that example i is
+
+    def name(self, i: int) -> str:
+        """The row's place: line 18 of houses.csv, or row 17."""
+        table, row = self.at(i)
+        return table.place(row)
+
+    def row(self, i: int) -> dict[str, str]:
+        """The row as the person gave it."""
+        table, row = self.at(i)
+        return table.row(row)
+
+
+@dataclass(frozen=True)
+class TablePreprocessing:
+    """Preprocessing of a row to F numbers."""
+
+    spec: TableSpec
+    encoders: tuple[Encoder, ...]  # one for each column that is an input
+    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    width: int = 0  # columns of the array that training was given; 0 where columns have names of their own
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": dialect.SCHEMA, "width?": COUNT,
+    }  # fmt: skip
+
+    def examples(self, sources: Any) -> TableSplit:
+        """Prepare new rows without targets: paths of tables, tables in memory or dictionaries, one or many.
+
+        The target and other columns may be present and are ignored. Raises DataError that names missing columns
+        and every cell that is not of its column's type.
+        """
+        tables = list(_tables(sources, self.written))
+        if not tables:
+            raise DataError("No rows were given.", fix="Give the path of a table, a data frame or dictionaries.")
+        splits = [self._as_split(table, None) for table in tables]
+        at = [(table, i) for table in tables for i in range(len(table))]
+        notes = [note for split in splits for note in split.notes]
+        return TableSplit(torch.cat([split.inputs for split in splits]), None, at.__getitem__, notes)
+
+    def labelled(self, source: str | Path | Table) -> TableSplit:
+        """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
+        or with a class that training did not know."""
+        table = _table(source, self.written)
+        target = self.spec.target
+        if isinstance(target, Episodes):
+            raise DataError(
+                "A table says of no row which episode it is of.", fix="Evaluate on the run's own: cutaway evaluate RUN."
+            )
+        self._require([target.column], table)
+        if not target.classes:
+            reject_units(table, [target.column])
+        return self._as_split(table, read_targets(table, target.column, target))
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
+        """The rows of another set, and its targets as this one's. Raises DataError as `labelled` does."""
+        assert split.target is not None, "sets to evaluate on have targets"
+        prepared = self.examples([split.row(i) for i in range(len(split))])
+        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        return prepared
+
+    def encode(self, cells: Cells) -> Tensor:
+        """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""
+        blocks = [encoder.encode(cells[encoder.name]) for encoder in self.encoders]
+        for encoder, block in zip(self.encoders, blocks):
+            if not np.isfinite(block).all():
+                raise DataError(
+                    f"Column {encoder.name!r} holds a number too far from those of training for 32 bits.",
+                    fix="Fix that cell, or leave the column out with ignore=.",
+                )
+        return torch.from_numpy(np.concatenate(blocks, axis=1))  # (n, F)
+
+    def unknown(self, cells: Cells) -> dict[str, int]:
+        """Return the number of cells without an input of their own, for each column of categories that has some."""
+        counts = {e.name: e.unknown(cells[e.name]) for e in self.encoders if isinstance(e, Category)}
+        return {column: count for column, count in counts.items() if count}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "table",
+            "spec": specs.to_json(self.spec),
+            "columns": [encoder.to_json() for encoder in self.encoders],
+            "fill": self.fill,
+            "read": self.written.to_json(),
+            **({"width": self.width} if self.width else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], TableSpec)
+        found = tuple(encoder_from_json(column) for column in data["columns"])
+        if (features := tuple(feature for encoder in found for feature in encoder.features)) != spec.columns:
+            raise ValueError(f"its columns give {len(features)} inputs, and its spec names {len(spec.columns)} others")
+        return cls(spec, found, data["fill"], Form.from_json(data.get("read")), data.get("width") or 0)
+
+    def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
+        """All rows of a table, rejected where a cell is not of its column's type."""
+        self._require([encoder.name for encoder in self.encoders], table)
+        reject_units(table, [encoder.name for encoder in self.encoders if encoder.kind == "number"])
+        cells = {
+            encoder.name: table.cells(encoder.name) if encoder.kind == "number" else table.text(encoder.name)
+            for encoder in self.encoders
+        }
+        notes = []
+        problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
+        if problems and not self.fill:
+            raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
+        if problems:
+            found = list(problems.values())
+            notes.append(f"Unreadable cells count as missing ({counted(len(found), 'cell')}): {named(found)}.")
+        for column, count in self.unknown(cells).items():
+            notes.append(unknown_note(column, count, table.name or "these rows"))
+        return TableSplit(self.encode(cells), target, lambda i: (table, i), notes)
+
+    def _require(self, columns: Sequence[str], table: Table) -> None:
+        absent = [column for column in columns if column not in table.columns]
+        if absent:
+            raise DataError(
+                f"The model was trained with columns that {table.title} lacks: {', '.join(map(repr, absent[:10]))}. "
+                f"It has: {', '.join(map(repr, table.columns[:40]))}.",
+                fix="Give tables with the columns of training; a column may be empty, not absent.",
+            )
+
+
+def bad_cells(
+    table: Table, cells: Cells, types: Mapping[str, ColumnType], rows: Rows | None = None
+) -> dict[tuple[int, str], Problem]:
+    """The cells of `rows` (or all) that are not of their column's type, by row and column, and why."""
+    wanted = np.zeros(len(table), bool)
+    wanted[slice(None) if rows is None else rows] = True
+    found = {}
+    for column, type in types.items():
+        for i in np.flatnonzero(unreadable(cells[column], type) & wanted):
+            row = int(i)
+            found[row, column] = Problem(table.where(row, column), explain(str(cells[column][row]), type))
+    return dict(sorted(found.items(), key=lambda item: item[0][0]))
+
+
+def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:
+    """The error that names cells which are not of their column's type."""
+    return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, fix)
+
+
+def unknown_note(column: str, count: int, where: str) -> str:
+    """Return a note on categories that have no input of their own."""
+    return (
+        f"Column {column}: values that training had too rarely or never count as unknown "
+        f"({counted(count, 'cell')} of {where})."
+    )
+
+
+def _tables(sources: Any, form: Form) -> Iterable[Table]:
+    """Yield new rows, given in any form, as tables."""
+    if isinstance(sources, str) or not isinstance(sources, Sequence):
+        sources = [sources]
+    for are_rows, group in itertools.groupby(sources, lambda source: isinstance(source, Mapping)):
+        if are_rows:
+            yield rows_table(list(group), form)
+            continue
+        for source in group:
+            yield _table(source, form)
+
+
+def _table(source: Any, form: Form) -> Table:
+    if isinstance(source, Table):
+        return source
+    if isinstance(source, str | Path):
+        return table_at(Path(source).expanduser(), form)
+    if (frame := as_frame(source)) is not None:
+        return frame_table(frame, form=form)
+    raise DataError(
+        f"Rows cannot be read from a {type(source).__name__}.",
+        fix="Give the path of a table, a data frame, or dictionaries of column and cell.",
+    )
+
+
+Splits = dict[str, Rows]
+MEND = (
+    "Fix them; or missing=fill counts them as missing, missing=drop leaves those rows out, types=COLUMN:category takes "
+    "the column's cells as categories, ignore=COLUMN leaves it out."
+)
+EMPTIED = "missing=drop would leave a split empty: fix them."
+
+
+def split_rows(
+    table: Table,
+    labels: Labels,
+    roles: Roles,
+    rows: Rows,
+    settings: DataSettings,
+    given: Mapping[str, Rows] | None = None,
+) -> Splits:
+    """The rows of each split: those that are `given`, the others drawn from its train split by a seeded split. Raises
+    SettingError or DataError where a split would be empty."""
+    own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
+    train = own["train"]
+    val, test = fractions_left(settings, own)
+    if settings.fold is not None and "test" in own:
+        raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
+    drawn = replace(settings, val=val, test=test)
+    groups = None if roles.group is None else group_numbers(table, roles.group, train, drawn)
+    indices = drawn_splits(len(train), drawn, val=val, test=test, strata=labels.classes(train), groups=groups)
+    own |= {split: train[chosen] for split, chosen in indices.items()}
+    for split, chosen in own.items():
+        if not len(chosen):
+            raise DataError(
+                f"The {split} split of {table.title} would be empty: {counted(len(train), 'row')} are split with "
+                f"val={val:g} and test={test:g}.",
+                fix="Add rows, or give larger fractions: each split needs at least one.",
+            )
+    return {split: own[split] for split in SPLITS if split in own}
+
+
+def types_of(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
+    """Return the type of each input column, from its training cells unless a setting names it; `rows` is the number of
+    rows of the table."""
+    types = {}
+    for column, all_cells in cells.items():
+        training, asked = all_cells.gather(train), roles.types.get(column)
+        types[column] = asked_for(column, asked, training) if asked else infer(column, training, rows)
+    return types
+
+
+def without_rows(splits: Splits, bad: Rows, error: DataError) -> Splits:
+    """The splits without these rows. Raises the error where one is left empty."""
+    left = {split: np.setdiff1d(rows, bad) for split, rows in splits.items()}
+    if not all(map(len, left.values())):
+        raise error
+    return left
+
+
+def fitted(
+    encoders: Sequence[Encoder | None],
+    types: Mapping[str, ColumnType],
+    labels: Labels,
+    train: Rows,
+    settings: DataSettings,
+    form: Form,
+) -> TablePreprocessing:
+    """Return the preprocessing of the usable columns. Raises DataError if no column is usable."""
+    kept = tuple(encoder for encoder in encoders if encoder is not None)
+    if not kept:
+        reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())
+        raise DataError(
+            f"No column is left to predict {labels.column!r} from: {reasons}.",
+            fix="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
+        )
+    features = tuple(feature for encoder in kept for feature in encoder.features)
+    spec = TableSpec(features, labels.fit(train))
+    return TablePreprocessing(spec, kept, fill=settings.missing == "fill", written=form.kept())

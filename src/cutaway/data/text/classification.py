@@ -1,0 +1,235 @@
+"""Texts with one target each: tables with a column of text, folders of class folders of .txt files, two files line by
+line.
+
+Texts are split before they are cut into tokens; the tokenizer is fitted on the training split alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...core.errors import Problem, SettingError
+from ...core.spec import Classes, Simple
+from ..build import Origin, assemble
+from ..dataset_base import DataSet
+from ..findings import absent_classes
+from ..folders import TEXTS, find
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, fractions_left
+from ..tables.dialect import Form
+from ..tables.roles import find_column
+from ..tables.table_files import Table
+from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
+from ..unusable_examples import reject_fill
+from .text_files import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
+from .tokenizer_fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
+from .tokenizers import Tokenizer
+from .transforms import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
+
+FOR_RUNNING_TEXT = ("documents", "mask_prob", "whole_words")
+Numbers = npt.NDArray[np.int64]
+
+
+def text_dataset(
+    texts: Sequence[str],
+    labels: Numbers,
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    *,
+    splits: Mapping[str, Rows] | None = None,
+    names: Sequence[str] | None = None,
+    tokenizer: str = "words",
+    blanks: bool = False,
+    column: str = LABEL,
+) -> DataSet:
+    """A set of texts, `labels` (n,), class k named `classes[k]`.
+
+    `splits` are those that the set comes with, or nothing; what it has not is drawn from its training examples.
+    `names` are what a person calls the texts. `tokenizer` is what tokenizer=auto takes; with `blanks` the words stand
+    between blanks already.
+    """
+    indices = complete_split(labels, classes, splits, settings)
+    return _assembled(
+        texts,
+        names if names is not None else [f"text {i + 1}" for i in range(len(texts))],
+        indices,
+        Classes(tuple(classes), column),
+        {split: torch.from_numpy(labels[rows]) for split, rows in indices.items()},
+        origin,
+        settings,
+        tokenizer=tokenizer,
+        blanks=blanks,
+    )
+
+
+def open_table(path: Path, settings: DataSettings) -> DataSet:
+    """A table with a column of text and a column of classes, or of numbers where these are a quantity.
+
+    Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
+    """
+    return table_dataset(read_text_table(path, Form.of(settings)), Origin.of_file(path), settings)
+
+
+def table_dataset(
+    table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
+) -> DataSet:
+    """The data set in a table whose columns `settings` name; `given` are the rows of splits that it comes with, train
+    among them. Raises as `open_table`."""
+    listed = ", ".join(map(repr, table.columns[:40]))
+    if settings.text is None or settings.target is None:
+        missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
+        raise SettingError(f"Which column of {table.title} {missing}. Its columns are: {listed}.")
+    text = find_column(table, "text", settings.text)
+    target = find_column(table, "target", settings.target)
+    group = None if settings.group is None else find_column(table, "group", settings.group)
+    if text == target or group in (text, target):
+        raise SettingError(f"text={text}, target={target} and group={group} must be columns of their own: {listed}.")
+    notes = list(table.notes)
+    if others := [column for column in table.columns if column not in (text, target, group)]:
+        notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
+    if group is not None:
+        notes.append(f"Column {group} keeps rows together in the split and is no input.")
+    data = of_table(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
+    assert isinstance(data.preprocessing, TextPreprocessing)
+    data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
+    return data
+
+
+def open_lines(
+    texts: Path, lines: Sequence[str], labels: Sequence[str], digest: str, settings: DataSettings
+) -> DataSet:
+    """Two files line by line: a text on each line of the one, its class or number on that line of the other."""
+    table = pair_table(texts, lines, labels)
+    return of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
+
+
+def open_folder(path: Path, settings: DataSettings) -> DataSet:
+    """A folder of class folders of .txt files, each a text; split folders are kept.
+
+    Raises DataError that names every file that cannot be read or holds nothing.
+    """
+    for key in ("text", "target", "group"):
+        if getattr(settings, key) is not None:
+            raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
+    found = find(path, TEXTS)
+    names = found.names
+    reject_fill(settings)
+    read, empty = read_files(found.files, names, settings.missing)
+    at = {name: i for i, name in enumerate(names)}
+    without = {at[problem.where]: problem for problem in empty}
+    kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")
+    splits = found.splits or {"train": np.arange(len(names))}
+    digest = digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names))
+    return text_dataset(
+        read.texts,
+        found.labels,
+        found.classes,
+        Origin(path.resolve().name, str(path), digest, [*found.notes, *left_out]),
+        settings,
+        splits={split: np.intersect1d(rows, kept) for split, rows in splits.items()},
+        names=names,
+    )
+
+
+def of_table(
+    table: Table,
+    text: str,
+    target: str,
+    group: str | None,
+    origin: Origin,
+    settings: DataSettings,
+    given: Mapping[str, Rows] | None = None,
+    tokenizer: str = "words",
+) -> DataSet:
+    """The texts in one column of a table with the targets in another; splits as in `table_dataset`. `tokenizer` is what
+    tokenizer=auto takes, or says that they are ids already."""
+    labels = read_labels(table, target, None)
+    rows, without_target = complete_rows(table, labels, group, settings.missing)
+    texts = table.frame[text].fill_null("").to_list()
+    empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
+    rows, without_text = with_text(rows, empty, settings.missing, "row")
+    own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
+    fractions = fractions_left(settings, own)
+    check_learnable(labels, own["train"], splits=1 + sum(fraction > 0 for fraction in fractions))
+    classes: Simple = labels.fit(rows)
+    numbers = np.zeros(len(table), np.int64)
+    if classes.classes:
+        numbers[rows] = labels.tensor(classes, rows).numpy()
+    groups = None if group is None else group_numbers(table, group, own["train"], settings)
+    indices = complete_split(numbers, classes.classes or [target], own, settings, groups)
+    fitted = classes if classes.classes else labels.fit(indices["train"])
+    return _assembled(
+        texts,
+        [table.place(i) for i in range(len(table))],
+        indices,
+        fitted,
+        {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
+        dataclasses.replace(origin, notes=[*origin.notes, *labels.notes(), *without_target, *without_text]),
+        settings,
+        tokenizer=tokenizer,
+        text_column=text,
+    )
+
+
+def _assembled(
+    texts: Sequence[str],
+    names: Sequence[str],
+    indices: Mapping[str, Rows],
+    target: Simple,
+    values: Mapping[str, Tensor],
+    origin: Origin,
+    settings: DataSettings,
+    *,
+    tokenizer: str = "words",
+    blanks: bool = False,
+    text_column: str = TEXT,
+) -> DataSet:
+    """The data set of texts in splits: the tokenizer fitted, every split encoded. `values` is the target of each
+    split."""
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
+    fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
+    length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
+    unmeasured = TextPreprocessing(spec_for(fitted, settings, length, target), fitted, length, text_column)
+    prepared = {
+        split: unmeasured.as_split(
+            [texts[i] for i in rows], values[split], [names[i] for i in rows], f"the {split} split's texts"
+        )
+        for split, rows in indices.items()
+    }
+    longest = max(int(split.lengths.max()) for split in prepared.values())
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(unmeasured.spec, longest=longest))
+    notes = [
+        tokenizer_note(fitted, given),
+        frame_note(fitted, frame_of(preprocessing.spec)),
+        *(note for split in prepared.values() for note in split.notes),
+        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
+        straddle_note(texts, indices, names.__getitem__, "texts"),
+        *absent_classes(values, target),
+    ]
+    return assemble(origin, settings, indices, preprocessing, prepared, notes)
+
+
+def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
+    """How many tokens of each split are unknown, where there are any, and whether training has some to learn from; with
+    `given` the tokenizer was not fitted here, and which are unknown is not for settings to say."""
+    if tokenizer.unknown is None:
+        return []
+    fractions = {split: unknown_fraction(of_split, tokenizer.unknown) for split, of_split in ids.items()}
+    if not any(fractions.values()):
+        return []
+    said = ", ".join(
+        f"{'less than 0.1 %' if 0 < fraction < 0.0005 else f'{100 * fraction:.1f} %'} in {split}"
+        for split, fraction in fractions.items()
+    )
+    untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
+    return [f"Unknown tokens: {said}.{'' if fractions['train'] or given else untaught}"]

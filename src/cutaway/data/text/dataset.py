@@ -1,0 +1,79 @@
+"""The door to text: told apart is what has one target each, what has a tag for each token, and what runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...core.errors import DataError, SettingError
+from ...core.spec import Target
+from ..dataset_base import DataSet
+from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from ..tables.dataset import TABLE_SUFFIXES
+from .classification import open_folder, open_lines, open_table
+from .tagging import open_tagged
+from .text_files import TAGGED, read_pair, tagged_lines
+
+__all__ = ["has_classes", "open_text"]
+
+
+def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
+    """The data set in a table with a column of text, a folder or file of texts, or a file of tagged text.
+
+    A .txt file with target=FILE is read line by line beside that file, which has a class on each line, or a tag for
+    each word of it; without one, and in a folder without class folders, it is text that runs on. `targets` are what
+    the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
+    """
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        reject_changed(
+            settings,
+            ("separator", "decimal", "encoding", "header", "quoting", "missing_values"),
+            f"is for tables, and {path} is none",
+        )
+    if path.is_dir() and has_classes(path):
+        return open_folder(path, settings)
+    suffix = path.suffix.lower()
+    if suffix in TABLE_SUFFIXES:
+        return open_table(path, settings)
+    if suffix in TAGGED:
+        return open_tagged(path, settings)
+    if settings.target is not None and path.is_file():
+        return _beside(path, settings.target, settings)
+    for key in ("text", "target", "group"):
+        if getattr(settings, key) is not None:
+            raise SettingError(f"{key}= is for texts in tables, and {path} is text that runs on: leave it out.")
+    from .corpus import open_running
+
+    return open_running(path, settings, targets)
+
+
+def has_classes(path: Path) -> bool:
+    """Whether a folder holds class folders of .txt files, and not text that runs on."""
+    folders = subfolders(path)
+    splits = [folder for folder in folders if folder.name.lower() in SPLIT_FOLDERS]
+    inside = [c for split in splits for c in subfolders(split)]
+    classes = [c for c in (*inside, *(f for f in folders if f not in splits)) if any(map(TEXTS.fits, entries(c)))]
+    if not classes:
+        return False
+    return bool(len(classes) > 1 or not any(map(TEXTS.fits, entries(path))))
+
+
+def _beside(path: Path, target: str, settings: DataSettings) -> DataSet:
+    """A .txt file and the file of its labels: beside it, or where the path leads from here."""
+    given = Path(target).expanduser()
+    labels = next((p for p in (path.parent / given, given) if p.is_file()), None)
+    if labels is None:
+        raise DataError(
+            f"target={target}: of a .txt file it names the file of its labels, and there is none of that name beside "
+            f"{path} or in {Path.cwd()}.",
+            fix="Leave target= out to learn the language of the text.",
+        )
+    for key in ("text", "group"):
+        if getattr(settings, key) is not None:
+            raise SettingError(f"{key}= names a column of a table, and {path} is none: leave it out.")
+    lines, beside, digest = read_pair(path, labels)
+    tagged = tagged_lines(path, labels, lines, beside)
+    if tagged is None:
+        return open_lines(path, lines, beside, digest, settings)
+    return open_tagged(path, settings, tagged, digest)

@@ -1,0 +1,307 @@
+"""Tagged text as a data set: each word has a target of its own. A word is what the file says, whole.
+
+A tokenizer of subwords (wordpiece, bpe, or one that is given) cuts the words further. Then the tag of a word stands at
+its first subword, and IGNORED at the others and at the frame, so that there is still one answer for each word; as in
+J. Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...core import spec as specs
+from ...core.errors import DataError, Problem, SettingError
+from ...core.schema import COUNT
+from ...core.spec import Tags, TextSpec
+from ..build import Origin, assemble
+from ..dataset_base import IGNORED, Batch, DataSet, SequenceSplit
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split
+from ..tables.column_types import natural_order
+from ..tables.table_files import TABLE_SUFFIXES, counted
+from .classification import FOR_RUNNING_TEXT, unknown_notes
+from .text_files import TAGGED, TEXT, Tagged, read_lines, read_pair, read_tagged, tagged_lines
+from .tokenizer_files import TOKENIZERS, tokenizer_from_json
+from .tokenizer_fitting import AUTO, fit_tokenizer, frame_note, frame_of, padding_of, spec_for, stand_in, tokenizer_note
+from .tokenizers import Tokenizer, Words, words_tokenizer
+from .transforms import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
+from .whole_words import marks_blanks
+
+__all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
+
+Numbers = npt.NDArray[np.int64]
+
+
+class TagSplit(SequenceSplit):
+    """Sentences. Batches of those without tags have targets too, which say no more than where a word begins: the answer
+    is one for each, and none elsewhere."""
+
+    words: Tensor  # (Σ lengths,) True where a word begins
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Each batch padded to its longest sentence."""
+        if self.target is not None:
+            yield from super().batches(order, seed)
+            return
+        places = SequenceSplit(self.words, self.lengths, None)
+        for index in order:
+            (inputs, _), (marks, _) = next(super().batches([index])), next(places.batches([index])).inputs
+            yield Batch(inputs, torch.where(marks, 0, IGNORED))  # (N, T)
+
+
+class Encoded(NamedTuple):
+    """Sentences as tokens one after another, with their frames."""
+
+    ids: Numbers  # (Σ lengths,)
+    lengths: Numbers  # (n,)
+    whole: Numbers  # (n,) how many tokens before cutting, without the frame
+    words: Numbers  # (Σ lengths,) the word whose first token it is, counted over all sentences; −1 for other tokens
+
+
+@dataclass(frozen=True)
+class TagPreprocessing:
+    """How words become ids, and tags class numbers."""
+
+    spec: TextSpec
+    tokenizer: Tokenizer
+    length: int  # tokens of the longest sentence, with its frame; longer ones are cut there
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT}
+
+    @property
+    def tags(self) -> Tags:
+        """The target."""
+        assert isinstance(self.spec.target, Tags)
+        return self.spec.target
+
+    def as_split(self, tagged: Tagged, of: str = "these sentences") -> SequenceSplit:
+        """Sentences, with their tags where they have some; `of` is what notes call them.
+
+        Raises DataError for tags that training did not know.
+        """
+        found = self.encode(tagged.sentences)
+        begins = found.words >= 0
+        target = None
+        if tagged.tags is not None:
+            number = {name: k for k, name in enumerate(self.tags.names)}
+            if strange := [
+                Problem(name, f"{tag!r} is no tag")
+                for name, tags in zip(tagged.names, tagged.tags)
+                for tag in tags
+                if tag not in number
+            ]:
+                raise DataError(
+                    f"{counted(len(strange), 'token')} have a tag that training did not know:",
+                    strange,
+                    f"The tags are: {', '.join(self.tags.names[:20])}.",
+                )
+            flat = np.array([number[tag] for tags in tagged.tags for tag in tags], np.int64)
+            target = torch.from_numpy(np.where(begins, flat[found.words], IGNORED))
+
+        def row(i: int) -> dict[str, str]:
+            return {TEXT: " ".join(tagged.sentences[i])}
+
+        framed = frame_of(self.spec) is not None
+        split = TagSplit(
+            torch.from_numpy(found.ids),
+            torch.from_numpy(found.lengths),
+            target,
+            tagged.names,
+            row,
+            [*tagged.notes, *length_notes(found.whole, self.length, of, framed)],
+            by_step=target is not None,
+            padding=padding_of(self.tokenizer),
+        )
+        split.words = torch.from_numpy(begins)
+        return split
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Encoded:
+        """The ids of sentences of words."""
+        frame = frame_of(self.spec)
+        flat, subwords = self._subwords(sentences)  # (P,), (W,) of each word
+        counts = np.array([len(sentence) for sentence in sentences], np.int64)  # (n,) of words
+        ends = np.concatenate([[0], subwords.cumsum()])
+        whole = np.diff(ends[np.concatenate([[0], counts.cumsum()])])  # (n,) of subwords
+        word_at = np.full(len(flat), -1, np.int64)
+        word_at[ends[:-1]] = np.arange(len(subwords))
+        place, lengths = placed(whole, self.length, frame)
+        words = np.where(place < 0, -1, word_at[place.clip(0)] if len(flat) else -1)
+        return Encoded(gathered(flat, place, frame, stand_in(self.tokenizer)), lengths, whole, words)
+
+    def _subwords(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
+        """The ids of all words one after another, and how many each has: at least one."""
+        words: Iterable[str] = itertools.chain.from_iterable(sentences)
+        if isinstance(self.tokenizer, Words):
+            ids = np.array(self.tokenizer.look_up(words), np.int64)
+            return ids, np.ones(len(ids), np.int64)
+        if marks_blanks(self.tokenizer):  # a subword that begins a word holds the blank before it
+            words = ((" " if i else "") + word for sentence in sentences for i, word in enumerate(sentence))
+        each = list(words)
+        known = {word: i for i, word in enumerate(dict.fromkeys(each))}
+        subwords = [ids or [stand_in(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
+        of_word = [subwords[known[word]] for word in each]
+        flat = np.fromiter(itertools.chain.from_iterable(of_word), np.int64)
+        return flat, np.fromiter(map(len, of_word), np.int64, count=len(of_word))
+
+    def examples(self, sources: Sequence[Any]) -> SequenceSplit:
+        """New sentences without targets: paths of .conll or .iob files, whose tags do not count, or of .txt files with
+        a sentence on each line; sentences themselves; or dictionaries with a text. In these last three the tokens
+        stand between blanks, as they stood by themselves in training."""
+        if isinstance(sources, str) or not isinstance(sources, Sequence):
+            sources = [sources]
+        sentences: list[list[str]] = []
+        names: list[str] = []
+        for source in sources:
+            for words, name in self._sentences(source):
+                sentences.append(words)
+                names.append(name or f"text {len(names) + 1}")
+        if not sentences:
+            raise DataError("No sentence was given.", fix="Give sentences, or paths of .conll, .iob or .txt files.")
+        return self.as_split(Tagged(sentences, None, names))
+
+    def labelled(self, source: str | Path) -> SequenceSplit:
+        """Other tagged text: a .conll or .iob file, or two files line by line, `sentences.txt,tags.txt`.
+
+        Raises DataError where tags are missing, or are such that training did not know.
+        """
+        path = Path(source).expanduser()
+        if path.suffix.lower() in TAGGED:
+            return self.as_split(read_tagged(path)[0])
+        first, comma, second = str(source).partition(",")
+        if comma:
+            texts, labels = Path(first).expanduser(), Path(second).expanduser()
+            lines, beside, _ = read_pair(texts, labels)
+            if (tagged := tagged_lines(texts, labels, lines, beside)) is not None:
+                return self.as_split(tagged)
+        raise DataError(
+            f"{source} holds no tagged text.",
+            fix=f"Give a file that ends in {' or '.join(TAGGED)}, or two files: sentences.txt,tags.txt",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "text",
+            "form": "tags",
+            "spec": specs.to_json(self.spec),
+            "tokenizer": self.tokenizer.to_json(),
+            "length": self.length,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], TextSpec, Tags)
+        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
+
+    def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
+        """The sentences that a source holds, and what each is called; no name where it has none."""
+        if isinstance(source, Mapping) and TEXT in source:
+            return [(str(source[TEXT]).split(), "")]
+        if not isinstance(source, str | Path):
+            raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths.")
+        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+            return [(text_itself(source).split(), shown(str(source)))]
+        path = Path(source).expanduser()
+        if path.suffix.lower() in TAGGED:
+            read, _ = read_tagged(path, needs_tags=False)
+            return list(zip(read.sentences, read.names))
+        if path.suffix.lower() in TABLE_SUFFIXES:
+            raise DataError(
+                f"{path} is a table, and the model tags the words of sentences.",
+                fix=f"Give sentences, a .txt with one on each line, or a file that ends in {' or '.join(TAGGED)}.",
+            )
+        lines, _ = read_lines(path)
+        return [(line.split(), f"line {i} of {path.name}") for i, line in enumerate(lines, 1) if line.strip()]
+
+
+def open_tagged(
+    path: Path, settings: DataSettings, tagged: Tagged | None = None, fingerprint: str | None = None
+) -> DataSet:
+    """A .conll or .iob file; or what was read of two files line by line, and its sha256.
+
+    Raises FileError, DataError or SettingError.
+    """
+    if tagged is None or fingerprint is None:
+        for key in ("text", "target", "group"):
+            if getattr(settings, key) is not None:
+                raise SettingError(f"{key}= names a column of a table, and {path} is tagged text: leave it out.")
+        tagged, fingerprint = read_tagged(path)
+    return tagged_dataset(tagged, Origin(path.stem, str(path), fingerprint), settings)
+
+
+def tagged_dataset(
+    tagged: Tagged,
+    origin: Origin,
+    settings: DataSettings,
+    splits: Mapping[str, Rows] | None = None,
+    column: str = "tag",
+) -> DataSet:
+    """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
+    sentences, whole sentences at a time."""
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
+    assert tagged.tags is not None, "read with its tags"
+    names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
+    if len(names) == 1:
+        raise DataError(f"Every token of {origin.source} has the tag {names[0]!r}: there is nothing to tell apart.")
+    whole = np.zeros(len(tagged.sentences), np.int64)
+    indices = complete_split(whole, ["sentence"], splits, settings)
+    tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
+    length = settings.length or OTHER_LENGTH
+    of_splits = {
+        split: Tagged(
+            [tagged.sentences[i] for i in rows], [tagged.tags[i] for i in rows], [tagged.names[i] for i in rows]
+        )
+        for split, rows in indices.items()
+    }
+    spec = spec_for(tokenizer, settings, length, Tags(tuple(names), column))
+    unmeasured = TagPreprocessing(spec, tokenizer, length)
+    prepared = {
+        split: unmeasured.as_split(sentences, f"the {split} split's sentences")
+        for split, sentences in of_splits.items()
+    }
+    longest = max(int(split.lengths.max()) for split in prepared.values())
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(spec, longest=longest))
+    learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
+    absent = [tag for tag in names if tag not in learned]
+    keys = ["\t".join(sentence) for sentence in tagged.sentences]
+    notes = [
+        *tagged.notes,
+        tokenizer_note(tokenizer, given),
+        frame_note(tokenizer, frame_of(spec)),
+        None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
+        *(note for split in prepared.values() for note in split.notes),
+        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
+        f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
+        straddle_note(keys, indices, tagged.names.__getitem__, "sentences"),
+    ]
+    return assemble(origin, settings, indices, preprocessing, prepared, notes)
+
+
+def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
+    """The tokenizer of words, or of subwords, and whether it was fitted elsewhere. Raises SettingError."""
+    if settings.tokenizer == "characters":
+        raise SettingError(
+            "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take subwords of "
+            "words (wordpiece, bpe, or a tokenizer's path)."
+        )
+    if settings.tokenizer in (AUTO, "words"):
+        words = itertools.chain.from_iterable(sentences)
+        return words_tokenizer(words, settings.vocab_size, settings.min_count, bool(settings.lower)), False
+    tokenizer, given = fit_tokenizer(settings, "words", (" ".join(sentence) for sentence in sentences))
+    if tokenizer.kind == "characters":
+        raise SettingError(f"tokenizer={settings.tokenizer} is one of characters, and each word here has one tag.")
+    return tokenizer, given

@@ -1,0 +1,285 @@
+"""Text files: one text a file, columns of tables, two files line by line, and tagged text.
+
+Text is UTF-8; a file that is not, or a text that is empty, is named in an error. Tagged text has a token and its tag on
+each line and a blank line between sentences (CoNLL), or is a file of sentences and a file of their tags.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...core.errors import DataError, Problem
+from ...core.files import read_bytes
+from ..splits import Rows
+from ..tables.dialect import Form
+from ..tables.table_files import Table, counted, read_table
+from ..tables.targets import named
+
+BOM = "\ufeff"
+UTF8 = (
+    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
+    "`iconv -f UTF-16` what is UTF-16. In training on several files missing=drop leaves it out."
+)
+TEXT, LABEL = "text", "class"  # the columns of two files line by line
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts and what a person calls each."""
+
+    texts: list[str]
+    names: list[str]
+    digests: list[str]  # sha256 of each file
+
+
+def decoded(data: bytes, at: int = 0, lines: int = 0) -> str:
+    """UTF-8 as text, with or without its mark. Raises ValueError, in words, where it is none. Of a part of a file `at`
+    is the byte where it begins, and `lines` are the line ends before that."""
+    if not at and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError("it is UTF-16 text, not UTF-8")
+    if (nul := data.find(b"\0")) >= 0:
+        raise ValueError(f"it is not text: byte {at + nul:,} (line {lines + data.count(10, 0, nul) + 1}) is zero")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines + data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"it is not UTF-8: byte {at + error.start:,} (line {line}) is 0x{data[error.start]:02X}, {error.reason}"
+        ) from error
+    return text if at else text.removeprefix(BOM)
+
+
+def read_lines(path: Path) -> tuple[list[str], str]:
+    """The lines of a text file, without their ends, and its sha256.
+
+    Only line feeds, carriage returns or both end a line. Raises FileError, or DataError where it is no UTF-8 text.
+    """
+    data = read_bytes(path)
+    try:
+        text = decoded(data)
+    except ValueError as error:
+        raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines, hashlib.sha256(data).hexdigest()
+
+
+def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "error") -> tuple[Texts, list[Problem]]:
+    """The text of each file, and which of them hold nothing but blanks.
+
+    Raises DataError that names every file that is no UTF-8 text; with `missing` drop these are among the others.
+    """
+    texts: list[str] = []
+    digests: list[str] = []
+    unreadable: list[Problem] = []
+    empty: list[Problem] = []
+    for file, name in zip(files, names):
+        data = read_bytes(file)
+        digests.append(hashlib.sha256(data).hexdigest())
+        try:
+            text = decoded(data)
+        except ValueError as error:
+            unreadable.append(Problem(name, str(error)))
+            texts.append("")
+            continue
+        texts.append(text)
+        if not text.strip():
+            empty.append(Problem(name, "it holds no text" if data else "it is empty: it has 0 bytes"))
+    if unreadable and missing != "drop":
+        raise DataError(f"{counted(len(unreadable), 'file')} of {len(files):,} cannot be read:", unreadable, UTF8)
+    return Texts(texts, list(names), digests), [*unreadable, *empty]
+
+
+def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen
+    """A table whose cells are to be read as text.
+
+    Raises as `read_table`, and DataError where quotes of a .tsv file have swallowed the ends of rows.
+    """
+    table = read_table(path, form)
+    if path.suffix.lower() != ".tsv":
+        return table
+    problems = []
+    for column in table.columns:
+        cells = table.frame[column]
+        # A quote that belongs to the text opens a cell, which then goes on to the next such quote, rows below.
+        swallowed = (cells.str.contains("\n", literal=True) & cells.str.contains("\t", literal=True)).fill_null(False)
+        for i in np.flatnonzero(swallowed.to_numpy()).tolist():
+            lines = 1 + (cells[i] or "").count("\n")
+            problems.append(Problem(table.where(i, column), f"a quote opens a cell of {lines:,} lines with tabs in it"))
+    if problems:
+        raise DataError(
+            f"{path} has quotes that hold several rows together:",
+            problems,
+            "Here a cell that begins with a quote ends with one. Where quotes are text, say quoting=none; where such a "
+            "cell is meant, write its tabs as blanks, or save the table as CSV.",
+        )
+    return table
+
+
+def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
+    """The lines of a file of texts and of a file of their labels, and sha256 of both.
+
+    Raises DataError that names both counts where one has more lines than the other.
+    """
+    first, digest = read_lines(texts)
+    second, other = read_lines(labels)
+    if len(first) != len(second):
+        fewer, more = (labels, texts) if len(second) < len(first) else (texts, labels)
+        raise DataError(
+            f"{texts} has {counted(len(first), 'line')} and {labels} {counted(len(second), 'line')}: "
+            f"line {min(len(first), len(second)) + 1} of {more.name} has none beside it.",
+            fix=f"Each line of one belongs to that line of the other: was {fewer.name} cut short, "
+            "or is a line missing further up?",
+        )
+    if not first:
+        raise DataError(f"{texts} and {labels} are empty.")
+    return first, second, hashlib.sha256(f"{digest} {other}".encode()).hexdigest()
+
+
+def pair_table(texts: Path, lines: Sequence[str], labels: Sequence[str]) -> Table:
+    """Two files line by line as a table with the columns text and class."""
+    frame = pl.DataFrame({TEXT: list(lines), LABEL: list(labels)}, schema={TEXT: pl.String, LABEL: pl.String})
+    return Table(texts.name, frame, np.arange(1, len(lines) + 1))
+
+
+def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) -> tuple[Rows, list[str]]:
+    """The examples that hold text, and a note on those left out.
+
+    Raises DataError that names the others, unless `missing` is drop.
+    """
+    without = [i for i in rows.tolist() if i in empty]
+    if not without:
+        return rows, []
+    found = [empty[i] for i in without]
+    if missing != "drop":
+        raise DataError(
+            f"{counted(len(found), noun)} of {len(rows):,} hold no text:",
+            found,
+            f"Fill them in, or leave those {noun}s out with missing=drop.",
+        )
+    return np.setdiff1d(rows, without), [
+        f"missing=drop left out {counted(len(found), noun)} without text: {named(found)}."
+    ]
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """sha256 of lines, in the order of the alphabet."""
+    return hashlib.sha256("".join(sorted(f"{line}\n" for line in lines)).encode(errors="surrogateescape")).hexdigest()
+
+
+TAGGED = (".conll", ".iob")
+DOCUMENT = "-DOCSTART-"  # the first token of a line that begins a document and is no sentence
+WAY_OUT = "A line holds a token first and its tag last, with tabs or blanks between; a blank line ends a sentence."
+
+Line = tuple[int, list[str]]  # its number and its columns
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Sentences as tokens, with a tag for each token, or none where there are no tags."""
+
+    sentences: list[list[str]]
+    tags: list[list[str]] | None
+    names: list[str]  # what a person calls each sentence
+    notes: tuple[str, ...] = ()
+
+
+def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
+    """The sentences of a file and its sha256. Tags are its last column.
+
+    Lines that begin with # before a sentence are comments, unless their last column is a tag of other lines. Without
+    `needs_tags` a file of tokens alone will do. Raises FileError, or DataError that names every line without a tag or
+    with more or fewer columns than the others.
+    """
+    text, digest = read_lines(path)
+    columns = [line.rstrip().split("\t") if "\t" in line.rstrip() else line.split() for line in text]
+    lines: list[Line] = [(n, [c.strip() for c in found]) for n, found in enumerate(columns, 1)]
+    known = {found[-1] for _, found in lines if len(found) > 1 and not found[0].startswith("#")}
+    sentences: list[list[Line]] = [[]]
+    comments = documents = 0
+    for number, found in lines:
+        if not any(found):
+            sentences.append([])
+        elif found[0] == DOCUMENT:
+            documents += 1
+            sentences.append([])
+        elif found[0].startswith("#") and not sentences[-1] and (len(found) == 1 or found[-1] not in known):
+            comments += 1
+        else:
+            sentences[-1].append((number, found))
+    sentences = [sentence for sentence in sentences if sentence]
+    if not sentences:
+        raise DataError(f"{path} holds no sentences.", fix=WAY_OUT)
+    width = _checked_width(path, sentences, needs_tags)
+    notes = []
+    if comments:
+        notes.append(f"{counted(comments, 'line')} of {path.name} that begin with # are comments and are passed over.")
+    if documents:
+        notes.append(f"{counted(documents, 'line')} of {path.name} with {DOCUMENT} are passed over.")
+    tagged = Tagged(
+        [[found[0] for _, found in sentence] for sentence in sentences],
+        [[found[-1] for _, found in sentence] for sentence in sentences] if width > 1 else None,
+        [f"line {sentence[0][0]} of {path.name}" for sentence in sentences],
+        tuple(notes),
+    )
+    return tagged, digest
+
+
+def tagged_lines(path: Path, labels: Path, lines: Sequence[str], beside: Sequence[str]) -> Tagged | None:
+    """Sentences and their tags from two files line by line; None where the labels are one for each line.
+
+    They are tags where most lines of several words have as many of them. Raises DataError that names each line where
+    the counts differ.
+    """
+    words, tags = [line.split() for line in lines], [line.split() for line in beside]
+    several = [len(tags[i]) == len(found) for i, found in enumerate(words) if len(found) > 1]
+    if 2 * sum(several) <= len(several):
+        return None
+    problems = [
+        Problem(f"{path.name}, line {i}", f"{counted(len(found), 'word')} and {counted(len(of_it), 'tag')}")
+        for i, (found, of_it) in enumerate(zip(words, tags), 1)
+        if len(found) != len(of_it)
+    ]
+    if problems:
+        raise DataError(
+            f"{counted(len(problems), 'line')} of {path} and {labels} do not go together:",
+            problems,
+            "Each word between blanks needs a tag on the same line of the other file.",
+        )
+    kept = [i for i, found in enumerate(words) if found]
+    blank = len(words) - len(kept)
+    notes = (f"{counted(blank, 'blank line')} of {path.name} hold no sentence.",) if blank else ()
+    return Tagged(
+        [words[i] for i in kept], [tags[i] for i in kept], [f"line {i + 1} of {path.name}" for i in kept], notes
+    )
+
+
+def _checked_width(path: Path, sentences: Sequence[Sequence[Line]], needs_tags: bool) -> int:
+    """How many columns every line has. Raises DataError that names the lines which have more or fewer."""
+    widths = Counter(len(found) for sentence in sentences for _, found in sentence)
+    width = max(widths, key=lambda w: (widths[w], w))
+    if width == 1 and (needs_tags or len(widths) > 1):
+        width = min((w for w in widths if w > 1), default=2)
+    problems = []
+    for number, found in (line for sentence in sentences for line in sentence):
+        where = f"{path.name}, line {number}"
+        if len(found) == 1 < width:
+            problems.append(Problem(where, f"{found[0]!r} has no tag"))
+        elif len(found) != width:
+            problems.append(Problem(where, f"{len(found)} columns, {width} in most lines"))
+        elif not found[0] or not found[-1]:
+            problems.append(Problem(where, "its token or its tag is empty"))
+    if problems:
+        raise DataError(f"{counted(len(problems), 'line')} of {path} cannot be read:", problems, WAY_OUT)
+    if width > 2 and all(f[0] == str(i) for s in sentences for i, (_, f) in enumerate(s, 1)):
+        raise DataError(
+            f"The first column of {path} numbers the tokens, as CoNLL-U has it, and does not hold them.",
+            fix="Write the tokens first and the tags last: `cut -f 2,4 old.conllu > new.conll` takes words and UPOS.",
+        )
+    return width

@@ -1,0 +1,150 @@
+"""Videos as a data set: a folder of class folders of them, or arrays that lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...core.files import MEBIBYTE
+from ...core.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
+from ..build import Origin, assemble
+from ..dataset_base import DataSet
+from ..findings import Finding
+from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
+from ..images.build import channels_for, size_for
+from ..images.image_files import Pixels, Size, as_pixels, covering, resized
+from ..images.transforms import fit_preprocessing
+from ..modalities import reject_changed
+from ..quality.duplicates import straddle_note
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, draw
+from ..streaming.members import chosen
+from ..streaming.tar_index import read_shards
+from ..streaming.tars import is_sharded
+from ..unusable_examples import look_through, reject_fill
+from .transforms import SHARDED, VideoPreprocessing, VideoSplit
+from .video_files import Look, Video, look_at_all, read_all, read_frames, unpacked
+
+SAMPLE = 64  # training videos from whose frames mean and standard deviation are taken
+
+
+def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
+    """Read a folder of class folders of video files or of folders of frames, or tar shards of video files. Raises as
+    `video_dataset`, or as `read_shards`."""
+    name = path.resolve().name
+    if is_sharded(path):
+        read = read_shards(path, SHARDED, drop=settings.missing == "drop")
+        return video_dataset(read.found, name, str(path), settings, sizes, seen=unpacked(read.looks))
+    reject_fill(settings)
+    found = find(path, VIDEOS)
+    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    found = found.part(usable.rows, usable.notes) if usable.notes else found
+    return video_dataset(found, name, str(path), settings, sizes, seen=usable.looks)
+
+
+def video_dataset(
+    found: Found[Video],
+    name: str,
+    source: str,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    groups: Rows | None = None,
+    seen: Sequence[Look] | None = None,
+) -> DataSet:
+    """Video files, folders of frames or arrays; those of one of `groups`, one for each, stay in one split. Each is
+    looked at unless it was `seen` already.
+
+    Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
+    pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
+    epoch where it does. Raises DataError that names every video that cannot be used, or SettingError.
+    """
+    videos, names, labels = found.files, found.names, found.labels
+    if seen is None:
+        reject_changed(settings, ("missing",), "is for files, and these videos are in memory")
+    looks = look_at_all(videos, settings.workers) if seen is None else seen
+    indices = complete_split(labels, found.classes, found.splits, settings, groups)
+    own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
+    channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
+    counts = [look.frames for look in looks]
+    image_spec = ImageSpec(channels, height, width, target)
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
+    images = fit_preprocessing(image_spec, training, settings.resize, own_size)
+    frames = min(settings.frames, max(counts[i] for i in indices["train"]))
+    preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left videos out
+    room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
+    held: dict[int, Tensor] = {}
+    if room <= settings.memory * MEBIBYTE:
+        clips = preprocessing.clips([videos[i] for i in used], [counts[i] for i in used], settings.workers)
+        held = dict(zip(used.tolist(), clips))
+
+    def as_split(rows: Rows) -> VideoSplit:
+        target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
+        if held:
+            return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
+        own_videos, own_counts = chosen(videos, rows), [counts[i] for i in rows]
+        return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
+
+    sums = [look.digest for look in looks]
+    own_notes = [
+        *_notes([looks[i] for i in used], settings.frames, channels),
+        _still([names[i] for i in used if counts[i] == 1], len(used)),
+        enlarged,
+        straddle_note(sums, indices, names.__getitem__, "videos"),
+        *absent_notes(labels, found.classes, indices, "no videos"),
+    ]
+    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    splits = {split: as_split(rows) for split, rows in indices.items()}
+    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
+
+
+def _training_frames(
+    videos: Sequence[Video], counts: Sequence[int], spec: ImageSpec, settings: DataSettings
+) -> Iterator[Tensor]:
+    """uint8 (T, C, h, w) of each video, its frames whole, and no larger than they enter the network."""
+
+    def drawn_at(size: Size) -> Size:
+        return min(size, covering(size, (spec.height, spec.width)))
+
+    def whole(frame: Image.Image) -> Pixels:
+        return as_pixels(resized(frame, drawn_at((frame.height, frame.width))))
+
+    def read(video: Video, count: int) -> Tensor:
+        return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
+
+    return iter(read_all(read, videos, counts, settings.workers))
+
+
+def _still(names: Sequence[str], total: int) -> str | None:
+    """A sentence on videos of one frame."""
+    if not names:
+        return None
+    some = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
+    has, it = ("has", "it") if len(names) == 1 else ("have", "them")
+    return Finding(f"{len(names):,} of {total:,} videos {has} a single frame, and nothing moves in {it}: {some}.")
+
+
+def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
+    """What was done to the videos that a person should know."""
+    notes, total = [], f"{len(looks):,} videos"
+    longer = sum(look.frames > frames for look in looks)
+    if longer:
+        notes.append(
+            f"{longer:,} of {total} have more than {frames} frames, and {frames} of each are taken, evenly spread over "
+            "its length whatever its rate; frames= takes more."
+        )
+    coloured = sum(not look.grey for look in looks)
+    if channels == 1 and coloured:
+        notes.append(f"{coloured:,} of {total} are coloured and are read in grey; color=rgb keeps colours.")
+    left = [p for look in looks for p in look.left]
+    if left:
+        more = f" and {len(left) - NAMED_AT_MOST:,} more" if len(left) > NAMED_AT_MOST else ""
+        said = ", ".join(left[:NAMED_AT_MOST]) + more
+        notes.append(f"Not read, because they are no images in folders of frames: {said}.")
+    return notes

@@ -1,0 +1,218 @@
+"""Frame sampling and normalisation of videos: fitted on the training split, saved as JSON with the model.
+
+Of a video with more than T frames, the middle one of each of T equal stretches is taken, whatever its rate; each frame
+is prepared as an image is.
+
+A split keeps its videos in memory as bytes, or reads them from their files during training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...core import spec as specs
+from ...core.errors import DataError, Problem
+from ...core.schema import COUNT
+from ...core.spec import VideoSpec
+from ..bucketing import bucketed
+from ..dataset_base import Batch, Split
+from ..folders import VIDEOS, labelled
+from ..images.image_files import Pixels, as_image
+from ..images.transforms import ImagePreprocessing
+from ..parallel import Progress, ahead, unreadable
+from ..streaming.members import Stored
+from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tars import is_sharded
+from .video_files import (
+    Video,
+    as_video,
+    called,
+    look,
+    look_at_all,
+    packed,
+    read_all,
+    read_frames,
+    read_whole,
+    unusable,
+    video_paths,
+)
+
+AHEAD = 1  # batches that are read while the one before is learned from
+
+
+@dataclass(frozen=True)
+class VideoPreprocessing:
+    """How a video becomes a tensor (T, C, H, W)."""
+
+    spec: VideoSpec
+    images: ImagePreprocessing  # how each frame becomes one
+    frames: int  # that are taken, where there are more
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "images": ImagePreprocessing.SCHEMA, "frames": COUNT,
+    }  # fmt: skip
+
+    def clip(self, video: Video, count: int) -> Tensor:
+        """The frames of a video that should have `count`, uint8 (T, C, H, W). Raises DataError, naming it, where it
+        cannot be read."""
+
+        name = called(video)
+
+        def fit(frame: Image.Image) -> Pixels:
+            return self.images.pixels(frame, name)
+
+        frames = read_frames(video, count, self.frames, fit, self.spec.channels)
+        return torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
+
+    def examples(self, sources: Sequence[Any]) -> VideoSplit:
+        """Videos without targets: paths of video files, of folders of frames or of folders of either, video files in
+        memory (`Sent`), or arrays.
+
+        Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is no usable video;
+        one that is damaged further on is named when it is read.
+        """
+        videos: list[Video] = []
+        for source in sources:
+            if isinstance(source, str | Path):
+                path = Path(source).expanduser()
+                videos += all_of(path, SHARDED) if is_sharded(path) else video_paths(path)
+            else:
+                videos.append(source if isinstance(source, Stored) else as_video(np.asarray(source)))
+        if not videos:
+            raise DataError("No video was given.")
+        return self._as_split(
+            videos, None, [f"video {i}" if isinstance(v, np.ndarray) else str(v) for i, v in enumerate(videos)]
+        )
+
+    def labelled(self, source: str | Path) -> VideoSplit:
+        """The videos of a folder of class folders, with targets.
+
+        Raises DataError where it holds none, or a class that training did not know.
+        """
+        if is_sharded(path := Path(source).expanduser()):
+            read = labelled_shards(path, SHARDED, self.spec.target.classes)
+            counts = read.looks["frames"].tolist()
+            return self.streamed(read.found.files, counts, torch.from_numpy(read.found.labels), read.found.names)
+        files, labels, names = labelled(source, VIDEOS, self.spec.target.classes)
+        return self._as_split([*files], torch.tensor(labels), names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "video",
+            "spec": specs.to_json(self.spec),
+            "images": self.images.to_json(),
+            "frames": self.frames,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
+        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        spec = specs.read_as(data["spec"], VideoSpec)
+        return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
+
+    def _as_split(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
+        return self.streamed(videos, [look.frames for look in look_at_all(videos)], target, names)
+
+    def clips(self, videos: Sequence[Video], counts: Sequence[int], workers: int | None = None) -> list[Tensor]:
+        """The clips of these videos. Raises DataError that names every one that cannot be read."""
+        return read_all(self.clip, videos, counts, workers)
+
+    def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
+        """A split whose clips lie in memory."""
+        lengths = torch.tensor([len(clip) for clip in clips])
+        return VideoSplit(lambda index: [clips[i] for i in index], lengths, target, self.images, names)
+
+    def streamed(
+        self,
+        videos: Sequence[Video],
+        counts: Sequence[int],
+        target: Tensor | None,
+        names: Sequence[str],
+        workers: int | None = None,
+    ) -> VideoSplit:
+        """A split whose videos, of `counts` frames, are read when a batch needs them, in `workers` threads."""
+
+        def clips(index: Sequence[int]) -> list[Tensor]:
+            return self.clips([videos[i] for i in index], [counts[i] for i in index], workers)
+
+        lengths = torch.tensor(counts).clamp(max=self.frames)
+        return VideoSplit(clips, lengths, target, self.images, names, held=0 if workers == 0 else AHEAD)
+
+
+SHOWN, ACROSS = 9, 3  # frames at most in the image of a video, and in a row of it
+
+Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
+
+
+class VideoSplit(Split):
+    """Videos brought to size, as bytes; a batch is normalised and padded with zeros to its own longest."""
+
+    def __init__(
+        self,
+        clips: Clips,
+        lengths: Tensor,
+        target: Tensor | None,
+        preprocessing: ImagePreprocessing,
+        names: Sequence[str],
+        notes: Sequence[str] = (),
+        held: int = 0,
+    ) -> None:
+        """`clips` gives the frames of examples by their numbers, `lengths` (n,) tell how many each has, for the plan
+        of batches. `notes` are sentences on these examples that a person should read. So many batches are `held` that
+        were read ahead."""
+        self.lengths, self.target = lengths, target
+        self.notes = list(notes)
+        self._held = held
+        self._clips, self._names, self._preprocessing = clips, names, preprocessing
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of videos of nearly equal length."""
+        return bucketed(self.lengths, batch_size, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, T, C, H, W) with masks (N, T). Raises DataError, naming it, for a video that cannot be read."""
+        del seed
+        return ahead(self._batch, order, self._held)
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Every video that cannot be read, by name."""
+        return unreadable(lambda k: self._clips([k]), len(self), progress)
+
+    def _batch(self, index: Tensor) -> Batch:
+        clips = self._clips(index.tolist())
+        lengths = torch.tensor([len(clip) for clip in clips])
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        frames = self._preprocessing.normalise(torch.cat(list(clips)))  # (Σ T, C, H, W)
+        x = frames.new_zeros(*mask.shape, *frames.shape[1:])  # (N, T, C, H, W)
+        x[mask] = frames
+        target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+        return Batch((x, mask), target)
+
+    def name(self, i: int) -> str:
+        """The video's path."""
+        return self._names[i]
+
+    def image(self, i: int) -> Image.Image:
+        """The frames that the network sees, nine at most, in rows of three; white where there are no more."""
+        (clip,) = self._clips([i])
+        frames = clip[:: -(-len(clip) // SHOWN)]
+        across = min(ACROSS, len(frames))
+        missing = -len(frames) % across
+        whole = torch.cat([frames, frames.new_full((missing, *frames.shape[1:]), 255)])
+        rows = whole.view(-1, across, *whole.shape[1:]).permute(0, 3, 1, 4, 2)  # (rows, H, across, W, C)
+        return as_image(rows.flatten(2, 3).flatten(0, 1).contiguous().numpy())
+
+
+SHARDED = Looking(VIDEOS, look, packed, unusable, read_whole)

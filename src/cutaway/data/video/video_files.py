@@ -1,0 +1,353 @@
+"""Video files, folders of frames and arrays: checked, and read as frames.
+
+FFmpeg reads on silently where bytes are missing, so a file is first checked against the lengths in its own header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import mmap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ...core.errors import DataError, Problem
+from ...core.files import exists, open_regular, read_bytes, reject_irregular
+from ..folders import IMAGES, VIDEOS, entries
+from ..images.image_files import Pixels, Size, facts, read_image
+from ..parallel import in_threads
+from ..streaming.members import Sent, Stored
+from ..tables.column_types import natural_order
+from ..unusable_examples import REPAIR
+
+Array = npt.NDArray[Any]
+Video = Path | Stored | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
+Result = TypeVar("Result")
+Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
+
+AT_ONCE = 16  # videos that threads hold at a time
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a video told."""
+
+    digest: str  # sha256 of its bytes, or of its frames' names and bytes
+    frames: int  # of a file, as many as its container has packets: nearly always its frames, and counted when read
+    size: Size  # upright, as a person sees it
+    grey: bool
+    left: tuple[str, ...] = ()  # what stands in a folder of frames and is none
+
+
+def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Look]:
+    """A look at each, in `workers` threads. Raises DataError that names every one that cannot be used, where the look
+    finds one: then those that look well are read through too."""
+    looks = list(in_threads(lambda video: _attempt(look_at, video), videos, workers))
+    problems = [p for look in looks if isinstance(look, list) for p in look]
+    if problems:
+        for video, look in zip(videos, looks):
+            read = _attempt(_read_through, video, look.frames) if isinstance(look, Look) else []
+            problems += read or []
+        raise unusable(problems, len(videos))
+    return [look for look in looks if isinstance(look, Look)]
+
+
+def read_all(
+    read: Callable[[Video, int], Result], videos: Sequence[Video], counts: Sequence[int], workers: int | None = None
+) -> list[Result]:
+    """`read` of each video and the number of its frames, in `workers` threads.
+
+    Raises DataError that names every video that cannot be read.
+    """
+    found = list(in_threads(lambda item: _attempt(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
+    if problems := [p for result in found if isinstance(result, list) for p in result]:
+        raise unusable(problems, len(videos))
+    return [result for result in found if not isinstance(result, list)]
+
+
+def look(video: Video) -> Look | Problem:
+    """A look at one; or what is wrong with it."""
+    try:
+        return look_at(video)
+    except DataError as error:
+        return error.problems[0]
+
+
+def packed(looks: Sequence[Look]) -> dict[str, Array]:
+    """What looks at files told, as arrays: `digest` (n, 32), `frames`, `height`, `width`, `grey` (n,)."""
+    return {
+        "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
+        "frames": np.array([look.frames for look in looks], np.int32),
+        "height": np.array([look.size[0] for look in looks], np.int32),
+        "width": np.array([look.size[1] for look in looks], np.int32),
+        "grey": np.array([look.grey for look in looks], bool),
+    }
+
+
+def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
+    """The looks that `packed` wrote."""
+    told = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
+    return [
+        Look(digest.tobytes().hex(), frames, (height, width), grey)
+        for digest, frames, height, width, grey in zip(arrays["digest"], *told)
+    ]
+
+
+def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
+    """What `read` gives; or what is wrong with the videos, where it raises DataError."""
+    try:
+        return read(*arguments)
+    except DataError as error:
+        return error.problems
+
+
+def read_whole(video: Video, look: Look) -> Problem | None:
+    """Read all frames; return what is wrong with them, where something is."""
+    problems = _attempt(_read_through, video, look.frames)
+    return problems[0] if problems else None
+
+
+def _read_through(video: Video, count: int) -> None:
+    read_frames(video, count, count, lambda image: np.empty(0, np.uint8), 1)
+
+
+def look_at(video: Video) -> Look:
+    """What a video is, by its head and its first frame. Raises DataError, with a Problem, where it cannot be used."""
+    if isinstance(video, Stored):
+        return _look_into(video, video.read())
+    if not isinstance(video, Path):
+        shape = video.shape
+        return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
+    try:
+        return _look_at_folder(video) if video.is_dir() else _look_at_file(video)
+    except OSError as error:
+        raise unusable_video(video, f"it cannot be read ({error.strerror or error})") from error
+
+
+def chosen(count: int, wanted: int) -> list[int]:
+    """Which of `count` frames are taken: all where there are no more than `wanted`, else the middle one of each of
+    `wanted` equal stretches."""
+    if count <= wanted:
+        return list(range(count))
+    return [(2 * i + 1) * count // (2 * wanted) for i in range(wanted)]
+
+
+def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
+    """The chosen frames of a video that should have `count`, each as `fit` makes it: (T, H, W, C), T ≤ wanted.
+
+    Frames are given to `fit` upright, in grey (1 channel) or RGB (3). Raises DataError, with a Problem, where one
+    cannot be read, or there is none.
+    """
+    if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
+        return np.stack(_from_file(video, count, wanted, fit, channels))
+    sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
+    frames = [sources[i] for i in chosen(len(sources), wanted)]
+    return np.stack([fit(read_image(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
+
+
+def as_video(video: Array) -> Array:
+    """The array, if it is a video. Raises DataError where it is none."""
+    form = video.ndim == 3 or (video.ndim == 4 and video.shape[3] == 3)
+    if not form or video.dtype != np.uint8 or not video.size:
+        raise unusable_video(
+            video,
+            f"it is an array of {video.dtype} of shape {video.shape}: give (T, H, W) or (T, H, W, 3) of uint8",
+        )
+    return video
+
+
+def video_paths(path: Path) -> list[Path]:
+    """The video file or folder of frames itself, or those directly in a folder, sorted. Raises DataError where there
+    is none."""
+    if not exists(path):
+        raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
+    if VIDEOS.fits(path):
+        return [path]
+    found = [p for p in entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
+    if not found:
+        raise DataError(
+            f"{path} is neither a video file ({', '.join(VIDEOS.suffixes)}) nor a folder of frames or of videos."
+        )
+    return found
+
+
+def unusable_video(video: Video, what: str) -> DataError:
+    """The error for one video."""
+    return DataError("A video cannot be used:", [Problem(called(video), what)], fix=REPAIR)
+
+
+def called(video: Video) -> str:
+    """What to call a video in a message."""
+    return str(video) if isinstance(video, Path | Stored) else "array"
+
+
+def unusable(problems: Sequence[Problem], total: int) -> DataError:
+    """The error that names these of `total` videos."""
+    some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
+    return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
+
+
+def _look_at_file(path: Path) -> Look:
+    reject_irregular(path)
+    if not path.stat().st_size:
+        raise unusable_video(path, "it is empty (0 bytes)")
+    with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _look_into(path, data)
+
+
+def _look_into(video: Path | Stored, data: Content) -> Look:
+    digest = hashlib.sha256(data).hexdigest()
+    if missing := missing_bytes(data):
+        raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
+    count, first = 0, None
+    with _opened(video) as (container, stream):
+        for packet in container.demux(stream):
+            count += packet.size > 0
+            if first is None:
+                first = next(iter(packet.decode()), None)
+    if first is None:
+        raise unusable_video(video, "it holds no frames")
+    height, width = _pixels(first, "gray").shape
+    return Look(digest, count, (height, width), first.format.name.startswith("gray"))
+
+
+def size_of(data: bytes, name: str) -> int:
+    """The pixels of all frames of the file that holds `data`, as its head and its packets say: nothing is decoded.
+    Raises DataError, with a Problem, where it cannot be read."""
+    with _opened(Sent(name, data)) as (container, stream):
+        frames = sum(packet.size > 0 for packet in container.demux(stream))
+        return int(frames * stream.width * stream.height)
+
+
+def _look_at_folder(path: Path) -> Look:
+    files, left = _files_of(path)
+    digest, problems = hashlib.sha256(), []
+    size: Size | None = None
+    grey = True
+    for file in files:
+        data = read_bytes(file)
+        digest.update(f"{file.name} {len(data)}\n".encode(errors="surrogateescape") + data)
+        try:
+            seen = facts(data, str(file))
+        except DataError as error:
+            problems += error.problems
+            continue
+        size, grey = size or seen.size, grey and seen.grey
+        if seen.size != size:
+            problems.append(
+                Problem(
+                    str(file),
+                    f"it has {seen.size[0]}×{seen.size[1]} pixels, and the frames before it {size[0]}×{size[1]}",
+                )
+            )
+    if problems or size is None:
+        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], fix=REPAIR)
+    return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
+
+
+def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The frames of a folder, 2 before 10, and what else stands there."""
+    found = {p.name: p for p in entries(folder) if IMAGES.fits(p)}
+    left = [p for p in entries(folder) if p.name not in found and not p.name.startswith(".")]
+    return [found[name] for name in natural_order(found)], left
+
+
+def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
+    """The chosen frames of a file; read once more where it turns out to have more or fewer than it seemed to."""
+    form = "gray" if channels == 1 else "rgb24"
+    while True:
+        wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
+        with _opened(path) as (container, stream):
+            size = None
+            for frame in container.decode(stream):
+                size = size or (frame.width, frame.height)
+                if (frame.width, frame.height) != size:
+                    told = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
+                    raise unusable_video(path, f"its frames change size, from {told}")
+                if number in wanted_numbers:
+                    found.append(fit(Image.fromarray(_pixels(frame, form))))
+                number += 1
+        if not number:
+            raise unusable_video(path, "it holds no frames")
+        if number == count:
+            return found
+        count = number
+
+
+@contextlib.contextmanager
+def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
+    """A container and its first stream of images. Raises DataError, with a Problem, for whatever FFmpeg finds."""
+    import av  # here, because it brings the libraries of FFmpeg
+
+    try:
+        container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))
+    except UnicodeError as error:
+        raise unusable_video(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
+    except av.FFmpegError as error:
+        raise unusable_video(
+            path, f"it is no video that can be read, whatever its name says ({error.strerror})"
+        ) from error
+    with container:
+        if not container.streams.video:
+            raise unusable_video(path, "it holds no images, only audio or text")
+        try:
+            yield container, container.streams.video[0]
+        except av.FFmpegError as error:
+            raise unusable_video(path, f"it is damaged ({error.strerror})") from error
+
+
+def _pixels(frame: Any, form: str) -> Pixels:
+    """The pixels of a frame, turned upright as its file asks for: (H, W) in gray, (H, W, 3) in rgb24."""
+    pixels: Pixels = frame.to_ndarray(format=form)
+    quarters = round(frame.rotation / 90) % 4  # counter-clockwise
+    return np.ascontiguousarray(np.rot90(pixels, quarters)) if quarters else pixels
+
+
+Content = bytes | mmap.mmap  # of a whole file
+
+RIFF = b"RIFF"
+MATROSKA, SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"  # the head of a file, and of all that follows it
+HEAD = 4096  # bytes within which the latter begins
+
+
+def missing_bytes(data: Content) -> int:
+    """How many bytes the head promises beyond those of `data`; 0 where it does not tell, or is of another form."""
+    if data[:4] == RIFF:  # .avi
+        size = int.from_bytes(data[4:8], "little")
+        return 0 if size >= 0x7FFFF000 else max(0, 8 + size - len(data))
+    if data[:4] == MATROSKA:  # .mkv, .webm
+        return _of_segment(data)
+    if data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):  # .mp4, .m4v, .mov
+        return _of_boxes(data)
+    return 0
+
+
+def _of_segment(data: Content) -> int:
+    """Matroska: the size of the segment is a number whose first byte tells, by its leading zeros, how long it is."""
+    start = data.find(SEGMENT, 0, HEAD) + len(SEGMENT)
+    if start < len(SEGMENT) or start >= len(data) or not data[start]:
+        return 0
+    length = 9 - data[start].bit_length()
+    size = int.from_bytes(data[start : start + length], "big") & ((1 << 7 * length) - 1)
+    unknown = size == (1 << 7 * length) - 1  # written live
+    return 0 if unknown else max(0, start + length + size - len(data))
+
+
+def _of_boxes(data: Content) -> int:
+    """MP4 and QuickTime: boxes one after another, each with its size before its name."""
+    at = 0
+    while at + 8 <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if size == 1:  # the size follows the name, in eight bytes
+            size = int.from_bytes(data[at + 8 : at + 16], "big")
+        if size < 8:  # 0: up to the end; else no box
+            return 0
+        at += size
+    return max(0, at - len(data))

@@ -1,0 +1,141 @@
+"""cutaway export: from a run's folder to one file."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..core.errors import ModelError, SettingError
+from ..core.files import EXPORTED, read_json, reject_overwriting, replacing
+from ..core.spec import (
+    Boxes,
+    Classes,
+    Horizon,
+    Mask,
+    Masked,
+    NextToken,
+    Spelled,
+    Tags,
+    Target,
+    TextSpec,
+    Tokens,
+    Transcript,
+    Value,
+)
+from ..core.version import __version__
+from ..data.tables.encoders import Category
+from ..data.tables.transforms import TablePreprocessing
+from ..models.base import Advances
+from ..nn.low_precision import reject_integers
+from ..runs.run import Run
+from .artifact import Traced, trace
+from .exported_program import write_program
+from .graph_inputs import form_of
+from .onnx import need_onnx, write_onnx
+from .onnx_columns import Column
+from .preprocessing_graph import Whole
+from .runtime import Exported
+from .tokenizer_files import contents, tokenizer_files
+
+LEARNED: tuple[type[Target], ...] = (
+    Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
+)  # fmt: skip
+OTHERS = {  # why a run that learned something else is rejected
+    "Episodes": "few-shot learning answers by its support, the examples that tell the classes",
+    "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them as a file of their own",
+    "Links": "a link is asked for within a whole graph, which stands beside the question",
+    "Noise": "diffusion draws by a loop around the model",
+    "Image": "a variational auto-encoder draws from codes and judges images, two graphs and no answer",
+    "Patches": "pre-training has no answer: train on, to classes, and export that",
+    "Views": "pre-training has no answer: train on, to classes, and export that",
+    "Solution": "solutions of problems are written by a search around the model",
+}
+
+
+def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
+    """Write the run as one file, .onnx or .pt2 as `path` ends, with all that `predict` needs, and beside it, of texts,
+    their tokenizer; what was written.
+
+    Nothing is written unless the converted model answers as the run's own does, at two sizes other than the traced one.
+    Raises SettingError for another ending or missing libraries, ModelError for a run that cannot be exported.
+    """
+    if path.suffix not in EXPORTED:
+        raise SettingError(f"{path} says no format: end its name in .onnx, for onnxruntime, or .pt2, for torch.export.")
+    reject_overwriting(path, overwrite=overwrite)
+    if path.suffix == ".onnx":
+        need_onnx()
+    _reject_kind(run)
+    beside = contents(tokenizer_files(run.preprocessing, path))
+    for file in beside:
+        reject_overwriting(file, overwrite=overwrite)
+    form = form_of(run.preprocessing)
+    by_token = isinstance(run.spec, TextSpec) and isinstance(run.spec.target, Tags | NextToken | Masked)
+    whole = Whole(run.model.cpu(), form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
+    traced = trace(whole, form.names, form.dynamic(), form.inputs())
+    document = _document(run, traced)
+    with contextlib.ExitStack() as stack:  # all files or none
+        for file, text in beside.items():
+            stack.enter_context(replacing(file)).write_text(text, encoding="utf-8")
+        if path.suffix == ".onnx":
+            write_onnx(traced, path, document, columns_of(run.preprocessing))
+        else:
+            write_program(traced, path, document)
+    return [path, *beside]
+
+
+def columns_of(preprocessing: Any) -> list[Column]:
+    """The columns of a table as inputs of an ONNX graph, numbers first; none of other data."""
+    if not isinstance(preprocessing, TablePreprocessing):
+        return []
+    numbers = [Column(e.name, e.kind) for e in preprocessing.encoders if not isinstance(e, Category)]
+    categories = [
+        Column(e.name, e.kind, e.categories, e.missing) for e in preprocessing.encoders if isinstance(e, Category)
+    ]
+    return numbers + categories
+
+
+def _reject_kind(run: Run) -> None:
+    """Raise ModelError for a run whose answer is more than its model's over a batch."""
+    if isinstance(run, Exported):
+        raise ModelError(f"{run.folder} was exported already: give the run that it was exported from.")
+    reject_integers(run.model, run.folder)
+    spec, target = run.spec, run.spec.target
+    if type(target) not in LEARNED:
+        why = OTHERS.get(type(target).__name__, "its answer is more than one pass of the model over a batch")
+        raise ModelError(
+            f"{run.folder} cannot be exported: it learned the {target.column} of {spec.kind} data, and {why}. "
+            "docs/export.md has what can."
+        )
+    if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
+        raise ModelError(f"{run.folder} has weights that are not float32: train with precision=float32 to export.")
+
+
+def _carries(run: Run) -> bool:
+    """Whether windows of a text go on from one another: a file has no memory, and is given all that came before."""
+    asked = run.about["settings"].get("stateful") is not False
+    return asked and isinstance(run.spec.target, NextToken) and isinstance(run.model, Advances)
+
+
+def _document(run: Run, traced: Traced) -> dict[str, Any]:
+    """What stands in the file beside the model. No path of this machine does."""
+    target = run.spec.target
+    answer = {"kind": type(target).__name__.lower(), "column": target.column}
+    if not getattr(run.preprocessing, "scales", None):  # several series have theirs, in the preprocessing
+        for name in ("mean", "scale"):  # (output · scale + mean) is in the units of the data
+            if hasattr(target, name):
+                answer[name] = getattr(target, name)
+    return {
+        "cutaway": __version__,
+        "model": run.about["model"],
+        "loss": run.about["loss"],
+        "settings": {name: run.about["settings"].get(name) for name in ("num_beams", "length_penalty", "batch_tokens")},
+        "carries": _carries(run),
+        "context_length": getattr(getattr(run.model, "config", None), "context_length", None),
+        "inputs": list(traced.names),
+        "answer": answer,
+        "labels": list(getattr(target, "names", ())),
+        "preprocessing": read_json(run.folder / "model" / "preprocessing.json"),
+    }

@@ -1,0 +1,29 @@
+"""torch.export: a traced model in a .pt2 file, for PyTorch without this package. Such a file is written here and never
+read: `torch.export.load` unpickles what stands in it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..core.files import replacing
+from .artifact import KEY, Traced, golden, quiet
+
+EXTRA = f"{KEY}.json"  # the extra file that holds the document
+
+
+def write_program(traced: Traced, path: Path, document: Mapping[str, Any]) -> None:
+    """Write the traced program, with the document as an extra file."""
+    inputs, output = traced.checks[-1]
+    pair = golden({name: x.numpy() for name, x in zip(traced.names, inputs)}, output)
+    buffer = io.BytesIO()
+    with quiet():
+        extra = {EXTRA: json.dumps({**document, "golden": pair}, ensure_ascii=False)}
+        torch.export.save(traced.program, buffer, extra_files=extra)
+    with replacing(path) as temporary:
+        temporary.write_bytes(buffer.getvalue())

@@ -1,0 +1,198 @@
+"""ONNX: a traced model converted by torch's exporter, held to onnxruntime, and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..core.errors import CutawayError, FileError, ModelError, SettingError
+from ..core.files import read_bytes, replacing
+from .artifact import KEY, TOLERANCE, Traced, difference, first_line, from_json, golden, quiet, reject_different
+from .onnx_columns import Column, by_column, cells_of
+
+SUM = f"{KEY}.sha256"  # of the file without this entry
+LARGEST = 2_000_000_000  # bytes that one protobuf message can hold
+
+
+def need_onnx(*, to_write: bool = True) -> None:
+    """Raise SettingError where the libraries are not installed."""
+    for name in ("onnx", "onnxruntime", *(("onnxscript",) if to_write else ())):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise SettingError(
+                f"ONNX needs {name}, which is not installed here: pip install 'cutaway[export]'."
+            ) from error
+
+
+class Session(nn.Module):
+    """An ONNX model that onnxruntime runs on the CPU, called as the model that it was made of."""
+
+    def __init__(self, content: bytes, columns: Sequence[Column] = ()) -> None:
+        """`columns` are those of a table, each an input of its own."""
+        super().__init__()
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what fails is raised
+        options.intra_op_num_threads = torch.get_num_threads()
+        self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self.names = [given.name for given in self.session.get_inputs()]
+        self.columns = list(columns)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """What the model's forward takes, and gives."""
+        return self.run(self.feed(inputs))
+
+    def run(self, feed: Mapping[str, NDArray[Any]]) -> Tensor:
+        """The output for inputs by name."""
+        return torch.from_numpy(self.session.run(None, dict(feed))[0])
+
+    def feed(self, inputs: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
+        """Inputs by name, as onnxruntime takes them."""
+        if self.columns:
+            return dict(zip(self.names, cells_of(inputs, self.columns), strict=True))
+        return {name: np.ascontiguousarray(x.numpy()) for name, x in zip(self.names, inputs, strict=True)}
+
+
+def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
+    """Write the file, once onnxruntime answers as the model does at both other sizes. `columns` are those of a table:
+    each becomes an input. Raises ModelError where an operator has no form in ONNX, or the answers differ."""
+    size = sum(x.nbytes for x in traced.program.state_dict.values())
+    if size > LARGEST:
+        raise ModelError(f"The weights have {size:,} bytes, and one ONNX file holds 2 GB: write a .pt2 instead.")
+    model = _converted(traced)
+    if columns:
+        by_column(model, columns)
+    session = held(model, traced, columns)
+    inputs, output = traced.checks[-1]
+    whole = {**document, "inputs": session.names, "golden": golden(session.feed(inputs), output)}
+    if columns:
+        whole["columns"] = [column.to_json() for column in columns]
+    import onnx
+
+    onnx.helper.set_model_props(model, {KEY: json.dumps(whole, ensure_ascii=False)})
+    model.metadata_props.add(key=SUM, value=_digest(model))
+    with replacing(path) as temporary:
+        temporary.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def held(model: Any, traced: Traced, columns: Sequence[Column] = ()) -> Session:
+    """The model opened by onnxruntime. Raises ModelError where it does not open, or answers otherwise."""
+    try:
+        session = Session(model.SerializeToString(), columns)
+    except Exception as error:  # onnxruntime's own types
+        raise ModelError(
+            f"Nothing was written: onnxruntime cannot open the converted model ({first_line(error)})."
+        ) from error
+    reject_different(traced, session, "the conversion to ONNX")
+    return session
+
+
+def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
+    """The model and the document of a file that `write_onnx` wrote. Raises FileError where it is another, or was
+    changed, names other files, or answers its own example otherwise."""
+    need_onnx(to_write=False)
+    if path.stat().st_size > LARGEST:
+        raise FileError(f"{path} has {path.stat().st_size:,} bytes, and `cutaway export` writes 2 GB at most.")
+    model, found = _parsed(path)
+    if any(tensor.external_data or tensor.data_location for tensor in _tensors(model)):
+        raise FileError(
+            f"{path} has weights in other files, which `cutaway export` never writes: none was opened. Export the run "
+            "again."
+        )
+    try:
+        document = json.loads(found[KEY])
+        columns = [Column.from_json(one) for one in document.get("columns", ())]
+        session = Session(model.SerializeToString(), columns)
+        expected = torch.from_numpy(from_json(document["golden"]["output"]))
+        answered = session.run({name: from_json(x) for name, x in document["golden"]["inputs"].items()})
+    except CutawayError:
+        raise
+    except Exception as error:  # of JSON, numpy or onnxruntime
+        raise FileError(f"{path} cannot be run here ({first_line(error)}). Export the run again.") from error
+    off = difference(answered, expected)
+    if not off <= TOLERANCE:
+        raise FileError(
+            f"{path} answers its own example otherwise than when it was exported: by {off:.2g} of the largest output. "
+            "Use the version of onnxruntime that it was exported with, or export the run again."
+        )
+    return session, document
+
+
+def _parsed(path: Path) -> tuple[Any, dict[str, str]]:
+    """The file's model without its checksum, and its entries. Raises FileError where it is another or was changed."""
+    import onnx
+
+    try:
+        model = onnx.load_model_from_string(read_bytes(path))
+    except CutawayError:
+        raise
+    except Exception as error:  # protobuf's own types
+        raise FileError(
+            f"{path} is no ONNX file, or is cut short. Export the run again: cutaway export RUN OUT.onnx."
+        ) from error
+    found = {prop.key: prop.value for prop in model.metadata_props}
+    if KEY not in found or SUM not in found:
+        raise FileError(
+            f"{path} was not written by `cutaway export`: nothing in it says how a file becomes its input. Open it "
+            "with onnxruntime, or export the run again."
+        )
+    for prop in list(model.metadata_props):
+        if prop.key == SUM:
+            model.metadata_props.remove(prop)
+    if _digest(model) != found[SUM]:
+        raise FileError(f"{path} was changed after it was exported: its checksum differs. Export the run again.")
+    return model, found
+
+
+def _tensors(message: Any) -> list[Any]:
+    """Every tensor of a model: of its graphs, within graphs, of attributes of nodes and of functions."""
+    import onnx
+
+    found, left = [], [message]
+    while left:
+        one = left.pop()
+        if isinstance(one, onnx.TensorProto):
+            found.append(one)
+            continue
+        for descriptor, value in one.ListFields():
+            if descriptor.message_type is not None:
+                left += [value] if hasattr(value, "ListFields") else list(value)
+    return found
+
+
+def _converted(traced: Traced) -> Any:
+    """The traced program as ONNX's ModelProto. Raises ModelError with the operator that has no form there."""
+    try:
+        with torch.no_grad(), quiet():  # with gradients the exporter saves for a backward pass what a scan has seen
+            made = torch.onnx.export(
+                traced.program,
+                (),
+                dynamo=True,
+                input_names=list(traced.names),
+                output_names=["output"],
+                external_data=False,
+                verbose=False,
+            )
+        assert made is not None, "the dynamo exporter gives a program"
+        return made.model_proto
+    except Exception as error:  # the exporter's own types
+        raise ModelError(
+            f"torch's exporter has no ONNX form for this model ({first_line(error.__cause__ or error)}). Write a "
+            ".pt2 instead, which keeps torch's own operators."
+        ) from error
+
+
+def _digest(model: Any) -> str:
+    """The SHA-256 of the model as it stands."""
+    return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

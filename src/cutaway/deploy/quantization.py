@@ -1,0 +1,107 @@
+"""From a trained model to one of integers: the method that suits it, and the ranges that it needs to see."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import SettingError
+from ..nn.low_precision import layers_for, quantize_layers, scheme_of
+from ..nn.mixed_precision import HALVES
+from ..nn.quantized import convolves
+from ..nn.textbook.folding import fold_batch_norm
+
+Inputs = Sequence[tuple[Tensor, ...]]  # of batches, as the model's forward takes them
+
+
+def method_for(model: nn.Module, bits: int) -> str:
+    """The method that suits a model: static for convolutions, dynamic for linear layers that are large enough to be
+    faster by it, else weights alone."""
+    kinds = set(layers_for(model, "static").values())
+    return "weight-only" if bits < 8 or kinds == {"stored"} else "static" if "static" in kinds else "dynamic"
+
+
+def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
+    """Raise SettingError for a method that does not suit the model, with the one that does; `name` is what it is
+    called."""
+    if (scheme := scheme_of(model)) is not None:
+        raise SettingError(
+            f"{name} is quantized already ({scheme['method']}, {scheme['bits']} bits), and rounding twice loses twice: "
+            "quantize the run that it was made of."
+        )
+    layers = layers_for(model, "static")
+    if not layers:
+        raise SettingError(
+            f"{name} has no weights that can be quantized: it has no linear, convolutional or recurrent layer, and no "
+            "embedding."
+        )
+    if any(p.dtype != torch.float32 for p in model.parameters()):
+        raise SettingError(f"{name} has weights that are not float32: train with precision=float32 to quantize them.")
+    if method in HALVES:
+        if bits < 8:
+            raise SettingError(f"method={method} has 16 bits: leave bits={bits} out, or take method=weight-only.")
+        most = torch.finfo(HALVES[method]).max
+        large = [key for key, p in model.named_parameters() if float(p.detach().abs().max()) > most]
+        if large:
+            raise SettingError(f"method={method} cannot be: {large[0]} has weights beyond {most:g}. Take bfloat16.")
+    if method != "weight-only" and bits < 8:
+        raise SettingError(
+            f"method={method} bits={bits} do not go together: processors multiply 8 bits by 8. "
+            f"bits={bits} is for method=weight-only."
+        )
+    lacks = {"static": "no convolution", "dynamic": "no linear layer"}
+    if method in lacks and method not in layers_for(model, method).values():
+        raise SettingError(
+            f"method={method} cannot be: {name} has {lacks[method]} that it could be for. "
+            f"method={method_for(model, bits)} suits it."
+        )
+
+
+@torch.no_grad()
+def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inputs) -> nn.Module:
+    """A quantized copy of a model, in evaluation mode; `inputs` are what the ranges of a static method are of, and else
+    may be none."""
+    made = fold_batch_norm(model, *inputs[0]) if method == "static" else copy.deepcopy(model).eval()
+    before = dict(model.named_modules())
+    after = dict(made.named_modules())
+    scheme = {
+        "method": method,
+        "bits": 16 if method in HALVES else bits,
+        "group": group,
+        "layers": layers_for(made, method),
+        "folded": [k for k, m in after.items() if isinstance(m, nn.Identity) and type(before[k]) is not nn.Identity],
+        "biased": [k for k, m in after.items() if _has_bias(m) and not _has_bias(before[k])],
+    }
+    quantize_layers(made, scheme, ranges_of(made, inputs) if method == "static" else {})
+    return made
+
+
+def ranges_of(model: nn.Module, inputs: Inputs) -> dict[str, tuple[float, float]]:
+    """The least and the largest input of each convolution, over all batches."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def see(name: str, x: Tensor) -> None:
+        low, high = found.get(name, (0.0, 0.0))
+        least, largest = torch.aminmax(x.detach())
+        found[name] = min(low, float(least)), max(high, float(largest))
+
+    handles = [
+        module.register_forward_pre_hook(lambda _, args, name=name: see(name, args[0]))
+        for name, module in model.named_modules()
+        if convolves(module)
+    ]
+    try:
+        for batch in inputs:
+            model(*batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _has_bias(module: Any) -> bool:
+    return isinstance(getattr(module, "bias", None), Tensor)

@@ -1,0 +1,160 @@
+"""`cutaway quantize`: from a run to one whose model is quantized, evaluated on the same data and split."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checkpoints.saving import save_model
+from ..core.config import build, setting
+from ..core.errors import DataError, SettingError
+from ..core.files import write_json
+from ..data.dataset_base import DataSet
+from ..nn.low_precision import scheme_of
+from ..runs.run import Run
+from ..training.interruption import Interrupted
+from ..training.run_folder import whole_run
+from ..training.setup import prepared_of
+from ..training.train import judge
+from .finetuning import learn_on, reject_in_python
+from .quantization import method_for, quantized, reject_method
+
+AT_ONCE = 32  # examples of calibration that go through the model together
+KEPT = ("metrics.csv",)  # of the run: how its weights were learned is as it was
+
+
+def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
+    """Quantize a run's model, and leave a run in `out`, judged on the split that the run was judged on. `given` are
+    settings of `cutaway quantize`. Nothing is left where it cannot be. Raises what a person can fix."""
+    settings = build(QuantizeSettings, given)
+    model = run.model
+    method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
+    reject_method(model, str(run.folder), method, settings.bits)
+    with whole_run(out, "quantized") as folder:
+        if not settings.qat:
+            return _made(run, run, method, settings, folder)
+        with tempfile.TemporaryDirectory() as between:
+            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, folder)
+
+
+def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
+    """The run whose model has learned on with rounded numbers."""
+    reject_in_python(run, "have it learn on", f"train(model, data, qat={method!r}), and quantize the run of that")
+    given: dict[str, Any] = {"epochs": settings.qat, "qat": method, "tensorboard": False, "snapshots": 0}
+    if settings.qat_lr is not None:
+        given["lr"] = settings.qat_lr
+    if settings.bits < 8:
+        given["qat_group"] = settings.group
+    try:
+        return learn_on(run, out, {}, given, judged=False)
+    except Interrupted:  # the run between is removed, and cannot be resumed
+        raise KeyboardInterrupt from None
+
+
+def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:
+    """The model of a run quantized, which is that of the `whole` one or has learned on from there, as a run."""
+    data = _data_of(run, method)
+    inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
+    made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
+
+    scheme = scheme_of(made)
+    assert scheme is not None
+    about = {
+        **run.about,
+        "quantized": {
+            **{key: scheme[key] for key in ("method", "bits", "group")},
+            "calibration": sum(len(batch[0]) for batch in inputs),
+            "from": str(whole.folder.resolve()),
+            "qat": settings.qat,
+        },
+        "notes": [*run.about.get("notes", ()), _said(scheme, whole, settings.qat)],
+    }
+    save_model(made, folder / "model", run.preset)
+    shutil.copyfile(run.folder / "model" / "preprocessing.json", folder / "model" / "preprocessing.json")
+    for name in KEPT:
+        if (run.folder / name).is_file():
+            shutil.copyfile(run.folder / name, folder / name)
+    write_json(folder / "run.json", about)
+    found = Run(folder, run.module)
+    if run._given is not None:
+        found._given = run._given
+    if data is not None:
+        judge(prepared_of(found, data), found.folder)
+    return found
+
+
+def _data_of(run: Run, method: str) -> DataSet | None:
+    """The data of the run; None where it is not at hand, and the method needs none. Raises DataError where it does."""
+    try:
+        return run.data()
+    except DataError as error:
+        if method == "static":
+            raise DataError(
+                f"method=static observes ranges on the training split of {run.folder}, which is not at hand: {error}",
+                fix="Restore it, or take method=weight-only, which needs no data.",
+            ) from error
+        return None
+
+
+def _calibration(run: Run, data: DataSet, count: int) -> list[tuple[Tensor, ...]]:
+    """Batches of so many examples of the training split, evenly spread over it."""
+    train = data.splits["train"]
+    rows = torch.linspace(0, len(train) - 1, min(count, len(train))).round().long()
+    return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, AT_ONCE))]
+
+
+def _said(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
+    """What a person should know of a quantized run, in a sentence."""
+    kinds = [*scheme["layers"].values()]
+    counts = ", ".join(
+        f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
+    )
+    learned = f", after {qat} epoch{'s' * (qat > 1)} with rounded numbers" if qat else ""
+    return (
+        f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
+        f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."
+    )
+
+
+HALVES = ("bfloat16", "float16")
+METHODS = ("static", "dynamic", "weight-only", *HALVES)
+BITS = (8, 4)
+
+
+@dataclass(frozen=True)
+class QuantizeSettings:
+    """How a model is quantized."""
+
+    method: str = setting(
+        "auto",
+        "static: inputs and weights, their ranges observed; dynamic: inputs as they come; weight-only: the file alone; "
+        "bfloat16, float16: 16 bits of both, for hardware that has them; auto takes the integers that suit the model",
+        choices=("auto", *METHODS),
+    )
+    bits: int = setting(
+        8, "of each weight, 8 or 4; of 4 the method is weight-only, and embeddings have 8", low=1, high=8
+    )
+    group: int = setting(32, "with bits=4: weights that share a scale", low=2, high=1024)
+    calibration: int = setting(256, "static: examples of the training split whose ranges are observed", low=1)
+
+    qat: int = setting(
+        0,
+        "quantization-aware training: epochs that the model learns on before, with weights and inputs rounded; 0: none",
+        low=0,
+    )
+    qat_lr: float | None = setting(
+        None, "of these epochs: the learning rate; auto: 0.3 times the run's", low=0.0, high=1e30
+    )
+
+    def __post_init__(self) -> None:
+        if self.qat and self.method in HALVES:
+            raise SettingError(f"qat={self.qat} is for integers, and 16 bits lose next to nothing: leave it out.")
+        if self.bits not in BITS:
+            raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")

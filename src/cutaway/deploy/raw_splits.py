@@ -1,0 +1,133 @@
+"""Preprocessing that leaves to an exported graph what that does itself: its splits hold pixels, samples and cells."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ..core.errors import Problem
+from ..core.spec import Spelled, Transcript
+from ..data.audio.audio_files import Recording, read_samples, unusable
+from ..data.audio.transforms import AudioPreprocessing, SpelledSplit, look_at_all
+from ..data.dataset_base import Batch, Preprocessing, SequenceSplit
+from ..data.images.captioning import CaptionPreprocessing
+from ..data.images.detection import BoxPreprocessing
+from ..data.images.segmentation import MaskPreprocessing
+from ..data.images.transforms import ImagePreprocessing
+from ..data.parallel import in_threads
+from ..data.series.signals import SeriesPreprocessing
+from ..data.series.transforms import ForecastPreprocessing, WindowSplit
+from ..data.tables.column_types import decode
+from ..data.tables.encoders import Category
+from ..data.tables.transforms import Cells, TablePreprocessing
+from ..data.video.transforms import VideoPreprocessing
+
+
+class _Pixels:
+    """Images as pixels uint8 (n, H, W, C), brought to size where they are read, so that a batch is one tensor; the
+    graph, which could, then leaves them at that size."""
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, H, W) to (n, H, W, C)."""
+        return pixels.permute(0, 2, 3, 1)
+
+
+class RawImages(_Pixels, ImagePreprocessing):
+    """Of images."""
+
+
+class RawMasks(_Pixels, MaskPreprocessing):
+    """Of images with masks."""
+
+
+class RawBoxes(_Pixels, BoxPreprocessing):
+    """Of images with boxes."""
+
+
+class RawTable(TablePreprocessing):
+    """Rows as float64 (n, columns): numbers, NaN where one is missing, and then the codes of categories."""
+
+    def encode(self, cells: Cells) -> Tensor:
+        """The numbers of all columns of numbers, and after them the codes of the categories."""
+        numbers = [decode(cells[e.name], e.type) for e in self.encoders if not isinstance(e, Category)]
+        codes = [_codes(e, cells[e.name]) for e in self.encoders if isinstance(e, Category)]
+        return torch.from_numpy(np.stack([*numbers, *codes], axis=1))  # (n, columns)
+
+
+class RawSeries(SeriesPreprocessing):
+    """Series as they stand in the file, in float64."""
+
+    def prepare(self, series: Any) -> Tensor:
+        """The same numbers."""
+        return torch.from_numpy(series)
+
+
+class RawWindows(WindowSplit):
+    """Windows of series in their own units; of several, the scale of its series beside each."""
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs (N, T, F), what is known in advance, and of several series their means and deviations, (N, F) each."""
+        of_batches = list(order)
+        for index, batch in zip(of_batches, super().batches(of_batches, seed)):
+            scales = self.several.scales(index) if self.several else ()
+            yield Batch((*batch.inputs, *scales), batch.target)
+
+
+class RawForecast(ForecastPreprocessing):
+    """Windows of series in their own units, in float64."""
+
+    windows = RawWindows
+
+    def prepare(self, values: Any, scale: Any = None) -> Tensor:
+        """The same numbers."""
+        del scale
+        return torch.from_numpy(np.asarray(values, np.float64))
+
+
+class RawAudio(AudioPreprocessing):
+    """Recordings as samples at the rate of training."""
+
+    def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        look_at_all(files)
+        most = None if isinstance(self.spec.target, Transcript) else self.seconds
+        read = list(in_threads(lambda path: read_samples(path, self.rate, most), files))
+        problems = [one for one in read if isinstance(one, Problem)]
+        if problems:
+            raise unusable(problems, len(files))
+        found = [torch.from_numpy(one) for one in read if not isinstance(one, Problem)]
+        kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
+        return kind(torch.cat(found), torch.tensor([len(one) for one in found]), target, names)
+
+
+RAW: dict[type, type] = {
+    ImagePreprocessing: RawImages,
+    MaskPreprocessing: RawMasks,
+    BoxPreprocessing: RawBoxes,
+    TablePreprocessing: RawTable,
+    SeriesPreprocessing: RawSeries,
+    ForecastPreprocessing: RawForecast,
+    AudioPreprocessing: RawAudio,
+}
+
+
+def raw(preprocessing: Preprocessing) -> Preprocessing:
+    """The preprocessing less what the graph does: the same object where the graph does nothing of it."""
+    given: Any = preprocessing
+    if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
+        made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]
+        return made
+    if type(given) not in RAW:
+        return preprocessing
+    fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    return RAW[type(given)](**fields)  # type: ignore[no-any-return]
+
+
+def _codes(encoder: Category, cells: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    codes: np.ndarray[Any, np.dtype[np.float64]] = encoder.encode(cells).argmax(1).astype(np.float64)
+    return codes

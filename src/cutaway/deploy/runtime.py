@@ -1,0 +1,119 @@
+"""An exported file opened again: what it holds stands for the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import FileError, SettingError
+from ..core.files import EXPORTED, reject_irregular
+from ..core.schema import reject_unlike
+from ..data.dataset_base import DataSet
+from ..data.saved_transforms import preprocessing_from_json
+from ..runs.run import Run
+from ..statistics.intervals import Metric
+from ..training.device import Placement, find_place
+from .graph_inputs import raw_inputs
+from .onnx import Session, read_onnx
+from .onnx_columns import CATEGORY
+from .raw_splits import raw
+
+DOCUMENT = {
+    "model": str, "loss": str, "settings": dict, "preprocessing": dict, "context_length": int | None, "carries?": bool,
+}  # fmt: skip
+State = tuple[Tensor, ...]
+
+
+class Exported(Run):
+    """A run of which one file is left: it predicts, and evaluates on other labelled data, by onnxruntime."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Raises FileError where the file was not exported here, or was changed."""
+        self.folder, self.module = Path(path), None
+        if self.folder.suffix == ".pt2":
+            raise FileError(
+                f"{path} is not opened here: torch.export.load unpickles what stands in such a file, and a pickle can "
+                "run any program. Open it with torch where you trust it, or export the run to .onnx."
+            )
+        reject_irregular(self.folder)
+        session, document = read_onnx(self.folder)
+        reject_unlike(document, DOCUMENT, self.folder, "Export the run again.")
+        self.about = {key: document[key] for key in ("model", "loss", "settings")}
+        self.preprocessing = raw(preprocessing_from_json(document["preprocessing"], self.folder))
+        context = document["context_length"]
+        kind = Writing if "target_so_far" in session.names else Carrying if document.get("carries") else Answering
+        self.model = kind(session, context)
+
+    @property
+    def place(self) -> Placement:
+        """The CPU, where onnxruntime was told to run."""
+        return find_place("cpu", "float32", None, self.model)
+
+    def data(self) -> DataSet:
+        """Raises FileError: the file does not say which data it was trained on."""
+        raise FileError(f"{self.folder} does not name the data that it was trained on: name data to evaluate on.")
+
+    def evaluate(self, source: Any = None, *, attack: str | None = None, **asked: Any) -> dict[str, Metric]:
+        """As a run does. Raises SettingError for an attack."""
+        if attack is not None:
+            raise SettingError(
+                f"{self.folder} gives no gradients, and attack={attack} follows them: evaluate the run that it was "
+                "exported from."
+            )
+        return super().evaluate(source, **asked)
+
+
+class Answering(nn.Module):
+    """A session that is given what the raw preprocessing gives."""
+
+    def __init__(self, session: Session, context_length: int | None) -> None:
+        super().__init__()
+        self.session = session
+        self.config = SimpleNamespace(context_length=context_length)  # what a longer text is rejected by
+        self.numeric = sum(column.kind != CATEGORY for column in session.columns)
+        self.kinds = ["codes"] if session.columns else session.names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """What the exported model answers."""
+        return self.session(*raw_inputs(self.kinds, inputs, self.numeric))  # type: ignore[no-any-return]
+
+
+class Writing(Answering):
+    """One that writes token by token. The file has no cache: each token is asked for with all those before it."""
+
+    def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
+        """The state before the first token: the source, and no token."""
+        kept = (source,) if mask is None else (source, mask)
+        return *kept, torch.empty(len(source), 0, dtype=torch.int64)
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        *source, so_far = state
+        so_far = torch.cat([so_far, token[:, None]], 1)  # (N, S)
+        return self(*source, so_far)[:, -1], (*source, so_far)
+
+
+class Carrying(Answering):
+    """One whose windows of a text go on from one another. The file has no state: it is given all tokens so far."""
+
+    def advance(self, x: Tensor, mask: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
+        """Answers at each token of x (N, T), and the tokens up to its end, (1, N, S), which stand for the state."""
+        so_far = x if state is None else torch.cat([state[0][0], x], 1)  # (N, S)
+        real = torch.ones_like(so_far, dtype=torch.bool)
+        if mask is not None:
+            real[:, -x.shape[1] :] = mask
+        return self(so_far, real)[:, -x.shape[1] :], (so_far[None],)
+
+
+def run_at(path: str | Path) -> Run:
+    """The run in a folder, or what is left of one in a file that was exported."""
+    return Exported(path) if is_exported(path) else Run(path)
+
+
+def is_exported(path: str | Path) -> bool:
+    """Whether the name says an exported file, and no folder stands there."""
+    return Path(path).suffix in EXPORTED and not Path(path).is_dir()

@@ -1,0 +1,53 @@
+"""A run's tokenizer as a tokenizer.json of the `tokenizers` library, which Rust, JavaScript and others read too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ModelError
+from ..data.text.tokenizers import PAD, UNKNOWN, Characters, OnLibrary, Tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+TRIED = ("", "Don't stop, 3.14!", "naïve café — 你好, мир", "  two  spaces\nand a line\t", "x" * 120)
+
+
+def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
+    """Where the tokenizers of a run are written beside its file at `path`: one of texts, of pairs two."""
+    ours = {"": getattr(preprocessing, "tokenizer", None)}
+    for name, attribute in (("source", "source_tokenizer"), ("target", "target_tokenizer")):
+        ours[f".{name}"] = getattr(preprocessing, attribute, None)
+    return {path.with_name(f"{path.stem}{end}.tokenizer.json"): one for end, one in ours.items() if one is not None}
+
+
+def contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
+    """What stands in each file. Raises ModelError where the library would cut a text otherwise."""
+    found: dict[Path, str] = {}
+    for path, ours in files.items():
+        library = as_library(ours)
+        for text in TRIED:
+            if list(library.encode(text, add_special_tokens=False).ids) != ours.encode(text):
+                raise ModelError(f"The {ours.kind} of this run are cut otherwise by the tokenizers library: {text!r}.")
+        found[path] = library.to_str(pretty=False)
+    return found
+
+
+def as_library(ours: Tokenizer) -> Library:
+    """The tokenizer as the library has it."""
+    if isinstance(ours, OnLibrary):
+        return ours._library
+    assert isinstance(ours, Characters), "what is not of the library"
+    from tokenizers import Regex, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    ids = {token: i for i, token in enumerate(ours.tokens)}
+    special = ours.tokens[UNKNOWN]
+    library = Library(models.WordLevel(ids, unk_token=special))
+    if ours.lower:
+        library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    assert ids[ours.tokens[PAD]] == PAD
+    return library

@@ -1,0 +1,1 @@
+"""Experiments of several runs: comparisons, searches, and plans of a training."""

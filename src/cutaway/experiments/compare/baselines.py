@@ -1,0 +1,132 @@
+"""Simple models that are hard to beat, from scikit-learn, for each kind of data: what a network is held against.
+
+Each is fitted on the training split alone, with scikit-learn's usual settings, and answers in the form of a network's
+outputs, so that the task's own metrics are those of either: ln p (n, K) for classes, the standardised value (n, 1), or
+forecast (n, H·C), or what is kept of a language model's outputs, (n, T, 2). Of large training splits a choice is
+learned from, and the explanation says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ...core.spec import (
+    AudioSpec,
+    Classes,
+    GraphSpec,
+    Horizon,
+    ImageSpec,
+    NextToken,
+    SeriesSpec,
+    TableSpec,
+    TextSpec,
+    Value,
+    VideoSpec,
+)
+from ...data.dataset_base import DataSet, Split
+from ...data.series.transforms import WindowSplit
+from ...tasks.simple_forecasts import fit_linear, seasonal_naive
+from ...tasks.task import Task
+from .baseline_models import (
+    BOOSTING,
+    FOREST,
+    NEIGHBORS,
+    Answer,
+    Finish,
+    by_features,
+    by_propagation,
+    by_words,
+    constant,
+    linear,
+    of_rows,
+    weighted_sum,
+    weighted_sum_of_words,
+)
+from .baseline_models import Baseline as Baseline
+from .baseline_models import Fitted as Fitted
+from .ngrams import by_ngrams
+
+PROBABILITIES = ("mse", "half_squared_error")  # losses of classes that compare outputs with one-hot rows
+
+
+def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
+    """The simple models for data of this kind and this task; none where there is none that would mean something."""
+    spec, target = data.spec, data.spec.target
+    if data.tasks is not None:
+        return []
+    if isinstance(spec, SeriesSpec) and isinstance(target, Horizon):
+        return _forecasts(target)
+    if isinstance(spec, TextSpec) and type(target) is NextToken:
+        return [by_ngrams(target, len(data.splits["train"]), spec.longest)]
+    if not isinstance(target, Classes | Value):
+        return []
+    finish = _probable if getattr(task, "loss_name", "") in PROBABILITIES and isinstance(target, Classes) else _as_is
+    return [constant(target, finish), *_of_kind(data, target, finish)]
+
+
+def _of_kind(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
+    """The models that learn, for the kind of data."""
+    spec = data.spec
+    if isinstance(spec, TableSpec):
+        recipes = [BOOSTING, FOREST, linear("the columns", target), NEIGHBORS]
+    elif isinstance(spec, SeriesSpec):
+        recipes = [BOOSTING, FOREST, linear("the steps", target), NEIGHBORS]
+    elif isinstance(spec, GraphSpec) and spec.graph_level:
+        recipes = [BOOSTING, FOREST, linear("what nodes and edges have in sum", target)]
+    elif isinstance(spec, ImageSpec):
+        recipes = [linear("the pixels, of images larger than 32×32 averaged to that", target)]
+    elif isinstance(spec, AudioSpec):
+        recipes = [linear("the mean spectrum and its standard deviation", target)]
+    elif isinstance(spec, VideoSpec):
+        recipes = [linear("the mean frame and the standard deviation over frames, at most 16×16", target)]
+    elif isinstance(spec, TextSpec):
+        return [by_words(target, finish)]
+    elif isinstance(spec, GraphSpec):
+        return _of_nodes(data, target, finish)
+    else:
+        return []
+    return [of_rows(recipe, data, target, finish) for recipe in recipes]
+
+
+def _of_nodes(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
+    """Those for the nodes of one graph. Nodes that are told apart by their number alone have no features."""
+    form = getattr(data.preprocessing, "form", "")
+    make = weighted_sum_of_words if form == "matrix" else weighted_sum
+    features = by_features(target, finish, linear("what is known of the node", target, make))
+    spread = [by_propagation(target, finish)] if isinstance(target, Classes) else []
+    return spread if form == "number" else [*spread, features]
+
+
+def _forecasts(target: Horizon) -> list[Baseline]:
+    """The forecasts of `tasks.simple_forecasts`."""
+    columns = len(target.columns)
+
+    def repeated(season: int) -> Callable[[DataSet, int], Answer]:
+        return lambda data, seed: lambda split: seasonal_naive(_windows(split), columns, season)
+
+    def learn_linear(data: DataSet, seed: int) -> Answer:
+        fitted = fit_linear(_windows(data.splits["train"]))
+        last = repeated(1)(data, seed)
+        return last if fitted is None else lambda split: fitted(_windows(split))
+
+    found = [Baseline("last value", "Repeats the last value.", repeated(1))]
+    if target.season_length > 1:
+        said = f"Repeats the last {target.season_length} steps."
+        found.append(Baseline("seasonal naive", said, repeated(target.season_length)))
+    said = "Each step ahead is a weighted sum of the last steps of the same column, by least squares."
+    return [*found, Baseline("linear model", said, learn_linear)]
+
+
+def _windows(split: Split) -> WindowSplit:
+    assert isinstance(split, WindowSplit), "what is forecast are windows of series"
+    return split
+
+
+def _as_is(outputs: Tensor) -> Tensor:
+    return outputs
+
+
+def _probable(outputs: Tensor) -> Tensor:
+    return outputs.exp()

@@ -1,0 +1,403 @@
+"""The page of a comparison: who is best and whether that can be told, every pair, what each costs, how it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.config import as_text, command_of
+from ...core.metric_names import metric
+from ...core.version import __version__
+from ...draw import charts
+from ...draw.description import Drawing, Page, View, table
+from ...draw.html_page import page
+from ...draw.number_format import capital, count, duration, moment, plural, written
+
+if TYPE_CHECKING:
+    from .result import Comparison
+
+Row = dict[str, Any]
+GROUPS = ["networks", "simple models"]
+OVER = (  # what scores are shown over: a button, the row's key, the axis, and how its numbers are written
+    ("training", "seconds", "seconds of training", "number"),
+    ("an answer", "milliseconds", "milliseconds for one example", "number"),
+    ("memory", "memory", "MiB of memory to train", "number"),
+    ("joules", "joules", "joules of training", "number"),
+    ("parameters", "parameters", "parameters", "count"),
+)
+
+
+def describe_page(found: Comparison) -> str:
+    """The page as one HTML file."""
+    return page(describe(found))
+
+
+def describe(found: Comparison) -> Page:
+    """The whole page."""
+    several = len(found.results) > 1
+    views = [head(found)]
+    if found.ranks:
+        views.append(ranks(found))
+    for number, result in enumerate(found.results):
+        end, of = (f"-{number + 1}", f" on {result['data_name']}") if several else ("", "")
+        views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
+    views.append(method(found))
+    colophon = (
+        f"Cutaway {__version__} · {moment(found.about['started'])} · This page holds all that it shows and asks no "
+        "network for more."
+    )
+    return Page(title=views[0]["title"], views=views, colophon=colophon)
+
+
+def verdict(found: Comparison, result: dict[str, Any]) -> str:
+    """Who is best on a data set, whether that can be told, and first of all whether simple models win."""
+    rows = result["models"]
+    best, name = rows[0], metric(result["metric"])[0]
+    equals = found.equals(result)[1:]
+    told = f"{_named(best)} has the best {name}, {_value(result, best)}"
+    if equals:
+        others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _listed(equals)
+        told += f", and cannot be told apart from {others}"
+    networks = [row for row in rows if not row["simple"]]
+    if best["simple"] and networks:
+        pair = found.difference(best["name"], networks[0]["name"], result)
+        apart = "" if pair and pair["told_apart"] else ", though not by more than chance"
+        return f"A simple model wins{apart}. {told}; the best network is {networks[0]['name']}."
+    return f"{told}."
+
+
+def over_all(found: Comparison) -> str:
+    """Who ranks best over several data sets, and first of all whether only simple models do."""
+    best = min(found.ranks.values(), key=lambda rank: rank.value)
+    names = [name for name, rank in found.ranks.items() if rank.value == best.value]
+    simple = {row["name"] for row in found.results[0]["models"] if row["simple"]}
+    wins = "" if set(names) - simple else "A simple model wins. " if len(names) == 1 else "Simple models win. "
+    told = capital(_listed(names)) if names[0] in simple else _listed(names)
+    ranks = f"{'ranks' if len(names) == 1 else 'rank'} best over {count(len(found.results))} data sets"
+    return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
+
+
+def head(found: Comparison) -> View:
+    """What was compared, and what came out."""
+    about = found.about
+    on = _listed([result["data_name"] for result in found.results])
+    summaries = [verdict(found, result) for result in found.results]
+    if len(found.results) > 1:
+        summaries = [f"{result['data_name']}: {said}" for result, said in zip(found.results, summaries)]
+    if found.ranks:
+        summaries.insert(0, over_all(found))
+    drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
+    left_out = [(one, result) for result in found.results for one in result["excluded"]]
+    if left_out:
+        several = len(found.results) > 1
+        sentences = [_left_out(one, f"On {result['data_name']}, " if several else "") for one, result in left_out]
+        drawings.append({"kind": "prose", "title": "Left out", "sentences": sentences})
+    seeds = about["compare"]["seeds"]
+    budgets = _listed(list(dict.fromkeys(result["budget"] for result in found.results)))
+    return View(
+        id="result",
+        title=f"{_listed(about['models'])} on {on}",
+        says=f"The same split, preprocessing and budget for all: {budgets}, {plural(seeds, 'seed')} each.",
+        summary=summaries[0],
+        table=table({"data": "text", "result": "text"}, [[r["data_name"], verdict(found, r)] for r in found.results]),
+        drawings=drawings,
+    )
+
+
+def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+    """Every model's score with its interval, best first."""
+    name, format = metric(result["metric"])
+    rows = result["models"]
+    equals = set(found.equals(result))
+    drawing = charts.rows(
+        capital(name),
+        [_dots(f"{result['split']} {name}, 95 % interval", format, rows)],
+        [
+            {
+                "label": row["name"],
+                "note": "simple" if row["simple"] else "",
+                "cells": [{key: row[key] for key in ("value", "low", "high")}],
+                "tip": [row["name"], _value(result, row), *([row["explanation"]] if row["explanation"] else [])],
+            }
+            for row in rows
+        ],
+    )
+    heads = {"model": "text", name: format, "low": format, "high": format, "seeds": "text", "like the best": "text"}
+    body = [
+        [
+            *(row["name"], row["value"], row["low"], row["high"]),
+            ", ".join(written(value, format) for value in row["scores"]),
+            "yes" if row["name"] in equals else "no",
+        ]
+        for row in rows
+    ]
+    notes = [{"kind": "prose", "sentences": result["notes"]}] if result["notes"] else []
+    return View(
+        id=f"scores{end}",
+        title=f"Scores{of}",
+        says=f"Dots are means over seeds, bars hold the {name} of other examples and seeds with 95 % "
+        f"confidence ({plural(result['count'], 'test example')}).",
+        summary=f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
+        "cannot be told apart from it."
+        if len(equals) > 1
+        else f"{_named(rows[0])} is told apart from all others.",
+        table=table(heads, body),
+        drawings=[drawing, *notes],
+        misleads="Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
+        "difference is known better than either score. The pairs below say it.",
+    )
+
+
+def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+    """Every pair: the difference, the probability that the first is better, whether they can be told apart."""
+    name, format = metric(result["metric"])
+    rows = result["models"]
+    names = [row["name"] for row in rows]
+    best = names[0]
+    against = [pair for name_ in names[1:] if (pair := found.difference(best, name_, result))]
+    drawings: list[Drawing] = [
+        charts.rows(
+            f"{best} less the others",
+            [_dots(f"difference in {name}, 95 % interval", format, against, 0.0)],
+            [
+                {
+                    "label": pair["b"],
+                    "note": "told apart" if pair["told_apart"] else "not told apart",
+                    "cells": [{key: pair[key] for key in ("value", "low", "high")}],
+                    "tip": [f"{best} less {pair['b']}", said(pair, format)],
+                }
+                for pair in against
+            ],
+        )
+    ]
+    if len(names) > 2:
+        values = [[_better(found, result, a, b) for b in names] for a in names]
+        drawings.append(
+            charts.matrix(
+                "Probability that the model of the row is better than that of the column",
+                values,
+                ("better", names),
+                ("worse", names),
+                scale="amount",
+                format="fraction",
+            )
+        )
+    heads = {"pair": "text", "difference": format, "low": format, "high": format, "probability": "fraction"}
+    heads |= {"p, corrected": "number", "told apart": "text"}
+    every = [
+        pair for number, a in enumerate(names) for b in names[number + 1 :] if (pair := found.difference(a, b, result))
+    ]
+    body = [
+        [
+            f"{pair['a']} less {pair['b']}",
+            *(pair[key] for key in ("value", "low", "high")),
+            min(max(pair["probability"], 1e-4), 1 - 1e-4),  # nothing is as certain as a distribution's tail says
+            pair["p_corrected"],
+            "yes" if pair["told_apart"] else "cannot be told apart",
+        ]
+        for pair in every
+    ]
+    apart = sum(pair["told_apart"] for pair in result["differences"])
+    drawings.append({"kind": "prose", "title": "Every pair", "table": table(heads, body)})
+    return View(
+        id=f"pairs{end}",
+        title=f"What can be told apart{of}",
+        says="Models answered the same examples, so their differences are paired; p-values are corrected for the "
+        "number of pairs (Holm), and 0.05 is the bound.",
+        summary=f"{apart} of {plural(len(result['differences']), 'pair')} can be told apart.",
+        table=table(heads, body),
+        drawings=drawings,
+        misleads="That two cannot be told apart is no proof that they are alike: more test examples or seeds may tell "
+        "them.",
+    )
+
+
+def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+    """What each model costs beside its score, and those that none beats in both."""
+    name, format = metric(result["metric"])
+    rows = [row for row in result["models"] if row["value"] == row["value"]]
+    options = []
+    for label, key, axis, kind in OVER:
+        there = [row for row in rows if row.get(key)]
+        if len(there) > 1:
+            options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
+    heads = {"model": "text", name: format, "seconds": "number", "ms an example": "number", "parameters": "count"}
+    heads |= {"MACs": "count", "MiB to train": "number"}
+    columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs", "memory"]
+    if any(row["joules"] is not None for row in rows):
+        heads["joules"] = "number"
+        columns.append("joules")
+    body = [[_cost(row, key) for key in columns] for row in rows]
+    equals = found.equals(result)
+    fastest = min((row for row in rows if row["name"] in equals), key=lambda row: row["seconds"])
+    drawings: list[Drawing] = [charts.choice(f"{capital(name)} over cost", "cost", options)] if options else []
+    return View(
+        id=f"costs{end}",
+        title=f"What it costs{of}",
+        says="On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
+        "most of any; milliseconds are medians of asking all models in turns, on this machine.",
+        summary=f"{_named(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
+        if fastest is rows[0]
+        else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}.",
+        table=table(heads, body),
+        drawings=[*drawings, {"kind": "prose", "sentences": [_of_joules(result)], "table": table(heads, body)}],
+        misleads="Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
+        "what the process held above what it held before. Parameters of simple models are not counted.",
+    )
+
+
+def _of_joules(result: dict[str, Any]) -> str:
+    """What energy there is to be told of, or why there is none."""
+    if not result["tells_joules"]:
+        return "Joules: not told by this machine."
+    if result["jobs"] > 1:
+        return f"Joules of networks: not told, as {result['jobs']} were trained at a time. jobs=1 tells them apart."
+    return "Joules are those of the processors and their memory while a model was trained, all other work included."
+
+
+def ranks(found: Comparison) -> View:
+    """The mean rank over data sets."""
+    rows = sorted(found.ranks.items(), key=lambda one: one[1].value)
+    drawing = charts.rows(
+        "Mean rank, 1 is the best",
+        [_dots("rank, 95 % interval", "number", [vars(rank) for _, rank in rows])],
+        [
+            {
+                "label": name,
+                "cells": [{"value": rank.value, "low": rank.low, "high": rank.high}],
+                "tip": [name, f"mean rank {rank.value:.2f}, {rank.low:.2f} to {rank.high:.2f}"],
+            }
+            for name, rank in rows
+        ],
+    )
+    body = [[name, rank.value, rank.low, rank.high] for name, rank in rows]
+    return View(
+        id="ranks",
+        title="Over all data sets",
+        says=f"Ranks of the models that took all {len(found.results)} data sets; intervals from resampling data sets.",
+        summary=over_all(found),
+        table=table({"model": "text", "mean rank": "number", "low": "number", "high": "number"}, body),
+        drawings=[drawing],
+        misleads="A few data sets say little of others, and a rank nothing of how large a difference is.",
+    )
+
+
+def method(found: Comparison) -> View:
+    """How it was done, with what would repeat it."""
+    about = found.about
+    rows = [["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
+    rows += [["processor threads of a training", str(about["threads"])]]
+    if about["compare"]["trials"]:
+        trials = f"{about['compare']['trials']} for each model, judged on the validation split"
+        rows.append(["trials of settings before", trials])
+    if "minutes" in about["given"]:
+        said = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
+        rows.append(["minutes", said])
+    for result in found.results:
+        rows.append([f"budget on {result['data_name']}", result["budget"]])
+        rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
+        for settings, by in ((result["own_settings"], "its card"), (result["chosen"], "its trials")):
+            for model, own in settings.items():
+                rows.append([f"{model}, by {by}", ", ".join(f"{k}={as_text(v)}" for k, v in own.items()) or "as usual"])
+    rows += [["Cutaway, PyTorch", f"{about['cutaway']}, {about['torch']}"]]
+    return View(
+        id="method",
+        title="How it was done",
+        says="All else is as each model's card has it, which `cutaway show MODEL` prints.",
+        summary="Weights are those of the best validation epoch; each training opened the test split once, at its end.",
+        table=table({"what": "text", "how": "text"}, rows),
+        drawings=[{"kind": "prose", "table": table({"what": "text", "how": "text"}, rows), "command": command(found)}],
+    )
+
+
+def command(found: Comparison) -> str:
+    """What was typed, or would be."""
+    about = found.about
+    how = {key: value for key, value in about["compare"].items() if key in ("seeds", "trials", "macs") and value}
+    given, own = {**about["given"], **how}, about.get("own", {})
+    if own or about["in_memory"]:
+        made = {name: path.rpartition(".")[2].replace("<lambda>", "make") for name, path in own.items()}
+        models = ", ".join(f'("{name}", {made[name]})' if name in made else f'"{name}"' for name in about["models"])
+        data = ", ".join(name if name in about["in_memory"] else f'"{name}"' for name in about["data"])
+        return f"cutaway.compare([{models}], {data if len(about['data']) == 1 else f'[{data}]'}, **{given})"
+    return command_of("compare", ",".join(about["models"]), ",".join(about["data"]), given)
+
+
+def said(pair: Row, format: str) -> str:
+    """A difference in words."""
+    between = f"{written(pair['low'], format)} to {written(pair['high'], format)}"
+    apart = "" if pair["told_apart"] else "; cannot be told apart"
+    return f"{written(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
+
+
+def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
+    """A column of dots on their intervals, over a scale that holds all of them, and what else it is to hold."""
+    ends = [end for cell in cells for end in (cell["value"], cell["low"], cell["high"]) if end is not None]
+    ends += more
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    domain = [low, high] if low < high else [low - 0.5, high + 0.5]
+    return {"name": name, "format": format, "mark": "dot", "split": "test", "domain": domain}
+
+
+def _left_out(one: Row, where: str) -> str:
+    """Why a model is left out; the reason names it, mostly."""
+    named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
+    said = f"{where}{named}{one['why']}"
+    return said if said.endswith(".") else f"{said}."
+
+
+def _cost(row: Row, key: str) -> Any:
+    """A cell of the table of costs: memory in MiB."""
+    return row[key] / 2**20 if key == "memory" and row[key] is not None else row[key]
+
+
+def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float | None:
+    pair = found.difference(a, b, result)
+    return pair["probability"] if pair else None
+
+
+def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: str) -> Drawing:
+    """Scores over a cost, with the front."""
+    name, format = metric(result["metric"])
+    sign = -1 if result["higher_is_better"] else 1
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (row[key], sign * row["value"])):
+        if not front or sign * row["value"] < sign * front[-1]["value"]:
+            front.append(row)
+    return {
+        "kind": "dots",
+        "title": "",
+        "x": axis,
+        "x_format": kind,
+        "log_x": True,
+        "y": name,
+        "format": format,
+        "groups": GROUPS,
+        "dots": [
+            {"x": _cost(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
+            for r in rows
+        ],
+        "steps": [[_cost(row, key), row["value"]] for row in front],
+        "steps_name": "Pareto front",
+        "chosen": rows.index(front[-1]),
+    }
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else duration(seconds)
+
+
+def _named(row: Row) -> str:
+    """A model at the beginning of a sentence: a preset's name is written as it is typed."""
+    return capital(row["name"]) if row["simple"] else str(row["name"])
+
+
+def _value(result: dict[str, Any], row: Row) -> str:
+    format = metric(result["metric"])[1]
+    if row["low"] is None:
+        return written(row["value"], format)
+    return f"{written(row['value'], format)} ({written(row['low'], format)} to {written(row['high'], format)})"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,69 @@
+"""What each test example contributes to the metric that models are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...core.errors import SettingError
+from ...statistics.blocks import FEWEST, MOST, block_sums
+from ...tasks.classification import Classification
+from ...tasks.forecasting import Forecasting
+from ...tasks.language import Language
+from ...tasks.regression import Regression
+from ...tasks.task import Task
+
+Values = NDArray[np.float64]
+Finish = Callable[[Values], Values]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The metric that models are compared by: f(mean over examples of what each contributes)."""
+
+    key: str  # as in `terms`
+    higher_is_better: bool
+    finish: Finish | None
+    of: Callable[[Tensor, Tensor], Values]  # outputs and targets to contributions, (n,)
+    note: str = ""  # what is to be known of the examples
+    overlap: int = 1  # windows that begin within one horizon
+
+
+def compared_by(task: Task) -> Compared:
+    """How models of this task are compared. Raises SettingError where its metric is no mean over examples."""
+    if type(task) is Classification:
+        return Compared("accuracy", True, None, lambda outputs, target: _numbers(task.decide(outputs) == target))
+    if isinstance(task, Regression):
+
+        def squared(outputs: Tensor, target: Tensor) -> Values:
+            return _numbers(task.values(outputs) - task.in_units(target)) ** 2
+
+        return Compared("rmse", False, np.sqrt, squared)
+    if isinstance(task, Forecasting):
+
+        def of_blocks(outputs: Tensor, target: Tensor) -> Values:
+            error = _numbers(outputs.double() - target.double()) * task.unit
+            error = error.reshape(len(error), -1)
+            squares, count = np.nansum(error**2, axis=1), (~np.isnan(error)).sum(1)
+            sums = block_sums(np.stack([squares, count], 1), task.overlap)
+            if len(sums) < FEWEST:
+                sums = sums.sum(0, keepdims=True)
+            return np.asarray(sums[:, 0] * len(sums) / sums[:, 1].sum())
+
+        note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbours count as examples, as in `cutaway evaluate`."
+        return Compared("rmse", False, np.sqrt, of_blocks, note, task.overlap)
+    if type(task) is Language:
+        return Compared("perplexity", False, np.exp, lambda kept, target: np.nanmean(_numbers(kept[..., 0]), axis=1))
+    raise SettingError(
+        f"compare tells models apart by accuracy, by the error of numbers and forecasts and by perplexity, and this "
+        f"data asks for {task.name}: train each, and compare the intervals of `cutaway evaluate`."
+    )
+
+
+def _numbers(values: Tensor) -> Values:
+    found: Values = values.double().cpu().numpy()
+    return found

@@ -1,0 +1,37 @@
+"""What a person sees while models are compared: a line for each training that ends."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from ...core.errors import visible
+
+
+class CompareProgress:
+    """The progress of one comparison, on standard error."""
+
+    def __init__(self, shown: bool = True) -> None:
+        self.shown = shown
+        self._turn = threading.Lock()
+        self._done = self._of = 0
+
+    def begin(self, of: int, done: int) -> None:
+        """So many trainings, of which some ended before."""
+        self._done, self._of = done, of
+        if done:
+            self.note(f"{done} of {of} trainings are there already.")
+
+    def note(self, sentence: str) -> None:
+        """What is to be known."""
+        self._line(f"note: {sentence}")
+
+    def trained(self, said: str) -> None:
+        """A training has ended."""
+        with self._turn:
+            self._done += 1
+            self._line(f"{self._done:>4}/{self._of}  {said}")
+
+    def _line(self, said: str) -> None:
+        if self.shown:
+            print(visible(said), file=sys.stderr, flush=True)

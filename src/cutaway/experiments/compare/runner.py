@@ -1,0 +1,327 @@
+"""A comparison, from what was typed to what was found: probe, train, hold against one another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...checkpoints.factory import Made, maker, module_of
+from ...core.config import among, as_text, build, exact, keys, unknown_setting
+from ...core.errors import CutawayError, SettingError, short
+from ...core.files import write_text
+from ...core.metric_names import metric
+from ...core.version import __version__
+from ...data.settings import DataSettings
+from ...draw.number_format import written
+from ...models.registry import Preset, preset
+from ...runs.run import Run
+from ...training.config import TrainSettings
+from ...training.run_folder import locked
+from ..search.spec import located
+from .candidates import Contestant, contestants, with_budget
+from .comparison_page import describe_page
+from .config import CompareSettings
+from .progress import CompareProgress
+from .result import Comparison
+from .scoring import judged
+from .storage import REPORT, comparison_folder, read_about, write_about
+from .training import at_once, threads_each, train_all
+from .tuning import tried
+from .worker import Job, finished
+
+NOT_GIVEN = {"seed": "seeds=5 trains each model with seeds 0 to 4", "processes": "jobs=2 trains two at a time"}
+MAY_CHANGE = ("seeds", "jobs")
+
+
+class CompareInterrupted(KeyboardInterrupt):
+    """The person or the system asked the comparison to stop; every training that had ended is kept."""
+
+    command = "compare"  # that goes on
+
+
+def compare(
+    models: Sequence[Any],
+    sources: Sequence[Any],
+    given: Mapping[str, Any],
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    progress: CompareProgress | None = None,
+) -> Comparison:
+    """Train each model on each data set with several seeds, hold them and simple models against one another, and leave
+    a folder of it. Models are names of presets, and what makes modules of one's own, as `maker` takes it. `given` are
+    settings of a comparison, and of training and data, the same for all.
+
+    With `resume`, or where `out` holds the same comparison already, go on with that one: what was trained is kept.
+    Raises CompareInterrupted where the person stops it, CutawayError for what they can fix.
+    """
+    progress = progress or CompareProgress()
+    asked = _asked(models)
+    if resume is not None:
+        folder = Path(resume)
+        about = _resumed(read_about(folder), asked, sources, given, folder, out)
+    else:
+        about = _planned(asked, sources, given)
+        folder = comparison_folder(out, "-".join([*(_as_path(m) for m in about["models"][:3]), _name(sources[0])]))
+        if (folder / "compare.json").is_file():
+            about = _same(read_about(folder), about, folder)
+    objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
+    if missing := [name for name in about["in_memory"] if name not in objects]:
+        raise SettingError(
+            f"The {missing[0]} of {folder} was given in Python, and is not at hand: give it again, as in "
+            f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
+        )
+    made = {one.name: one for one in asked if isinstance(one, Made)}
+    presets = [made[name] if name in made else preset(name) for name in about["models"]]
+    with locked(folder):
+        before = read_about(folder) if (folder / "compare.json").is_file() else None
+        begun = about["results"]
+        write_about(folder, about)
+        try:
+            for source in about["data"]:
+                if not any(result["data"] == source and result["done"] for result in about["results"]):
+                    _on(folder, about, presets, objects.get(source, source), source, progress)
+        except KeyboardInterrupt:
+            raise CompareInterrupted(folder) from None
+        except CutawayError:
+            if before is not None and about["results"] is begun:  # what was asked for in vain is not kept
+                write_about(folder, before)
+            raise
+        about = read_about(folder)
+        write_about(folder, {**about, "status": "finished"})
+    found = Comparison(folder)
+    write_text(folder / REPORT, describe_page(found))
+    return found
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def _asked(models: Sequence[Any]) -> list[Preset]:
+    """Presets, and what makes modules of one's own. Raises what a person can fix."""
+    found = [preset(one) if isinstance(one, str) else maker(one) for one in models]
+    twins = [
+        one.name for i, one in enumerate(found) if isinstance(one, Made) and one.name in {f.name for f in found[:i]}
+    ]
+    if twins:
+        raise SettingError(f'Two models are called {twins[0]}: give one another name, as in ("{twins[0]}-2", make).')
+    return list({one.name: one for one in found}.values())
+
+
+def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """compare.json of what was typed. Raises what a person can fix."""
+    if not models or not sources:
+        raise SettingError(
+            "Models and data are needed: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models."
+        )
+    for key, why in NOT_GIVEN.items():
+        if key in given:
+            raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
+    how = among(given, CompareSettings)
+    rest = {key: value for key, value in given.items() if key not in how}
+    known = keys(TrainSettings, DataSettings)
+    for key in rest:
+        if key.startswith("model."):
+            raise SettingError(
+                f"{key}={short(as_text(rest[key]))} is a setting of one model, and settings of a comparison are the "
+                f"same for all: leave it out, or name from Python what makes the model, as in "
+                f'("mine", lambda: cutaway.create_model(NAME, {key.removeprefix("model.")}=…)).'
+            )
+        if key not in known:
+            raise unknown_setting(key, [*keys(CompareSettings), *known])
+    build(TrainSettings, among(rest, TrainSettings))
+    build(DataSettings, among(rest, DataSettings))
+    settings = build(CompareSettings, how)
+    return {
+        "models": [one.name for one in models],
+        **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, Made)}) else {}),
+        "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
+        "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
+        "given": {key: exact(value) for key, value in rest.items()},
+        "compare": asdict(settings),
+        "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
+        "status": "running",
+        "cutaway": __version__,
+        "torch": torch.__version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "results": [],
+    }
+
+
+def _plain(source: Any) -> Any:
+    return str(source) if isinstance(source, Path) else source
+
+
+def _name(source: Any) -> str:
+    """What data is called in a folder's name."""
+    return Path(source).stem if isinstance(source, str | Path) else "data"
+
+
+def _resumed(
+    about: dict[str, Any],
+    models: Sequence[Preset],
+    sources: Sequence[Any],
+    given: Mapping[str, Any],
+    folder: Path,
+    out: str | Path | None,
+) -> dict[str, Any]:
+    """compare.json of a comparison that goes on. Raises SettingError for what cannot change."""
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
+    own, made = about.get("own", {}), {one.name for one in models if isinstance(one, Made)}
+    if missing := [name for name in own if name not in made]:
+        raise SettingError(
+            f"The {missing[0]} of {folder} is made by {own[missing[0]]}, and that is not at hand: give it again, as in "
+            f'cutaway.compare([("{missing[0]}", make)], resume={str(folder)!r}).'
+        )
+    others = [one for one in models if one.name not in (about["models"] if own else ())]
+    if others or any(isinstance(source, str) for source in sources):
+        raise SettingError("A comparison that is resumed has its models and data: leave both out.")
+    for key, value in given.items():
+        if key not in MAY_CHANGE:
+            raise SettingError(
+                f"{key}={short(as_text(value))} cannot change when a comparison is resumed; these can: "
+                f"{', '.join(MAY_CHANGE)}."
+            )
+    settings = asdict(build(CompareSettings, {**about["compare"], **given}))
+    more = settings["seeds"] != about["compare"]["seeds"]
+    results = [{**result, "done": result["done"] and not more} for result in about["results"]]
+    return {**about, "compare": settings, "results": results, "status": "running"}
+
+
+def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The comparison that a folder holds, where it is the one that was typed. Raises SettingError where it is not."""
+    for key in ("models", "own", "data", "given", "compare"):
+        then = there.get(key)
+        if then != here.get(key):
+            raise SettingError(
+                f"{folder} holds another comparison: its {key} are {short(str(then))}. Give another --out, or go "
+                f"on with that: cutaway compare --resume {folder}"
+            )
+    return {**there, "status": "running"}
+
+
+# --- one data set -----------------------------------------------------------------------------------------------------
+
+
+def _on(
+    folder: Path,
+    about: dict[str, Any],
+    models: Sequence[Preset],
+    source: Any,
+    name: str,
+    progress: CompareProgress,
+) -> None:
+    """Compare the models on one data set, and keep what was found in compare.json."""
+    settings = CompareSettings(**about["compare"])
+    given = {**about["given"], "threads": about["threads"], "tensorboard": False}
+    with _threads(about["threads"]):
+        found, excluded = contestants(models, source, given, settings.macs)
+        _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
+        for one in found:
+            one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
+        for other in excluded:
+            progress.note(f"{other.model} is left out: {other.why}")
+        own = folder / _folder_name(name, about["data"])
+        own.mkdir(exist_ok=True)
+        _reject_other_data(own, found[0].data.fingerprint, name)
+        chosen = {
+            one.model: tried(one, source, own / _as_path(one.model), settings.trials, progress)
+            for one in (found if settings.trials else ())
+        }
+        for one in found:
+            one.given |= chosen.get(one.model, {})
+        # What is in memory can be handed to no other process.
+        here = not isinstance(source, str) or any(isinstance(one, Made) for one in models)
+        together = 1 if here else at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
+        if here and settings.jobs and settings.jobs > 1:
+            progress.note(f"jobs={settings.jobs}: what was given in Python is trained one at a time, in this process.")
+        runs = {
+            (one.model, seed): Job(
+                one.preset,
+                source,
+                {**one.given, "seed": seed},
+                own / _as_path(one.model) / f"seed-{seed}",
+                alone=together == 1,
+            )
+            for seed in range(settings.seeds)
+            for one in found
+        }
+        failed = _train(list(runs.values()), together, found, progress)
+        out = {job.model: why for job, why in failed.items()}
+        left = [one for one in found if one.model not in out]
+        of_model = {one.model: [_opened(job) for (model, _), job in runs.items() if model == one.model] for one in left}
+        result = judged(left, of_model, settings, progress)
+    result |= {
+        "data": name,
+        "budget": budget,
+        "chosen": chosen,
+        "done": not failed,
+        "excluded": [asdict(one) for one in excluded]
+        + [{"model": m, "why": why} for m, why in out.items()]
+        + result["excluded"],
+        "jobs": together,
+    }
+    before = [other for other in read_about(folder)["results"] if other["data"] != name]
+    write_about(folder, {**about, "results": [*before, result]})
+    about["results"] = [*before, result]
+
+
+def _opened(job: Job) -> Run:
+    """The run of a training; one of a module of one's own in a new such module."""
+    return Run(job.folder, module_of(job.preset, job.given))
+
+
+def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
+    """Raise SettingError where something was trained here on data of this name that was not the same."""
+    for folder in own.glob("*/seed-*"):
+        if finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
+            raise SettingError(
+                f"{name} is not what it was when {folder} was trained: it has changed since. Give another --out, and "
+                "all is trained anew."
+            )
+
+
+def _train(jobs: list[Job], together: int, found: list[Contestant], progress: CompareProgress) -> dict[Job, str]:
+    """Train what is not trained yet; why some could not be."""
+    waiting = [job for job in jobs if not finished(job.folder)]
+    progress.begin(len(jobs), len(jobs) - len(waiting))
+    watch = {one.model: one.compared.key for one in found}
+
+    def trained(job: Job, why: str) -> None:
+        if why:
+            progress.trained(f"{job.model}, seed {job.given['seed']}: {why}")
+            return
+        about = Run(job.folder).about
+        best, key = about["best"], watch[job.model]
+        said = f"{metric(best['metric'])[0]} {written(best['value'], metric(best['metric'])[1])}" if best else key
+        progress.trained(f"{job.model}, seed {job.given['seed']}: validation {said}, {about['seconds']:.1f} s")
+
+    return train_all(waiting, together, trained)
+
+
+def _folder_name(name: str, all_names: Sequence[str]) -> str:
+    """Where the runs on a data set stand: by its name, and its number where two have the same."""
+    stem = _name(name)
+    twins = [other for other in all_names if _name(other) == stem]
+    return stem if len(twins) == 1 else f"{stem}-{twins.index(name) + 1}"
+
+
+def _as_path(model: str) -> str:
+    return model.replace("/", "-")
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Use so many processor threads within: what is measured here is measured as it was trained."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,93 @@
+"""A comparison's folder: compare.json, and of each data set and model the runs, which are runs like any other.
+
+compare.json             what is compared, and what was found
+DATA/MODEL/seed-0/       a run
+DATA/MODEL/search/       what was tried before, with trials=N
+report.html              the page
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...core.schema import NUMBER, reject_unlike, write_document
+from ...training.run_folder import about_several, folder_of_several
+
+ABOUT, REPORT = "compare.json", "report.html"
+
+FIGURE = NUMBER | None  # null stands for infinity and for what is not known
+INTERVAL = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+MODEL = {
+    "name": str,
+    "simple": bool,
+    "explanation": str,
+    **INTERVAL,
+    "scores": [NUMBER, ...],  # of each seed
+    "seconds": NUMBER,  # of a training
+    "parameters": int | None,
+    "macs": int | None,
+    "milliseconds": FIGURE,  # for one example
+    "joules": FIGURE,
+    "memory": int | None,  # bytes
+    "epochs?": [int],
+    "runs?": [str],
+}
+DIFFERENCE = {
+    "a": str, "b": str, **INTERVAL, "probability": NUMBER, "p_value": NUMBER, "p_corrected": NUMBER, "told_apart": bool,
+}  # fmt: skip
+RESULT = {
+    "data": str,
+    "data_name": str,
+    "task": str,
+    "metric": str,
+    "higher_is_better": bool,
+    "split": str,
+    "count": int,
+    "splits": {"train": int, ...: int},
+    "fingerprint": str,
+    "split_hash": str,
+    "budget": str,
+    "models": [MODEL, ...],  # best first
+    "differences": [DIFFERENCE],
+    "excluded": [{"model": str, "why": str}],
+    "notes": [str],
+    "own_settings": dict,  # of the data, by a model's card
+    "chosen": dict,  # of training, by its trials
+    "tells_joules": bool,
+    "jobs": int,
+    "done": bool,
+}
+COMPARISON = {
+    "models": [str, ...],
+    "own?": {...: str},  # of the models those whose modules are made in Python, and what makes them
+    "data": [str, ...],
+    "in_memory": [str],  # of them what was given in Python
+    "given": dict,
+    "compare": dict,
+    "threads": int,
+    "status": str,
+    "cutaway": str,
+    "torch": str,
+    "started": str,
+    "results": [RESULT],
+}
+# What `cutaway compare --json` prints; the ranks of models where there are several data sets.
+PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTERVAL}}
+
+
+def comparison_folder(out: str | Path | None, name: str) -> Path:
+    """The folder of a comparison, as `folder_of_several` says."""
+    return folder_of_several(out, "compare", name, ABOUT)
+
+
+def read_about(folder: str | Path) -> dict[str, Any]:
+    """compare.json of a folder. Raises FileError where it is no comparison, or not what one writes."""
+    about = about_several(folder, "compare", ABOUT, ("models", "data"))
+    reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
+    return about
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write compare.json, whole or not at all."""
+    write_document(folder / ABOUT, about, COMPARISON)

@@ -1,0 +1,46 @@
+"""The same number of trials for each model before it is compared: settings that are chosen on the validation split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...checkpoints.factory import Made
+from ...core.errors import CutawayError
+from ..search.optuna_import import need_optuna
+from .candidates import Contestant
+from .progress import CompareProgress
+
+SPACE = {"lr": "1e-4..1e-2:log", "weight_decay": "1e-5..1e-1:log"}
+OF_MODELS = {"dropout": "0..0.5"}  # searched where the model has it
+
+
+def tried(one: Contestant, source: Any, folder: Path, trials: int, progress: CompareProgress) -> dict[str, Any]:
+    """The settings of the best of so many trials of a model, which go on where they were stopped. None sees the test
+    split. Raises SettingError where Optuna is not installed."""
+    need_optuna()
+    from ..search.progress import SearchProgress
+    from ..search.study import search
+
+    space = {key: value for key, value in SPACE.items() if key not in one.given}
+    own = one.preset.setting_names
+    space |= {f"model.{key}": value for key, value in OF_MODELS.items() if key in own}
+    if not space:
+        raise CutawayError("trials has nothing to search: lr and weight_decay are both given. Leave one of them out.")
+    fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}
+    found = search(
+        (one.model, one.preset.make) if isinstance(one.preset, Made) else one.model,
+        source,
+        {**fixed, **space, "trials": trials, "seed": 0},
+        out=folder / "search",
+        progress=SearchProgress(progress.shown),
+        crowned=False,
+    )
+    best = found.best
+    if best is None:
+        progress.note(
+            f"{one.model}: no trial was trained to its end, and it is compared with the settings of its card."
+        )
+        return {}
+    progress.note(f"{one.model}: " + ", ".join(f"{key}={best[key]:.4g}" for key in space) + f", of {trials} trials")
+    return {key: best[key] for key in space}

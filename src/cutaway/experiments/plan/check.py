@@ -1,0 +1,123 @@
+"""What would happen, before it does: data read, what is wrong with it named, a batch traced, the cost estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...core.errors import DataError
+from ...data.images.dataset import verify
+from ...data.streaming.manifest import is_prepared, unusable
+from ...data.streaming.media import damaged_shards
+from ...data.unusable_examples import REPAIR
+from ...draw.number_format import plural
+from ...inspect.layers import LayerTable, layer_table
+from ...training.config_checks import reject_unfit
+from ...training.cost_estimate import Estimate, estimate
+from ...training.memory.fake_step import Step, can_be_watched, step_of
+from ...training.memory_check import reject_step_beyond_memory
+from ...training.setup import Prepared, prepare
+from ...training.train import settle_length
+
+TRACED = 4  # examples of the batch that is traced
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found. Nothing was trained that is kept, and nothing written."""
+
+    ready: Prepared
+    cost: Estimate  # of an epoch: seconds, bytes
+    step: Step | None  # what a step holds and computes, where that can be watched
+    inputs: tuple[torch.Tensor, ...]  # of the batch that was traced
+    layers: LayerTable
+
+    @property
+    def findings(self) -> list[str]:
+        """What is wrong with the data, in sentences."""
+        return self.ready.data.findings
+
+    @property
+    def notes(self) -> list[str]:
+        """All that a person should know of the data and of the weights that are begun with, findings among them."""
+        return [*self.ready.data.notes, *(self.ready.taken.notes if self.ready.taken else ())]
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """How many examples each split has."""
+        return {name: len(split) for name, split in self.ready.data.splits.items()}
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes by kind: of the data, and of a step where most is held, as `cutaway plan` has it; where its steps
+        cannot be watched, what a few of them kept."""
+        cost = self.cost
+        if self.step is not None:
+            return {"data": cost.data, **self.step.peak}
+        return {
+            "data": cost.data,
+            "weights": cost.weights,
+            "gradients and optimizer": cost.learning,
+            "activations": cost.activations,
+            "outputs": cost.outputs,
+        }
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{count:,} {name}" for name, count in self.splits.items())
+        about = (
+            f"{self.ready.preset.name} on {self.ready.data.name}: {self.ready.data.spec.kind}, {self.ready.task.name}"
+        )
+        return f"<Checked {about}, {splits}; {plural(len(self.findings), 'finding')}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that was found, as plain JSON values."""
+        ready = self.ready
+        return {
+            "model": ready.preset.name,
+            "data": {
+                "source": ready.data.source,
+                "kind": ready.data.spec.kind,
+                "shape": list(ready.data.spec.shape),
+                "splits": self.splits,
+                "columns": ready.data.columns,
+                "findings": self.findings,
+                "evidence": self.ready.data.evidence,
+                "notes": self.notes,
+            },
+            "task": ready.task.name,
+            "batch": [list(x.shape) for x in self.inputs],
+            "layers": self.layers.to_json()["rows"],
+            "cost": {
+                "steps": self.cost.steps,
+                "seconds_per_step": self.cost.seconds_per_step,
+                "seconds_per_epoch": self.cost.seconds_per_epoch,
+                "flops_per_step": self.step.flops if self.step else None,
+                "memory": sum(self.memory.values()),
+            },
+            "memory": self.memory,
+        }
+
+
+def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
+    """Read, fit, trace, estimate. Raises DataError, with every bad row or file in `problems`, where the data has some,
+    and what else a person can fix."""
+    ready = prepare(model, source, given)
+    reject_unfit(ready.settings, ready.data.splits["train"])
+    settle_length(ready, given)
+    damaged = damaged_shards(source) if isinstance(source, str) else []
+    if problems := damaged or [p for split in ready.data.splits.values() for p in verify(split)]:
+        if is_prepared(source):
+            raise unusable(source, problems)
+        raise DataError(
+            f"{len(problems)} files in {source} cannot be read.", problems, f"{REPAIR} Nothing was changed."
+        )
+    reject_step_beyond_memory(ready)
+    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
+    cost = estimate(ready)
+    train = ready.data.splits["train"]
+    batch = next(iter(train.batches([torch.arange(min(TRACED, len(train)))])))
+    inputs, _ = ready.place.batch(batch)
+    return Checked(ready, cost, step, inputs, layer_table(ready.model, *inputs))

@@ -1,0 +1,73 @@
+"""Dry runs of a training that is prepared: what each of its processes would hold, and what a step would send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from ...checkpoints.deferred_init import without_numbers
+from ...core.errors import SettingError
+from ...distributed.dry_run import DryRun, dry_run
+from ...training.batches import largest_of
+from ...training.config import TrainSettings
+from ...training.memory.shapes import carry_out
+from ...training.objectives.choice import objective_for
+from ...training.optimizers import build_optimizers
+from ...training.parameter_groups import blocks
+from ...training.processes import SHARED
+from ...training.recompute import recomputing
+from ...training.setup import Prepared
+
+
+def dry_runs(
+    ready: Prepared, shared: TrainSettings, strategies: Iterable[str], devices: int, machine: int
+) -> dict[str, DryRun]:
+    """The dry run of each of these strategies on so many devices, `machine` of them in each machine: the largest batch,
+    the loss and the optimizer of the training, whose weights are looked at for their shapes alone.
+
+    Raises SettingError for what several processes cannot learn, and for a network that must see numbers.
+    """
+    of_several = [name for name in strategies if name != "one"]
+    if not of_several:
+        raise SettingError("dry_run=true shows what several devices hold and send, and there is one: give gpus=8.")
+    if ready.settings.objective not in SHARED:
+        raise SettingError(f"objective={ready.settings.objective} is not for several processes: leave dry_run out.")
+    return {name: _dry_run(ready, shared, name, devices, machine) for name in of_several}
+
+
+def _dry_run(ready: Prepared, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
+    model, split, place = without_numbers(ready.model), ready.data.splits["train"], ready.place
+    index = largest_of(split, ready.settings)
+    index = index[: -(-len(index) * shared.tensor_parallel // devices)]
+    batch = next(iter(split.batches([index], seed=0)))
+
+    def step(sharded: nn.Module) -> Tensor:
+        objective = objective_for(sharded, ready.data, ready.task, ready.settings, split, place, ready.teacher)
+        inputs, target = place.batch(batch)
+        with place.autocast():
+            total: Tensor = objective.loss(inputs, target, index, torch.Generator()).total
+        return total
+
+    try:
+        return dry_run(
+            lambda: model,
+            step,
+            blocks,
+            processes=devices,
+            parallel=strategy,
+            tensor_parallel=shared.tensor_parallel,
+            machine=machine,
+            dtype=place.autocast_dtype,
+            optimizers=partial(build_optimizers, settings=ready.settings),
+            within=lambda: recomputing(blocks(model), shared.recompute, nullcontext),
+            carry_out=carry_out,
+        )
+    except (RuntimeError, TypeError) as error:
+        raise SettingError(
+            f"{ready.preset.name} asks for numbers on its way, and a dry run has shapes alone: leave dry_run out. "
+            "The plan itself needs none."
+        ) from error

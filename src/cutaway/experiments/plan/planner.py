@@ -1,0 +1,313 @@
+"""How a plan is made: a step is imagined, and what it takes is laid out over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...core.config import among, build, keys, unknown_setting
+from ...core.errors import ModelError, SettingError
+from ...core.memory_budget import in_bytes
+from ...data.settings import DataSettings
+from ...nn.transformer import is_block
+from ...training.batches import batches_of, examples_of_a_batch, largest_of
+from ...training.config import TrainSettings
+from ...training.cost_estimate import Estimate, estimate
+from ...training.memory.choice import room_here
+from ...training.memory.fake_step import NeedsNumbers, Step, step_of
+from ...training.memory.strategies import Memory, Weights, bytes_sent, holders, memory_of, weights_of
+from ...training.objectives.choice import epochs_of
+from ...training.parameter_groups import blocks
+from ...training.processes import reject_small_batches, whole_weights_for
+from ...training.setup import Prepared, prepare
+from ...training.train import settle_length
+from .config import SHARED, PlanSettings, reject_plan
+from .dry_run import dry_runs
+from .hardware import GIB, Gpu, find_gpu
+from .result import Plan, Strategy
+
+LAUNCH = 25e-6  # seconds that eager PyTorch takes to start an operation's kernels, one by one: measured beside an H200
+AGAIN = {
+    "none": 1.0,
+    "selective": 1.0,
+    "full": 4 / 3,
+}  # of operations, by what is kept: recomputing repeats the forward pass
+HOUR = 3600
+Timed = Callable[
+    [Step, str, Weights], tuple[float | None, str]
+]  # seconds of a step by a strategy, and what it waits for
+
+
+def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
+    """The plan of a training with these settings, of which those of `PlanSettings` say where it would run.
+
+    Nothing is trained that is kept, and of a GPU nothing is run: the model may be larger than this machine. Raises what
+    a person can fix.
+    """
+    known = keys(PlanSettings, TrainSettings, DataSettings)
+    for key in given:
+        if key not in known and not key.startswith("model."):
+            raise unknown_setting(key, known)
+    own = among(given, PlanSettings)
+    asked = build(PlanSettings, own)
+    shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
+    rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
+    reject_plan(asked, own, shared)
+    if asked.gpu is None:
+        return _here(model, source, rest, asked, shared)
+    gpu = find_gpu(asked.gpu)
+    try:
+        return _elsewhere(model, source, rest, asked, shared, gpu)
+    except NeedsNumbers:
+        return _elsewhere(model, source, rest, asked, shared, gpu, shapes=False)
+
+
+def _here(
+    model: str | nn.Module, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings
+) -> Plan:
+    """On this machine, where a few steps are measured if they fit."""
+    try:
+        ready = prepare(model, source, given)
+    except ModelError:  # which is too large, or it is raised again
+        ready = prepare(model, source, given, shapes=True)
+    return plan_here(ready, given, asked, shared)
+
+
+def plan_here(
+    ready: Prepared,
+    given: Mapping[str, Any],
+    asked: PlanSettings,
+    shared: TrainSettings,
+    measured: Estimate | None = None,
+) -> Plan:
+    """The plan of a training that is prepared, on this machine; `measured` are a few of its steps, if they are."""
+    settle_length(ready, given)
+    device, processes = ready.place.device, shared.processes
+    there = any(x.is_meta for x in ready.model.parameters())
+    room = room_here(ready.model, device, ready.settings, processes if device.type == "cpu" else 1)
+
+    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float | None, str]:
+        return (None, "") if measured is None else (AGAIN[shared.recompute] * measured.seconds_per_step, "")
+
+    costs = Costs(ready, asked, shared, processes, processes, room)
+    found = costs.strategies(timed)
+    if measured is None and found[0].fits and not there:
+        measured = estimate(ready)
+        found = costs.strategies(timed)
+    if measured is not None:
+        said = "A step takes as long as a few of them took here, one after another, in one process."
+        if processes > 1:
+            said += f" The {processes} processes share this machine's cores, and are reckoned as fast together."
+    else:
+        said = "No step is measured: it does not fit here."
+    return costs.plan(f"this machine ({device})", found, [said])
+
+
+def _elsewhere(
+    model: str | nn.Module,
+    source: Any,
+    given: Mapping[str, Any],
+    asked: PlanSettings,
+    shared: TrainSettings,
+    gpu: Gpu,
+    shapes: bool = True,
+) -> Plan:
+    """On GPUs that are not here."""
+    precision = str(given.get("precision", "auto"))
+    if precision in ("float32", "float64") and asked.peak is None:
+        raise SettingError(
+            f"precision={precision}: what is known of {gpu.name} is its peak in bfloat16. Give peak=TFLOP/s of that "
+            "precision, or leave precision out."
+        )
+    rest = {key: value for key, value in given.items() if key not in ("device", "precision")}
+    if precision == "float64":
+        rest["precision"] = precision
+    ready = prepare(model, source, {**rest, "device": "cpu"}, shapes=shapes)
+    half = torch.bfloat16 if precision in ("auto", "bfloat16") else None
+    ready.place = replace(ready.place, autocast_dtype=half)
+    settle_length(ready, given)
+    peak = asked.peak * 1e12 if asked.peak else gpu.peak
+    memory = asked.gpu_memory * GIB if asked.gpu_memory else gpu.memory
+    node = min(asked.gpus, asked.gpus_per_node)
+    again = AGAIN[shared.recompute]
+
+    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float, str]:
+        shared_by = 1 if strategy == "one" else shared.tensor_parallel
+        within, between = bytes_sent(strategy, step, weights, asked.gpus, node, shared_by)
+        waits = {
+            "computing": again * step.flops / shared_by / (peak * asked.utilization),
+            "memory": again * step.moved / shared_by / gpu.bandwidth,
+            "kernels": again * step.kernels * LAUNCH,
+            "communication": within / gpu.link + between / (asked.network * 1e9),
+        }
+        bound = max(waits, key=lambda key: waits[key])
+        return waits[bound], bound
+
+    room = (ready.settings.memory_fraction or math.inf) * memory
+    costs = Costs(ready, asked, shared, asked.gpus, node, room)
+    said = [
+        f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
+        f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
+        f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile.",
+        "A step takes the longest of computing, memory, kernels and communication.",
+    ]
+    if asked.gpus > 1:
+        said.append(
+            f"Links: {gpu.link / 1e9:g} GB/s within a machine of {asked.gpus_per_node}, {asked.network:g} between "
+            "machines, each way (network=); what is sent hides behind what is computed."
+        )
+    if shared.tensor_parallel > 1:
+        said.append(
+            f"Blocks' matrices are shared by {shared.tensor_parallel}, and what blocks keep by V. Korthikanti et al.'s "
+            "formula: 10/34 of it stays whole on each."
+        )
+    return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
+
+
+class Costs:
+    """What a training takes by each of some strategies, on so many devices, `node` of them in each machine."""
+
+    def __init__(
+        self, ready: Prepared, asked: PlanSettings, shared: TrainSettings, devices: int, node: int, room: float | None
+    ) -> None:
+        self.ready, self.asked, self.shared, self.room = ready, asked, shared, room
+        self.devices, self.node = devices, node
+        self.whole_for = whole_weights_for(ready.settings, ready.model)
+        self.names = names_of(shared, devices, node, self.whole_for)
+        self.copies = devices // shared.tensor_parallel  # that share a batch
+        self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
+        called = "processes" if asked.gpu is None else "gpus"
+        examples = examples_of_a_batch(ready.data.splits["train"], ready.settings)
+        reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
+        parts = blocks(ready.model)
+        if shared.recompute != "none" and not parts:
+            raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
+        if shared.tensor_parallel > 1 and not any(map(is_block, parts)):
+            raise SettingError(f"tensor_parallel is for Transformers, and {ready.preset.name} is none: leave it out.")
+        self.weights = weights_of(
+            ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
+        )
+        self.epochs = epochs_of(ready.settings, ready.data)
+        an_epoch = len(batches_of(ready.data.splits["train"], ready.settings, epoch=0))
+        self.an_epoch = math.ceil(an_epoch / ready.settings.accumulate)
+        self.in_all = min(ready.settings.max_steps or math.inf, self.epochs * self.an_epoch)
+        self._steps: dict[int, Step] = {}
+
+    def step(self, strategy: str) -> Step:
+        """What one device does of a step by that strategy."""
+        parts = 1 if strategy == "one" else self.copies
+        if parts not in self._steps:
+            self._steps[parts] = step_of(self.ready, parts, gpu=self.asked.gpu is not None)
+        return self._steps[parts]
+
+    def memory(self, strategy: str, recompute: str) -> Memory:
+        """What one device holds by that strategy."""
+        ranks = holders(strategy, self.copies, self.node // self.shared.tensor_parallel)
+        shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
+        elsewhere = self.asked.gpu is not None
+        here = not elsewhere and self.ready.place.device.type == "cpu"
+        step = self.step(strategy)
+        return memory_of(strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here)
+
+    def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
+        """Every strategy with its memory, its time and its price."""
+        return tuple(self._strategy(name, timed) for name in self.names)
+
+    def _strategy(self, name: str, timed: Timed) -> Strategy:
+        step, devices = self.step(name), 1 if name == "one" else self.devices
+        seconds, bound = timed(step, name, self.weights)
+        in_all = None if seconds is None else seconds * self.in_all
+        priced = in_all is not None and self.asked.price is not None
+        return Strategy(
+            name,
+            devices,
+            step.examples,
+            self.memory(name, self.shared.recompute),
+            self.room,
+            seconds,
+            bound,
+            None if seconds is None else seconds * self.an_epoch,
+            in_all,
+            (self.asked.price or 0) * devices * (in_all or 0) / HOUR if priced else None,
+        )
+
+    def plan(self, device: str, found: tuple[Strategy, ...], assumed: list[str]) -> Plan:
+        """The plan, with what is to be known of it."""
+        step = self.step(self.names[-1])
+        devices = 1 if self.names[-1] == "one" else self.copies
+        return Plan(
+            self.ready.preset.name,
+            self.ready.data.source,
+            device,
+            sum(p.numel() for p in self.ready.model.parameters()),
+            self.batch * self.ready.settings.accumulate,
+            step.tokens * devices * self.ready.settings.accumulate,
+            self.an_epoch,
+            int(self.in_all),
+            self.epochs,
+            float(step.flops * devices),
+            found,
+            tuple(assumed),
+            tuple(self._notes(step, found)),
+            dry_runs(self.ready, self.shared, self.names, self.devices, self.node) if self.asked.dry_run else {},
+        )
+
+    def _notes(self, step: Step, found: tuple[Strategy, ...]) -> list[str]:
+        notes = []
+        if self.whole_for is not None and self.devices > 1:
+            notes.append(f"{self.whole_for} needs whole weights, so they are not planned in parts.")
+        if not any(strategy.fits for strategy in found):
+            notes.append(self._way_out(found[-1]))
+        if not step.imagined:
+            notes.append("The model asks for numbers, so a step of it was made, on this machine, to see what it takes.")
+        if step.not_counted:
+            notes.append(f"Products that are not counted: {', '.join(step.not_counted)}.")
+        return notes
+
+    def _way_out(self, best: Strategy) -> str:
+        """What would make the last strategy fit."""
+        room = best.room or math.inf
+        for recompute in list(AGAIN)[list(AGAIN).index(self.shared.recompute) + 1 :]:
+            memory = self.memory(best.name, recompute)
+            if memory.total <= room and self.step(best.name).blocks:
+                return (
+                    f"Nothing fits. With recompute={recompute}, {best.name} takes {in_bytes(memory.total)}, and fits."
+                )
+        memory = best.memory
+        examples = int((room - memory.total + memory.of_batch) / (memory.of_batch / best.examples))
+        if examples > 0:
+            size = examples * (1 if best.name == "one" else self.copies)
+            return (
+                f"Nothing fits. {best.name} does with batch_size={size}, and accumulate="
+                f"{math.ceil(self.batch / size)} makes up for it."
+            )
+        return (
+            f"Nothing fits: {best.name} holds {in_bytes(memory.total - memory.of_batch)} on each device whatever the "
+            "batch is. Take more devices, or a smaller model."
+        )
+
+
+def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
+    """The strategies that so many devices can have, or the one that is asked for; weights stay whole for the sake of
+    what is named."""
+    if whole_for is not None and shared.in_parts:
+        asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
+        raise SettingError(f"{asked} holds weights in parts, which {whole_for} does not know: leave one of them out.")
+    parts = whole_for is None
+    there = (
+        "one",
+        *(("ddp",) if devices > 1 else ()),
+        *(("fsdp",) if devices > 1 and parts else ()),
+        *(("hsdp",) if devices > node and parts else ()),
+    )
+    if shared.parallel == "auto":
+        return there
+    if shared.parallel not in there:
+        several = "several machines" if shared.parallel == "hsdp" else "several devices"
+        raise SettingError(f"parallel={shared.parallel} is for {several}, and there is one: leave it out.")
+    return (shared.parallel,)

@@ -1,0 +1,197 @@
+"""DARTS: a network of all operations at once, whose weights on the edges of the cell are learned by gradient.
+
+H. Liu, K. Simonyan, Y. Yang, DARTS: differentiable architecture search, ICLR 2019, equations 2 to 8.
+<https://arxiv.org/abs/1806.09055>
+
+    ō⁽ⁱʲ⁾(x) = Σₒ softmax(α⁽ⁱʲ⁾)ₒ o(x)                                       (2)
+    min_α L_val(w*(α), α),   w*(α) = argmin_w L_train(w, α)                  (3, 4)
+    ∇_α L_val(w − ξ ∇_w L_train(w, α), α)                                    (6); first order is ξ = 0
+
+One half of the training split is L_train's, the other L_val's, as in the paper: the validation split that trials are
+chosen by is not seen. In turns α makes a step of Adam and w one of SGD. In the end each edge takes the operation whose
+weight is largest, `none` among them, as the authors of NAS-Bench-201 do in the space of cellnet; they and others found
+that α then often comes to skip connections alone, which learn nothing and let every gradient through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...core.errors import SettingError
+from ...data.dataset_base import Batch
+from ...models import cellnet
+from ...training.batches import mix
+from ...training.setup import Prepared
+from .config import SearchSettings
+from .space import Space, edge_name
+from .trial import costs
+
+# Of the weights w, as in the paper's section 3.1.1.
+LR, LEAST_LR, MOMENTUM, DECAY, CLIP = 0.025, 0.001, 0.9, 3e-4, 5.0
+ALPHA_BETAS, ALPHA_DECAY = (0.5, 0.999), 1e-3
+
+
+class Mixed(nn.Module):
+    """Every operation of an edge, weighed: equation 2."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.operations = nn.ModuleList(cellnet.operation(o, channels, affine=False) for o in cellnet.OPERATIONS)
+        self.weights = torch.full((len(cellnet.OPERATIONS),), 1 / len(cellnet.OPERATIONS))  # (5,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, C, H, W)."""
+        terms = [weight * operation(x) for weight, operation in zip(self.weights, self.operations)]
+        return torch.stack(terms).sum(0)
+
+
+class Supernet(nn.Module):
+    """cellnet with every operation on each edge of its cells, and α, which all cells share."""
+
+    def __init__(self, config: cellnet.Config) -> None:
+        super().__init__()
+        self.network = cellnet.Model(config)
+        for cell in self.network.modules():
+            if isinstance(cell, cellnet.Cell):
+                cell.edges = nn.ModuleList(Mixed(cell.channels) for _ in cellnet.EDGES)
+        self.cells = [cell for cell in self.network.modules() if isinstance(cell, cellnet.Cell)]
+        self.alpha = nn.Parameter(1e-3 * torch.randn(len(cellnet.EDGES), len(cellnet.OPERATIONS)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes), of images (N, C, H, W)."""
+        return self.weighed(x, self.alpha.softmax(1))
+
+    def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Logits with these weights (6, 5) of the operations."""
+        for cell in self.cells:
+            for edge, of_edge in zip(cell.edges, weights):
+                assert isinstance(edge, Mixed), "every edge is mixed"
+                edge.weights = of_edge
+        logits: Tensor = self.network(x)
+        return logits
+
+    def operations(self) -> tuple[str, ...]:
+        """The operation of each edge whose weight is largest, in the order of the notation."""
+        return tuple(cellnet.OPERATIONS[i] for i in self.alpha.argmax(1).tolist())
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a supernet came to."""
+
+    parts: Mapping[str, str]  # of the space: the operation of each edge
+    weights: Sequence[Sequence[float]]  # softmax(α), (6, 5)
+    work: float  # multiply-adds of its forward passes
+
+
+def reject_space(space: Space) -> None:
+    """Raise SettingError for a space that is not that of the cells alone."""
+    if not space.cells or space.settings:
+        raise SettingError(
+            "sampler=darts learns the cells of cellnet by gradient: search model.arch=cells with it, and nothing else."
+        )
+
+
+def find_cell(
+    ready: Prepared, settings: SearchSettings, seed: int, tick: Callable[[int, int], None] = lambda done, of: None
+) -> Found:
+    """Train the supernet of the model that is ready, on its training split, and read the cell off.
+
+    `tick` is told how many of how many epochs are done.
+    """
+    torch.manual_seed(seed)
+    net = Supernet(ready.model.config)  # type: ignore[arg-type]
+    macs = costs_of(net, ready)
+    ready.place.model(net)
+    weights = [p for name, p in net.named_parameters() if name != "alpha"]
+    epochs, size = settings.darts_epochs, ready.settings.batch_size
+    of_weights = torch.optim.SGD(weights, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
+    of_alpha = torch.optim.Adam([net.alpha], lr=settings.darts_lr, betas=ALPHA_BETAS, weight_decay=ALPHA_DECAY)
+    learn, judge = halves(len(ready.data.splits["train"]), seed)
+    seen = 0
+    for epoch in range(epochs):
+        lr = LEAST_LR + (LR - LEAST_LR) * (1 + math.cos(math.pi * epoch / epochs)) / 2
+        of_weights.param_groups[0]["lr"] = lr
+        for train, val in zip(
+            batches(ready, learn, size, mix(seed, epoch, 0)), batches(ready, judge, size, mix(seed, epoch, 1))
+        ):
+            of_alpha.zero_grad()
+            gradient = alpha_gradient(net, ready, train, val, lr if settings.darts_order == 2 else 0.0)
+            net.alpha.grad = gradient
+            of_alpha.step()
+            of_weights.zero_grad()
+            loss_of(net, ready, train).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(weights, CLIP)
+            of_weights.step()
+            passes = 2 if settings.darts_order == 1 else 3
+            seen += passes * len(train.target)
+        tick(epoch + 1, epochs)
+    parts = {edge_name(edge): o for edge, o in zip(cellnet.EDGES, net.operations())}
+    return Found(parts, net.alpha.detach().softmax(1).tolist(), float(seen * macs))
+
+
+def costs_of(net: Supernet, ready: Prepared) -> int:
+    """Multiply-adds of the supernet for one example."""
+    macs = costs(ready, net)["macs"]
+    assert macs is not None, "convolutions and the head are all that multiplies"
+    return macs
+
+
+def halves(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The example numbers of the half that w learns from, and of the half that α does, as many each."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return order[: count // 2], order[count // 2 : 2 * (count // 2)]
+
+
+def batches(ready: Prepared, half: Tensor, size: int, seed: int) -> Iterator[Batch]:
+    """The batches of a half in a random order, varied as training varies them."""
+    generator = torch.Generator().manual_seed(seed)
+    order = half[torch.randperm(len(half), generator=generator)]
+    plan = [index for index in torch.split(order, size or len(half)) if len(index) > 1]  # one has no variance
+    random = torch.Generator(ready.place.device).manual_seed(seed)
+    for batch in ready.data.splits["train"].batches(plan, seed=seed):
+        inputs, target = ready.place.batch(batch)
+        if ready.data.augment:
+            varied, target = ready.data.augment(inputs[0], target, random)
+            inputs = (varied, *inputs[1:])
+        yield Batch(inputs, target)
+
+
+def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+    """The mean loss of a batch, (); with these weights in the place of the net's, by name."""
+    with ready.place.autocast():
+        outputs = torch.func.functional_call(net, dict(weights or {}), batch.inputs)
+    loss: Tensor = ready.task.loss(outputs, batch.target) / ready.task.count(batch.target)
+    return loss
+
+
+def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi: float) -> Tensor:
+    """The gradient of the loss on `val` with respect to α, (6, 5): equation 6, with ξ the rate of a step of w, or 0.
+
+    It is taken through the step, by differentiating twice, where the paper takes a finite difference (equation 8).
+    """
+    named = {name: p for name, p in net.named_parameters() if name != "alpha"}
+    if not xi:
+        (gradient,) = torch.autograd.grad(loss_of(net, ready, val), [net.alpha])
+        return gradient
+    moved = {
+        name: w - xi * g
+        for (name, w), g in zip(
+            named.items(), torch.autograd.grad(loss_of(net, ready, train), list(named.values()), create_graph=True)
+        )
+    }
+    (gradient,) = torch.autograd.grad(loss_of(net, ready, val, moved), [net.alpha])
+    return gradient
+
+
+def described(weights: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """The weights of the operations, a row an edge, for a table."""
+    return [
+        {"edge": edge_name(edge), **dict(zip(cellnet.OPERATIONS, row))} for edge, row in zip(cellnet.EDGES, weights)
+    ]

@@ -1,0 +1,15 @@
+"""Optuna, which is an extra: asked for here, once, before anything that needs it is imported."""
+
+from __future__ import annotations
+
+from ...core.errors import SettingError
+
+
+def need_optuna() -> None:
+    """Raise SettingError where Optuna is not installed."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise SettingError(
+            f"A search needs Optuna, which is not here ({error}): pip install 'cutaway[search]'."
+        ) from error

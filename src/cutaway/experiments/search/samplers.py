@@ -1,0 +1,146 @@
+"""How settings are drawn: Optuna's samplers, regularized evolution as one of its kind, a grid, what is proposed.
+
+T. Akiba, S. Sano, T. Yanase, T. Ohta, M. Koyama, Optuna: a next-generation hyperparameter optimization framework, 2019.
+<https://arxiv.org/abs/1907.10902>
+
+A sampler is made anew for each trial, with a seed of the search's and of how many were drawn before: a search that was
+killed draws what it would have drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from .config import SearchSettings
+from .space import Choice, Searched, Space
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """The parts of the space as Optuna has them."""
+    return {name: distribution(one) for name, one in space.parts().items()}
+
+
+def distribution(one: Searched) -> BaseDistribution:
+    """A range or a choice as Optuna has it."""
+    if isinstance(one, Choice):
+        return CategoricalDistribution(one.options)
+    if one.whole:
+        return IntDistribution(int(one.low), int(one.high), log=one.log)
+    return FloatDistribution(one.low, one.high, log=one.log)
+
+
+def sampler_for(
+    settings: SearchSettings, space: Space, seed: int, taken: Sequence[Mapping[str, Any]]
+) -> optuna.samplers.BaseSampler:
+    """The sampler of one trial; `taken` are the parts that were drawn for those there are."""
+    if settings.sampler == "grid":
+        order = list(space.grid())
+        random.Random(0).shuffle(order)  # the same for every trial
+        return Proposed(next(one for one in order if one not in taken))
+    if settings.sampler == "evolution":
+        return RegularizedEvolution(distributions(space), settings.population, settings.tournament, seed)
+    if settings.sampler == "nsga2":
+        return optuna.samplers.NSGAIISampler(population_size=settings.population, seed=seed % 2**32)
+    if settings.sampler == "random":
+        return optuna.samplers.RandomSampler(seed=seed % 2**32)
+    return optuna.samplers.TPESampler(seed=seed % 2**32)
+
+
+class Proposed(optuna.samplers.BaseSampler):
+    """What was found elsewhere."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Nothing is drawn together."""
+        return {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Nothing is drawn together."""
+        return {}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """The value that was proposed."""
+        return self.values[param_name]
+
+
+class RegularizedEvolution(optuna.samplers.BaseSampler):
+    """Aging evolution: the best of a few of the youngest trials, changed in one place; the oldest is forgotten.
+
+    E. Real, A. Aggarwal, Y. Huang, Q. V. Le, Regularized evolution for image classifier architecture search, AAAI 2019,
+    algorithm 1. <https://arxiv.org/abs/1802.01548> The population is a queue of the last P finished trials, the first P
+    of which are random; the parent is the best of S that are drawn from it with replacement, and the child is the
+    parent with one setting drawn anew among its other values.
+    """
+
+    def __init__(self, space: Mapping[str, BaseDistribution], population: int, tournament: int, seed: int) -> None:
+        self.space, self.population, self.tournament = dict(space), population, tournament
+        self.random = random.Random(seed)
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """The whole space: a child has all that its parent has."""
+        return self.space
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The child of a parent; nothing while the population is not full, and all is drawn at random."""
+        finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if len(finished) < self.population:
+            return {}
+        best = max if study.direction == optuna.study.StudyDirection.MAXIMIZE else min
+        living = finished[-self.population :]
+        parent = best(self.random.choices(living, k=self.tournament), key=lambda one: float(one.value or 0.0))
+        child = dict(parent.params)
+        name = self.random.choice(sorted(self.space))
+        child[name] = drawn(self.space[name], self.random, unlike=child[name])
+        return child
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Any value."""
+        return drawn(param_distribution, self.random)
+
+
+def drawn(one: BaseDistribution, source: random.Random, unlike: Any = None) -> Any:
+    """A value, each as likely as the others (by the logarithm, where the range is one of it), and not `unlike`."""
+    if isinstance(one, CategoricalDistribution):
+        return source.choice([choice for choice in one.choices if choice != unlike])
+    assert isinstance(one, IntDistribution | FloatDistribution), "a search draws numbers and choices"
+    whole = isinstance(one, IntDistribution)
+    low, high = (one.low - 0.5, one.high + 0.5) if whole else (one.low, one.high)
+    while True:
+        if one.log:
+            value = math.exp(source.uniform(math.log(low), math.log(high)))
+        else:
+            value = source.uniform(low, high)
+        value = min(max(round(value) if whole else value, one.low), one.high)
+        if value != unlike:
+            return value
+
+
+def pruner_for(name: str, epochs: int) -> optuna.pruners.BasePruner:
+    """The pruner of that name, for trials of so many epochs."""
+    if name == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(2, epochs // 5))
+    if name == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(epochs, 2), reduction_factor=3)
+    return optuna.pruners.NopPruner()

@@ -1,0 +1,363 @@
+"""The page of a search: the winner, the front of metric and MACs, the best so far, what mattered, and every trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.config import command_of
+from ...core.files import write_text
+from ...core.metric_names import metric
+from ...core.version import __version__
+from ...data.dataset_base import IN_MEMORY
+from ...draw import charts
+from ...draw.description import Drawing, Page, View, table
+from ...draw.html_page import page
+from ...draw.number_format import capital, count, duration, moment, plural, written
+from ...models import cellnet
+from ...training.schemas import read_evaluation
+from ...views.run.outcome import figure, metrics_rows
+from .space import Choice, Range
+from .spec import OWN
+from .storage import BEST, CELL
+from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
+
+if TYPE_CHECKING:
+    from .result import Row, Search
+
+SEVERAL = 3  # finished trials from which on there is something to compare
+STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
+MEANT = {
+    FINISHED: "trained to the end",
+    PRUNED: "ended early, as others were better there",
+    DIVERGED: "the loss was no number",
+    REJECTED: "not trained: beyond a limit, or not possible",
+}
+
+
+def write_search_report(found: Search) -> None:
+    """Write report.html into a search's folder."""
+    write_text(found.report, page(describe(found)))
+
+
+def describe(found: Search) -> Page:
+    """The whole page of a search that has trials."""
+    views = [head(found)]
+    if len(found.finished) >= SEVERAL:
+        views += [front(found), so_far(found), what_mattered(found)]
+    views += [cells(row) for row in found.finished[-1:] if CELL in row]
+    views.append(trials(found))
+    about = found.about
+    colophon = f"Cutaway {__version__} · Optuna {about['optuna']} · {moment(about['started'])} · This page holds all "
+    return Page(title=views[0]["title"], views=views, colophon=f"{colophon}that it shows and asks no network for more.")
+
+
+def head(found: Search) -> View:
+    """The winner, and what was searched."""
+    about, best, name = found.about, found.best, metric(found.metric)[0]
+    states = [row["state"] for row in found.trials]
+    said = ", ".join(f"{count(states.count(state))} {state}" for state in STATES if state in states)
+    took = duration(sum(row["seconds"] for row in found.trials))
+    says = (
+        f"{plural(len(states), 'trial')} of {about['model']} on {about['data_name']}, drawn by "
+        f"{about['search']['sampler']}: {said}. They took {took}, and were compared on the validation split "
+        f"({plural(about['splits']['val'], 'example')}) alone."
+    )
+    drawings: list[Drawing] = []
+    summary = "No trial has been trained to its end yet."
+    rows: list[list[str]] = []
+    if best:
+        summary = (
+            f"Trial {best['trial']} is the best: validation {name} {scored(found, best)}. A best of many is a little "
+            "flattered: that is what the test split is for."
+        )
+        rows = [[key, said_value(best[key])] for key in about["space"]]
+        rows += [["MACs of an example", _count(best["macs"])], ["parameters", _count(best["parameters"])]]
+    path = found.folder / BEST
+    evaluation = read_evaluation(path) if (path / "evaluation.json").is_file() else None
+    if evaluation and best:
+        run = found.run.about
+        drawings.append(figure(run, evaluation))
+        rows += [[f"{evaluation['split']} {row[0]}", row[1]] for row in metrics_rows(evaluation)[:1]]
+        opened = len(about["tested"])
+        times = "once, for the winner" if opened == 1 else f"{opened} times, as the search went on after a winner"
+        sentences = [
+            f"The winner was trained once more, as a run of its own, in {BEST}/, where its report is. The test split "
+            f"was opened {times}."
+        ]
+        again = run.get("best") or {}
+        if again.get("value") is not None and again["value"] != best[found.metric]:
+            sentences.append(
+                f"Trained again, its validation {name} is {written(again['value'], metric(found.metric)[1])}: on this "
+                "machine trainings are not alike to the last bit."
+            )
+        drawings.append({"kind": "prose", "sentences": sentences, "command": run["command"]})
+    drawings.append({"kind": "prose", "title": "The search", "command": command(found)})
+    return View(
+        id="result",
+        title=f"{about['model']} on {about['data_name']}, searched",
+        says=says,
+        summary=summary,
+        table=table({"of the best": "text", "value": "text"}, rows),
+        drawings=drawings,
+    )
+
+
+def front(found: Search) -> View:
+    """The metric over the cost: every finished trial, and those that none beats in both."""
+    name, format = metric(found.metric)
+    known = [row for row in found.finished if row["macs"] is not None]
+    best = found.best or {}
+    ends = found.front
+    more = "a higher" if found.higher_is_better else "a lower"
+    worth = ""
+    if len(ends) > 1:
+        cheap = ends[0]
+        worth = (
+            f" From the cheapest on it to the best, {name} goes from {scored(found, cheap)} with "
+            f"{_count(cheap['macs'])} MACs to {scored(found, ends[-1])} with {_count(ends[-1]['macs'])}."
+        )
+
+    def drawing(rows: Sequence[Row]) -> Drawing:
+        there = {row["trial"] for row in rows}
+        return dots(
+            f"{capital(name)} and multiply-adds",
+            ("MACs of an example", "count", True),
+            (f"validation {name}", format),
+            [(row["macs"], row[found.metric], row) for row in rows],
+            steps=[[row["macs"], row[found.metric]] for row in ends if row["trial"] in there],
+            steps_name="Pareto front",
+            chosen=next((i for i, row in enumerate(rows) if row["trial"] == best.get("trial")), None),
+            name=f"trial {best.get('trial')}",
+        )
+
+    better = sorted(known, key=lambda row: row[found.metric], reverse=found.higher_is_better)[: (len(known) + 1) // 2]
+    options = [("the better half", better), ("all", known)]
+    shown = charts.choice(
+        "",
+        "trials",
+        [{"name": said, "drawings": [drawing(rows)]} for said, rows in options],
+        start=int(not spread(found)),
+    )
+    heads = {"trial": "count", f"validation {name}": format, "MACs": "count", "parameters": "count"}
+    return View(
+        id="front",
+        title="What accuracy costs" if found.metric == "accuracy" else f"What {name} costs",
+        says=f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few "
+        "MACs.",
+        summary=f"{plural(len(ends), 'trial')} of {plural(len(known), 'finished trial')} on the front.{worth}",
+        table=table(heads, [[row["trial"], row[found.metric], row["macs"], row["parameters"]] for row in ends]),
+        drawings=[shown] if known else [],
+        misleads="The front is of one training each: with another seed, neighbours on it may change places.",
+    )
+
+
+def so_far(found: Search) -> View:
+    """The best metric after each trial."""
+    name, format = metric(found.metric)
+    rows = [row for row in found.trials if row["state"] != REJECTED]
+    steps: list[list[float]] = []
+    for n, row in enumerate(rows, 1):
+        value = _finished(found, row)
+        if value is not None and (
+            not steps or (value > steps[-1][1] if found.higher_is_better else value < steps[-1][1])
+        ):
+            steps.append([n, value])
+    scores = [(n, row[found.metric], row) for n, row in enumerate(rows, 1) if row[found.metric] is not None]
+    drawing = dots(
+        f"Validation {name}, trial after trial",
+        ("trials", "count", False),
+        (f"validation {name}", format),
+        scores,
+        steps=steps,
+        steps_name="best so far",
+    )
+    cost = sum(row["work"] for row in rows)
+    return View(
+        id="so-far",
+        title="How the search went",
+        says="Each mark is a trial, at the metric that it had when it ended; the steps are the best that was found by "
+        "then. Steps that still rise ask for more trials.",
+        summary=f"The best was there after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
+        f"passes of all trainings took {written(cost, 'number')} multiply-adds.",
+        table=table({"trials": "count", f"best {name} so far": format}, [[int(n), value] for n, value in steps]),
+        drawings=[drawing],
+    )
+
+
+def what_mattered(found: Search) -> View:
+    """How much of the metric's variance each setting explains, and the metric over each."""
+    name = metric(found.metric)[0]
+    fractions = found.importances()
+    drawings: list[Drawing] = []
+    if fractions:
+        drawings.append(
+            charts.rows(
+                "Fraction of the variance that each setting explains by itself",
+                [charts.bar("importance", "fraction")],
+                [
+                    {"label": key, "cells": [{"value": value}], "tip": [key, written(value, "fraction")]}
+                    for key, value in fractions.items()
+                ],
+            )
+        )
+    order = list(fractions) or list(found.space.parts())
+    options = [{"name": key, "drawings": [_slice(found, key)]} for key in order]
+    drawings.append(charts.choice(f"{capital(name)} by one setting", "setting", options))
+    first = next(iter(fractions), None)
+    return View(
+        id="importance",
+        title="What mattered",
+        says=f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one "
+        "of them.",
+        summary=f"{first} explains most, {written(fractions[first], 'fraction')} of the variance."
+        if first
+        else "Too few trials ended, or all alike, to say which setting mattered.",
+        table=table({"setting": "text", "importance": "fraction"}, [[k, v] for k, v in fractions.items()]),
+        drawings=drawings,
+        misleads="Importance is about this space and these trials: a setting that was searched in a narrow range "
+        "cannot matter, and a sampler that learns looks seldom where things are bad.",
+    )
+
+
+def _slice(found: Search, key: str) -> Drawing:
+    """The metric over one of the parts."""
+    name, format = metric(found.metric)
+    one = found.space.parts()[key]
+    rows = [row for row in found.trials if row[found.metric] is not None and row["state"] in (FINISHED, PRUNED)]
+    drawn = {t.number: t.params[key] for t in found.study.get_trials(deepcopy=False) if key in t.params}
+    if isinstance(one, Choice):
+        places: list[tuple[float, float, Row]]
+        places = [(one.options.index(drawn[row["trial"]]), row[found.metric], row) for row in rows]
+        categories = [option.removeprefix("nor_") for option in one.options]
+        return dots(key, (key, "text", False), (f"validation {name}", format), places, categories=categories)
+    assert isinstance(one, Range), "a part is a range or a choice"
+    places = [(one.value(drawn[row["trial"]]), row[found.metric], row) for row in rows]
+    form = "count" if one.whole else "number"
+    return dots(key, (key, form, one.log), (f"validation {name}", format), places)
+
+
+def cells(row: Row) -> View:
+    """The weights of the operations that DARTS came to."""
+    weights = row[CELL]
+    operations = list(cellnet.OPERATIONS)
+    edges = [one["edge"] for one in weights]
+    values = [[one[o] for o in operations] for one in weights]
+    idle = sum(not max(operations, key=lambda o: one[o]).startswith("nor_conv") for one in weights)
+    return View(
+        id="weights",
+        title="What the gradient came to",
+        says="The softmax of α, the weight of each operation on each edge of the cell: each edge takes the largest.",
+        summary=f"{idle} of 6 edges take an operation without weights. The cell of trial {row['trial']}: "
+        f"{row['model.arch']}",
+        table=table(
+            {"edge": "text", **dict.fromkeys(operations, "number")},
+            [[one["edge"], *v] for one, v in zip(weights, values)],
+        ),
+        drawings=[
+            charts.matrix(
+                "Weights", values, ("edge", edges), ("operation", operations), scale="amount", format="number"
+            )
+        ],
+    )
+
+
+def trials(found: Search) -> View:
+    """Every trial."""
+    name, format = metric(found.metric)
+    keys = list(found.about["space"])
+    heads = {
+        "trial": "count",
+        "": "text",
+        f"validation {name}": format,
+        **{key.removeprefix("model."): "text" for key in keys},
+    }
+    heads |= {"epochs": "count", "MACs": "count", "parameters": "count", "seconds": "number", "why": "text"}
+    sign = -1 if found.higher_is_better else 1
+
+    def rank(row: Row) -> tuple[Any, ...]:
+        value = row[found.metric]
+        return (STATES.index(row["state"]), value is None, sign * (value or 0.0), row["macs"] or 0, row["trial"])
+
+    rows = [
+        [
+            *(row["trial"], row["state"], row[found.metric]),
+            *(said_value(row[key]) for key in keys),
+            *(row["epochs"], row["macs"], row["parameters"], row["seconds"]),
+            row["why"] if row["state"] in (DIVERGED, REJECTED) else "",
+        ]
+        for row in sorted(found.trials, key=rank)
+    ]
+    states = [row["state"] for row in found.trials]
+    return View(
+        id="trials",
+        title="Every trial",
+        says="The best first; then those that were ended early and those that were not trained.",
+        summary="; ".join(
+            f"{count(states.count(state))} {state}: {MEANT[state]}" for state in STATES if state in states
+        )
+        + ".",
+        table=table(heads, rows),
+        drawings=[{"kind": "prose", "table": table(heads, rows)}],
+    )
+
+
+def dots(
+    title: str,
+    x: tuple[str, str, bool],
+    y: tuple[str, str],
+    places: Sequence[tuple[float, float, Row]],
+    **more: Any,
+) -> Drawing:
+    """A mark for each trial; `x` is the name, the format and whether it is logarithmic, `y` the name and the format."""
+    return {
+        "kind": "dots",
+        "title": title,
+        "x": x[0],
+        "x_format": x[1],
+        "log_x": x[2],
+        "y": y[0],
+        "format": y[1],
+        "groups": list(STATES),
+        "dots": [
+            {"x": at, "y": value, "group": STATES.index(row["state"]), "tip": [f"trial {row['trial']}, {row['state']}"]}
+            for at, value, row in places
+        ],
+        **more,
+    }
+
+
+def spread(found: Search) -> bool:
+    """Whether the worse half of the finished trials lies so low that the better one could not be told apart there."""
+    values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
+    half = values[: (len(values) + 1) // 2]
+    return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))
+
+
+def command(found: Search) -> str:
+    """What was typed, or would be."""
+    about = found.about
+    given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}
+    if about["data"] == IN_MEMORY or OWN in about:
+        model = about["model"] if OWN in about else repr(about["model"])
+        data = "data" if about["data"] == IN_MEMORY else repr(about["data"])
+        return f"cutaway.search({model}, {data}, out={str(found.folder)!r}, **{given!r})"
+    return command_of("search", about["model"], about["data"], given, "--out", str(found.folder))
+
+
+def scored(found: Search, row: Row) -> str:
+    """The metric of a row as people write it."""
+    return written(row[found.metric], metric(found.metric)[1])
+
+
+def said_value(value: Any) -> str:
+    """A drawn value in words."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _count(value: int | None) -> str:
+    return written(value, "count")
+
+
+def _finished(found: Search, row: Row) -> float | None:
+    return row[found.metric] if row["state"] == FINISHED else None

@@ -1,0 +1,299 @@
+"""What is searched: ranges and choices of settings, as people type them.
+
+    lr=1e-4..1e-1:log            a number between two, evenly by its logarithm
+    model.hidden_dim=16..256     a whole number, where the setting is one
+    optimizer=adam,sgd           one of several; of settings that are lists, as 64|64,64|128
+    model.arch=cells             one of the 15 625 cells of cellnet, an operation for each edge
+
+What is drawn has four significant digits, so that the command that repeats it can be typed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.config import as_text, build, keys, parse, short, unknown_setting
+from ...core.errors import SettingError, require
+from ...data.settings import DataSettings
+from ...models import cellnet
+from ...models.registry import Preset
+from ...training.config import TrainSettings
+from .config import SearchSettings
+
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
+CELLS = "cells"
+DIGITS = 4  # significant ones, of a number that is drawn
+COMPARED_BY = ("monitor", "objective", "val", "test", "fold", "folds", "split_seed", "target")  # never searched
+FEW = 1000  # values of a whole number that a grid takes
+
+
+@dataclass(frozen=True)
+class Range:
+    """Every number from `low` to `high`, whole ones where `whole`; with `log` evenly by their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def __str__(self) -> str:
+        ends = (str(int(end)) if self.whole else repr(float(end)) for end in (self.low, self.high))
+        return "..".join(ends) + (":log" if self.log else "")
+
+    def value(self, drawn: float) -> float | int:
+        """What was drawn as the setting has it."""
+        if self.whole:
+            return int(drawn)
+        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
+
+    def values(self) -> list[float] | None:
+        """All of them, where these are few enough for a grid."""
+        few = self.whole and self.high - self.low < FEW
+        return list(range(int(self.low), int(self.high) + 1)) if few else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, as they are typed."""
+
+    options: tuple[str, ...]
+    of_lists: bool = False
+
+    def __str__(self) -> str:
+        return ("|" if self.of_lists else ",").join(self.options)
+
+    def value(self, drawn: str) -> str:
+        """What was drawn as the setting has it."""
+        return drawn
+
+    def values(self) -> list[str]:
+        """All of them."""
+        return list(self.options)
+
+
+Searched = Range | Choice
+
+
+@dataclass(frozen=True)
+class Space:
+    """The searched settings by key; `cells` is the key of one that is an architecture of cellnet, if there is one."""
+
+    settings: Mapping[str, Searched]
+    cells: str = ""
+
+    def texts(self) -> dict[str, str]:
+        """The space as it is typed."""
+        return {key: str(one) for key, one in self.settings.items()} | ({self.cells: CELLS} if self.cells else {})
+
+    def parts(self) -> dict[str, Searched]:
+        """What is drawn by itself: settings, and the operation on each edge of a cell."""
+        operations = Choice(cellnet.OPERATIONS)
+        edges = {edge_name(edge): operations for edge in cellnet.EDGES} if self.cells else {}
+        return {**self.settings, **edges}
+
+    def given(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of what was drawn of each of the parts."""
+        found: dict[str, Any] = {key: one.value(drawn[key]) for key, one in self.settings.items()}
+        if self.cells:
+            found[self.cells] = cellnet.written([drawn[edge_name(edge)] for edge in cellnet.EDGES])
+        return found
+
+    def grid(self) -> Iterator[dict[str, Any]]:
+        """Every combination of values. Raises SettingError where a range has no end of them."""
+        values: dict[str, Sequence[Any]] = {}
+        for key, one in self.parts().items():
+            found = one.values()
+            if found is None and isinstance(one, Range):
+                raise SettingError(
+                    f"sampler=grid takes every combination of listed values, and {key}={one} has no end of them: list "
+                    f"some, as in {key}={as_text(one.value(one.low))},{as_text(one.value(one.high))}."
+                )
+            values[key] = found or []
+        return (dict(zip(values, combination)) for combination in itertools.product(*values.values()))
+
+    def size(self) -> float:
+        """How many combinations there are; infinite where a range of numbers is among them."""
+        sizes = (one.values() for one in self.parts().values())
+        return math.prod(math.inf if values is None else len(values) for values in sizes)
+
+
+def edge_name(edge: tuple[int, int]) -> str:
+    """What the operation on an edge of a cell is called."""
+    return f"edge {edge[0]}→{edge[1]}"
+
+
+def sort_settings(found: Preset, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What is given as three: what says how to search, what is searched, and what is fixed.
+
+    A value that is a range or a choice is searched. Raises UnknownName for a setting that there is not.
+    """
+    own = set(keys(SearchSettings))
+    how = {key: value for key, value in given.items() if key in own}
+    rest = {key: value for key, value in given.items() if key not in own}
+    searched = {key: value for key, value in rest.items() if is_searched(key, value, kind_of(found, key))}
+    return how, searched, {key: value for key, value in rest.items() if key not in searched}
+
+
+def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) -> Space:
+    """The space of what is typed. Raises SettingError for a range that is empty or cannot be, and for a setting that is
+    both searched and fixed; UnknownName for one that there is not."""
+    settings: dict[str, Searched] = {}
+    cells = ""
+    for key, raw in typed.items():
+        kind = kind_of(found, key)
+        if key in fixed:
+            raise SettingError(
+                f"{key} is both searched ({key}={_said(raw)}) and fixed ({key}={_said(fixed[key])}): give one of them."
+            )
+        if key in COMPARED_BY:
+            raise SettingError(
+                f"{key}={_said(raw)} cannot be searched: trials are compared by what {key} says, and must have it in "
+                "common. Give one value."
+            )
+        if _is_cells(key, raw):
+            if found.module is not cellnet:
+                raise SettingError(f"{key}={CELLS} is for cellnet and cellnet-small, and this is {found.name}.")
+            cells = key
+            continue
+        one = _read(key, raw, kind)
+        for value in (one.low, one.high) if isinstance(one, Range) else one.options:
+            _check(found, key, value)
+        settings[key] = one
+    if not settings and not cells:
+        raise SettingError(
+            "Nothing is searched: give a range or a choice, as in lr=1e-4..1e-1:log or optimizer=adam,sgd. For one "
+            "training there is cutaway train."
+        )
+    return Space(settings, cells)
+
+
+def kind_of(found: Preset, key: str) -> Any:
+    """The type of a setting of training, data or, as model.KEY, the model. Raises UnknownName where there is none."""
+    if key.startswith("model."):
+        name = key.removeprefix("model.")
+        hints = typing.get_type_hints(type(found.config))
+        if name not in hints:
+            found.parse({name: ""})  # which says what is similar
+        return hints[name]
+    for group in (TrainSettings, DataSettings):
+        hints = typing.get_type_hints(group)
+        if key in hints:
+            return hints[key]
+    raise unknown_setting(key, keys(SearchSettings, TrainSettings, DataSettings))
+
+
+def is_searched(key: str, raw: Any, kind: Any) -> bool:
+    """Whether a value, as it is typed, is a range or a choice."""
+    if not isinstance(raw, str):
+        return False
+    number, of_lists = _is_number(kind), _is_list(kind)
+    if _is_cells(key, raw) or ("|" in raw and not _is_cell(key)):
+        return True
+    if number and ".." in raw:
+        return True
+    return "," in raw and not of_lists and (number or _is(kind, bool) or _has_choices(key))
+
+
+def _read(key: str, raw: Any, kind: Any) -> Searched:
+    """A range or a choice. Raises SettingError where it is neither, or an empty one."""
+    of_lists = _is_list(kind)
+    if isinstance(raw, str) and _is_number(kind) and ".." in raw:
+        return _range(key, raw, whole=_is(kind, int))
+    if isinstance(raw, str):
+        options = [part.strip() for part in raw.split("|" if "|" in raw or of_lists else ",")]
+    elif isinstance(raw, Sequence):
+        options = [as_text(tuple(one) if isinstance(one, list) else one) for one in raw]
+    else:
+        options = [as_text(raw)]
+    if not all(options) or not options:
+        raise SettingError(f"{key}={_said(raw)} is an empty choice: list values, as in {key}=A,B.")
+    if len(set(options)) < 2:
+        raise SettingError(
+            f"{key}={_said(raw)} is one value, and nothing to search: give a range, as low..high, several values, or "
+            "leave it among the fixed settings."
+        )
+    return Choice(tuple(dict.fromkeys(options)), of_lists)
+
+
+def _range(key: str, raw: str, whole: bool) -> Range:
+    found = RANGE.fullmatch(raw.strip())
+    if found is None:
+        raise SettingError(
+            f"{key}={short(raw)} cannot be read: a range is low..high, or low..high:log, as in lr=1e-4..1e-1:log."
+        )
+    low, high = float(found[1]), float(found[2])
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise SettingError(f"{key}={short(raw)} cannot be: both ends must be finite numbers.")
+    if whole and (low != int(low) or high != int(high)):
+        raise SettingError(f"{key}={short(raw)} cannot be: {key} is a whole number, and so are the ends of its range.")
+    if low >= high:
+        why = "is empty: it begins above its end" if low > high else "is one number"
+        raise SettingError(f"{key}={short(raw)} {why}. A range is low..high, with low below high.")
+    if found[3] and low <= 0:
+        raise SettingError(
+            f"{key}={short(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low."
+        )
+    return Range(low, high, bool(found[3]), whole)
+
+
+def _check(found: Preset, key: str, raw: Any) -> None:
+    """Raise what the setting raises for a value that it cannot have."""
+    if not key.startswith("model."):
+        build(TrainSettings if key in keys(TrainSettings) else DataSettings, {key: raw})
+        return
+    name = key.removeprefix("model.")
+    field = next(f for f in dataclasses.fields(found.config) if f.name == name)
+    value, rule = parse(key, raw, kind_of(found, key)), field.metadata.get("rule")
+    if rule is not None and value is not None:
+        require(rule.holds(value), key, value, rule.allowed, SettingError)
+
+
+def _said(raw: Any) -> str:
+    return short(raw if isinstance(raw, str) else as_text(tuple(raw) if isinstance(raw, list) else raw))
+
+
+def _is_cells(key: str, raw: Any) -> bool:
+    return _is_cell(key) and raw == CELLS
+
+
+def _is_cell(key: str) -> bool:
+    return key == "model.arch"
+
+
+def _kinds(kind: Any) -> set[Any]:
+    """The types that a value may have, of a list those of its members; None is none."""
+    parts = typing.get_args(kind) if _is_optional(kind) else (kind,)
+    inner = {typing.get_args(part)[0] if typing.get_origin(part) is tuple else part for part in parts}
+    return inner - {type(None)}
+
+
+def _is_optional(kind: Any) -> bool:
+    return type(None) in typing.get_args(kind)
+
+
+def _is_list(kind: Any) -> bool:
+    return any(typing.get_origin(part) is tuple for part in (kind, *typing.get_args(kind)))
+
+
+def _is(kind: Any, wanted: type) -> bool:
+    return _kinds(kind) == {wanted}
+
+
+def _is_number(kind: Any) -> bool:
+    return _kinds(kind) <= {int, float}
+
+
+def _has_choices(key: str) -> bool:
+    """Whether the setting is one of a few words. A model's own are: none of them is a text with commas in it."""
+    if key.startswith("model."):
+        return True
+    fields = (f for group in (TrainSettings, DataSettings) for f in dataclasses.fields(group))
+    return any(f.name == key and f.metadata["choices"] for f in fields)

@@ -1,0 +1,137 @@
+"""What a search is: read from what was typed, or from its folder, and written so that two can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...checkpoints.factory import Made, described, maker
+from ...core.config import as_text, build, exact
+from ...core.errors import SettingError, short
+from ...core.files import exists
+from ...core.schema import naming
+from ...data.dataset_base import IN_MEMORY
+from ...data.in_memory.source import Given
+from ...models.registry import Preset, preset
+from ...training.documents import path_of
+from . import darts
+from .config import SearchSettings, reject_idle
+from .space import Space, sort_settings, space_of
+from .storage import ABOUT, read_about
+
+OWN = "own"  # in search.json: what makes the modules of a person's own that are searched among
+
+
+@dataclass
+class Plan:
+    """What a search is: read from what was typed, or from its folder."""
+
+    found: Preset
+    source: str | Given
+    space: Space
+    fixed: dict[str, Any]
+    settings: SearchSettings
+    how: dict[str, Any]  # what was typed of the settings
+
+    @property
+    def seed(self) -> int:
+        """Of the draws: that of the trainings, where it is fixed."""
+        return int(self.fixed.get("seed", 0))
+
+    def document(self) -> dict[str, Any]:
+        """What two searches that share a folder must have in common, but for the number of trials."""
+        return {
+            "model": self.found.name,
+            "data": IN_MEMORY if isinstance(self.source, Given) else self.source,
+            "space": self.space.texts(),
+            "fixed": {key: exact(value) for key, value in self.fixed.items()},
+            "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
+            **({OWN: {"path": self.found.path, "kinds": self.found.kinds}} if isinstance(self.found, Made) else {}),
+        }
+
+
+def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
+    """The plan of what was typed. Raises what a person can fix."""
+    if model is None or source is None:
+        raise SettingError(
+            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
+            "the models."
+        )
+    found = preset(model) if isinstance(model, str) else maker(model)
+    how, searched, fixed = sort_settings(found, given)
+    for key in space or {}:
+        if key in how or key in SearchSettings.__dataclass_fields__:
+            raise SettingError(f"{key} says how to search, and is not searched.")
+        if key in searched:
+            raise SettingError(f"{key} is given twice: once in space, and once beside it.")
+    settings = build(SearchSettings, how)
+    reject_idle(settings, how)
+    searched |= space or {}
+    whole = space_of(found, searched, fixed)
+    if settings.sampler == "darts":
+        darts.reject_space(whole)
+    if settings.sampler == "grid":
+        whole.grid()  # which rejects what has no end
+    return Plan(
+        found, source if isinstance(source, Given) else located(str(source)), whole, dict(fixed), settings, dict(how)
+    )
+
+
+def resumed(
+    folder: Path,
+    model: Any,
+    source: Any,
+    given: Mapping[str, Any],
+    space: Mapping[str, Any] | None,
+    out: str | Path | None,
+) -> Plan:
+    """The plan of a search that goes on: its own, with more trials where these are given."""
+    about = read_about(folder)
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
+    with naming(folder / ABOUT):
+        build(SearchSettings, about["search"])
+        space_of(named(about), about["space"], about["fixed"])
+    in_memory = about["data"] == IN_MEMORY
+    if in_memory and not isinstance(source, Given):
+        raise SettingError(
+            "This search's data was given in Python: give it again, as search(data=DATA, resume=FOLDER)."
+        )
+    if isinstance(source, Given) and not in_memory:
+        raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
+    handed = model is not None and not isinstance(model, str)
+    found = maker(model) if handed else named(about)
+    if OWN in about and not handed:
+        raise SettingError(
+            f"This search is of modules that {about[OWN]['path']} makes: give it again, as in "
+            f"search({found.name}, resume={str(folder)!r})."
+        )
+    model = found.name if handed else model
+    located_now = None if source is None or in_memory else located(str(source))
+    for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
+        if now is not None and now != then:
+            raise SettingError(f"This search's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for key, value in {**given, **(space or {})}.items():
+        if key != "trials":
+            raise SettingError(
+                f"{key}={short(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
+                "resumed, as its trials could not be compared; trials can. For another space, begin another search."
+            )
+    how = {**about["typed"], **given}
+    settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
+    whole = space_of(found, about["space"], about["fixed"])
+    return Plan(found, source if in_memory else about["data"], whole, dict(about["fixed"]), settings, how)
+
+
+def named(about: Mapping[str, Any]) -> Preset:
+    """The model of a search that is opened again, by its document: one of one's own with its settings alone."""
+    own = about.get(OWN)
+    return preset(about["model"]) if own is None else described(about["model"], own["path"], own["kinds"])
+
+
+def located(source: str) -> str:
+    """A source as it is seen from everywhere: the whole path, where it is one."""
+    there = all(exists(Path(one).expanduser()) for one in source.split(","))
+    return (path_of(source) or source) if there else source  # what is nowhere is told of as it was typed

@@ -1,0 +1,359 @@
+"""A search: draw, train, compare, until there are as many trials as were asked for; then the winner, tested once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+import torch
+from optuna.trial import FrozenTrial, TrialState
+
+from ...checkpoints.factory import Made, begun, module_of
+from ...core.config import as_text
+from ...core.errors import ModelError, SettingError, short
+from ...core.files import write_json
+from ...core.version import __version__
+from ...data.in_memory.source import Given
+from ...reports.run_report import report_on
+from ...tasks.task import HIGHER_IS_BETTER
+from ...training.batches import mix
+from ...training.checkpoint import newest
+from ...training.progress import Progress
+from ...training.run_folder import RunInUse, locked
+from ...training.setup import Prepared
+from ...training.train import fit
+from . import darts
+from .progress import SearchProgress
+from .result import Search, best_of, rows_of
+from .samplers import Proposed, distributions, drawn, pruner_for, sampler_for
+from .search_page import write_search_report
+from .spec import Plan, planned, resumed
+from .storage import (
+    ABOUT,
+    BEST,
+    CELL,
+    DRAW,
+    OUTCOME,
+    new_search_folder,
+    open_study,
+    put_aside_killed,
+    read_about,
+    trial_folder,
+    turn,
+)
+from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
+
+GIVE_UP = 50  # draws one after another that are rejected untrained
+PROBES = 20  # draws, one of which must fit the data, before anything is begun
+
+
+class SearchInterrupted(KeyboardInterrupt):
+    """The person or the system asked the search to stop; every trial that had ended is kept."""
+
+    command = "search"  # that goes on
+
+
+def search(
+    model: Any,
+    source: Any,
+    given: Mapping[str, Any],
+    space: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    progress: SearchProgress | None = None,
+    crowned: bool = True,
+) -> Search:
+    """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it. `model` is a
+    preset's name, or what makes modules of one's own, as `maker` takes it.
+
+    With `resume`, or where `out` holds the same search already, go on with that one, beside other processes that may be
+    at it. Unless it is to be `crowned`, the winner is not trained as a run, and the test split stays closed. Raises
+    SearchInterrupted where the person stops it, CutawayError for what they can fix.
+    """
+    progress = progress or SearchProgress()
+    if resume is not None:
+        plan, folder = resumed(Path(resume), model, source, given, space, out), Path(resume)
+    else:
+        plan, folder = planned(model, source, given, space), None
+    with contextlib.ExitStack() as held:
+        held.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(torch.get_num_threads())  # said outright, as `train` says it
+        trials = Trials(
+            plan.found,
+            plan.source,
+            plan.fixed,
+            Limits(plan.settings.max_macs, plan.settings.max_parameters),
+            Opened(),
+        )
+        ready = _probe(plan, trials)
+        name = f"{plan.found.file_name}-{ready.data.name}"
+        folder = folder if folder is not None else new_search_folder(out, name)
+        about = _begun(folder, plan, ready)
+        pruner = pruner_for("none" if plan.settings.sampler == "nsga2" else plan.settings.pruner, ready.settings.epochs)
+        study = open_study(folder, about["directions"], pruner)
+        at_work = _AtWork(folder, plan, trials, study, about, progress)
+        with progress:
+            try:
+                at_work.until_done()
+            except KeyboardInterrupt:
+                _write_page(folder)
+                raise SearchInterrupted(folder) from None
+        if at_work.others:
+            progress.note("Another process is at the last trials of this search, and will train the winner.")
+        elif crowned:
+            _crown(folder, plan, study, about, progress)
+        _write_page(folder)
+    made = plan.found if isinstance(plan.found, Made) else None
+    return Search(folder, plan.source if isinstance(plan.source, Given) else None, made)
+
+
+# --- before the first trial -------------------------------------------------------------------------------------------
+
+
+def _probe(plan: Plan, trials: Trials) -> Prepared:
+    """Model and data of some draw, so that what cannot be is said before anything is begun."""
+    source, error = random.Random(plan.seed), None
+    for _ in range(PROBES):
+        parts = {name: drawn(one, source) for name, one in distributions(plan.space).items()}
+        try:
+            return trials.ready(plan.space.given(parts))
+        except (SettingError, ModelError) as refused:
+            error = refused
+    assert error is not None, "there are draws"
+    raise error
+
+
+def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
+    """search.json of the folder: written, or read and found to be of the same search. Raises SettingError where it is
+    another one, or the data has changed."""
+    metric = ready.settings.monitor or ready.task.watch
+    best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"
+    document = {
+        **plan.document(),
+        "typed": {key: as_text(value) for key, value in plan.how.items()},
+        "trials": plan.settings.trials,
+        "metric": metric,
+        "directions": [best, "minimize"] if plan.settings.sampler == "nsga2" else [best],
+        "task": ready.task.name,
+        "data_name": ready.data.name,
+        "splits": {name: len(split) for name, split in ready.data.splits.items()},
+        "fingerprint": ready.data.fingerprint,
+        "split_hash": ready.data.split_hash,
+        "cutaway": __version__,
+        "optuna": optuna.__version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tested": [],  # the trials whose settings the test split was opened for
+    }
+    with turn(folder):
+        if (folder / ABOUT).is_file():
+            about = read_about(folder)
+            for key in (*plan.document(), "fingerprint", "split_hash"):
+                then = about.get(key)
+                if then != document[key]:
+                    raise SettingError(
+                        f"{folder} holds a search with another {key}: {_differing(then, document[key])}. Give "
+                        "another --out, or type what that one was, or --resume it."
+                    )
+            document = about | {"trials": plan.settings.trials}
+        write_json(folder / ABOUT, document)
+    return document
+
+
+def _differing(then: Any, now: Any) -> str:
+    """What differs between two values of search.json, in a few words."""
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return f"{short(then)} there, {short(now)} here"
+    key = next(key for key in (*then, *now) if then.get(key) != now.get(key))
+    return f"{key}={short(then.get(key, 'none'))} there, {key}={short(now.get(key, 'none'))} here"
+
+
+# --- the trials -------------------------------------------------------------------------------------------------------
+
+
+class _AtWork:
+    """One process at a search."""
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        trials: Trials,
+        study: optuna.Study,
+        about: Mapping[str, Any],
+        progress: SearchProgress,
+    ) -> None:
+        self.folder, self.plan, self.trials, self.study = folder, plan, trials, study
+        self.metric, self.progress = str(about["metric"]), progress
+        self.others = 0  # trials that other processes are at, where none is left to begin
+
+    def until_done(self) -> None:
+        """Trial after trial, until there are enough. Raises SettingError where none can be trained."""
+        space = self.plan.space
+        self.progress.begin(self.plan.settings.trials, self.metric, rows_of(self.study, space, self.metric))
+        while True:
+            with contextlib.ExitStack() as held:
+                trial = self._next(held)
+                if trial is None:
+                    break
+                self._run(trial)
+            self.progress.trial_done(rows_of(self.study, space, self.metric))
+
+    def _next(self, held: contextlib.ExitStack) -> optuna.Trial | None:
+        """The next trial, drawn and held; none where there are enough, or no more can be."""
+        settings, space = self.plan.settings, self.plan.space
+        with turn(self.folder):
+            running = put_aside_killed(self.study, self.folder)
+            there = [t for t in self.study.get_trials(deepcopy=False) if t.state != TrialState.FAIL]
+            ended = [t for t in there if t.state != TrialState.RUNNING]
+            trained = [t for t in ended if t.user_attrs[OUTCOME]["state"] != REJECTED]
+            combinations = space.size() if settings.sampler == "grid" else float("inf")
+            enough = len(trained) + len(running) >= settings.trials or len(there) >= combinations
+            if enough or self._in_vain(ended, trained):
+                self.others = len(running)
+                return None
+            taken = {t.user_attrs.get(DRAW) for t in there}
+            draw = next(n for n in range(len(taken) + 1) if n not in taken)
+            seed = mix(self.plan.seed, draw)
+            if settings.sampler == "darts":
+                trial = self.study.ask()
+            else:
+                self.study.sampler = sampler_for(settings, space, seed, [t.params for t in there])
+                trial = self.study.ask(fixed_distributions=distributions(space))
+            own = trial_folder(self.folder, trial.number)
+            own.mkdir(parents=True, exist_ok=True)
+            held.callback(_clear, own)
+            held.enter_context(locked(own))
+            trial.set_user_attr(DRAW, draw)
+        return trial
+
+    def _in_vain(self, ended: list[FrozenTrial], trained: list[FrozenTrial]) -> bool:
+        """Whether so many draws one after another were rejected that there is no sense in more. Raises SettingError
+        where nothing was ever trained."""
+        last = ended[-GIVE_UP:]
+        states = [t.user_attrs[OUTCOME]["state"] for t in last]
+        if len(last) < GIVE_UP or any(state != REJECTED for state in states):
+            return False
+        why = last[-1].user_attrs[OUTCOME]["why"]
+        if trained:
+            self.progress.note(f"The search ends here: the last {GIVE_UP} draws were rejected untrained ({why}).")
+            return True
+        parameters = [t.user_attrs[OUTCOME]["parameters"] for t in last if t.user_attrs[OUTCOME]["parameters"]]
+        macs = [t.user_attrs[OUTCOME]["macs"] for t in last if t.user_attrs[OUTCOME]["macs"]]
+        least = [f"{min(values):,} {what}" for values, what in ((macs, "MACs"), (parameters, "parameters")) if values]
+        said = f" The smallest had {' and '.join(least)}." if least else ""
+        raise SettingError(
+            f"None of {GIVE_UP} draws can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
+        )
+
+    def _run(self, trial: optuna.Trial) -> None:
+        """Train one trial, and keep what it came to."""
+        if self.plan.settings.sampler == "darts":
+            work, seconds = self._propose(trial)
+        else:
+            work, seconds = 0.0, 0.0
+        given = self.plan.space.given(trial.params)
+        two = len(self.study.directions) > 1
+
+        def judge(epoch: int, score: float) -> bool:
+            if two:
+                return True
+            trial.report(score, epoch)
+            self.progress.epoch(trial.number, epoch, score)
+            return not trial.should_prune()
+
+        self.progress.trial(trial.number, given)
+        outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
+        outcome.work += work
+        outcome.seconds = round(outcome.seconds + seconds, 3)
+        with turn(self.folder):  # nobody looks who was killed between the end of a trial and what is kept of it
+            self._tell(trial, outcome)
+
+    def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
+        """Let DARTS find the cell of a trial; the multiply-adds and the seconds that it took."""
+        began = datetime.now(UTC)
+        ready = self.trials.ready({})
+        seed = mix(self.plan.seed, trial.user_attrs[DRAW])
+        found = darts.find_cell(ready, self.plan.settings, seed, self.progress.supernet)
+        self.study.sampler = Proposed(found.parts)
+        for name, one in distributions(self.plan.space).items():
+            trial._suggest(name, one)
+        trial.set_user_attr(CELL, darts.described(found.weights))
+        return found.work, (datetime.now(UTC) - began).total_seconds()
+
+    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        trial.set_user_attr(OUTCOME, outcome.to_json())
+        if outcome.state == REJECTED:
+            trial.set_constraint("rejected", 1.0)
+        if outcome.state == FINISHED:
+            two = len(self.study.directions) > 1
+            values = [outcome.value, float(outcome.macs or 0)] if two else [outcome.value]
+            self.study.tell(trial, [float(value or 0.0) for value in values])
+        elif outcome.state in (PRUNED, DIVERGED, REJECTED):
+            self.study.tell(trial, state=TrialState.PRUNED)
+
+
+def _clear(folder: Path) -> None:
+    """Remove the folder of a trial that ended, with nothing left in it but its lock's name."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+# --- the winner -------------------------------------------------------------------------------------------------------
+
+
+def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress) -> None:
+    """Train the best trial's settings as a run in best/, which opens the test split; where it is there already, leave
+    it."""
+    metric = str(about["metric"])
+    finished = [row for row in rows_of(study, plan.space, metric) if row["state"] == FINISHED]
+    best = best_of(finished, metric, metric in HIGHER_IS_BETTER)
+    if best is None:
+        raise SettingError(
+            "No trial was trained to its end: every one was ended early, or its loss was no number. Widen the space, "
+            "or take pruner=none."
+        )
+    try:
+        with locked(folder):
+            tested: list[int] = read_about(folder)["tested"]
+            run = folder / BEST
+            done = (run / "evaluation.json").is_file()
+            if tested and tested[-1] == best["trial"] and done:
+                return
+            progress.note(f"Trial {best['trial']} is the best: it is trained once more, as a run, and tested.")
+            given = {key: best[key] for key in plan.space.texts()}
+            given = {**plan.fixed, **effective(given, plan.fixed, plan.found)}
+            went_on = tested and tested[-1] == best["trial"] and newest(run / "checkpoints") is not None
+            if not went_on:
+                with turn(folder):
+                    write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
+            if went_on:
+                again = plan.source if isinstance(plan.source, Given) else None
+                own = module_of(plan.found, given)
+                winner = fit(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
+            else:
+                model, given = begun(plan.found, given)
+                winner = fit(
+                    model,
+                    plan.source,
+                    given,
+                    out=run,
+                    overwrite=(run / "run.json").is_file(),
+                    progress=Progress(shown=progress.shown),
+                )
+            report_on(winner)
+    except RunInUse:
+        progress.note("Another process trains the winner.")
+    except KeyboardInterrupt:
+        raise SearchInterrupted(folder) from None
+
+
+def _write_page(folder: Path) -> None:
+    """The page, where there is anything to show."""
+    found = Search(folder)
+    if found.trials:
+        write_search_report(found)

@@ -1,0 +1,201 @@
+"""One trial: settings that were drawn, fitted, counted, trained as `train` trains, without a look at the test split.
+
+Nothing of it is kept but what it came to. The winner is trained once more, as a run: from the same settings and seed
+the same weights come, on one machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...checkpoints.factory import begun
+from ...core.config import as_text
+from ...core.errors import ModelError, SettingError, TrainingError
+from ...data.dataset_base import DataSet
+from ...data.in_memory.source import Given
+from ...data.open_data import open_guarded
+from ...inspect.example_inputs import inputs_for
+from ...inspect.layers import layer_table
+from ...models.registry import Preset
+from ...training.checkpoint import State
+from ...training.config import TrainSettings
+from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_unfit
+from ...training.memory_check import reject_step_beyond_memory
+from ...training.progress import Progress
+from ...training.setup import Prepared, prepare
+from ...training.train import settle_length
+from ...training.trainer import Trainer
+
+FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverged"
+
+
+@dataclass
+class Outcome:
+    """What a trial came to."""
+
+    state: str  # one of the four
+    value: float | None = None  # of the metric that is searched by, on the validation split, in its best epoch
+    epochs: int = 0
+    seconds: float = 0.0  # of training
+    macs: int | None = None  # multiply-adds of an example; None where they are not known
+    parameters: int | None = None
+    work: float = 0.0  # multiply-adds of the forward passes of training, in all
+    why: str = ""  # it was rejected, or ended
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, without the value, which is Optuna's."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "value"}
+
+
+class Opened:
+    """Data that is opened once for all trials that ask for it in the same way."""
+
+    def __init__(self) -> None:
+        self._asked: Any = None
+        self._data: DataSet | None = None
+
+    def __call__(self, *asked: Any) -> DataSet:
+        """What `open_guarded` gives, the last time again; its notes and splits can be added to."""
+        if self._data is None or self._asked != asked:
+            self._asked, self._data = asked, open_guarded(*asked)
+        data = self._data
+        return dataclasses.replace(data, notes=list(data.notes), splits=dict(data.splits))
+
+
+class _Pruned(Exception):
+    """The trial is not worth its further epochs."""
+
+
+@dataclass
+class Limits:
+    """What a model may cost at most."""
+
+    macs: int | None = None
+    parameters: int | None = None
+
+
+@dataclass
+class Trials:
+    """What all trials have in common."""
+
+    preset: Preset
+    source: str | Given
+    fixed: Mapping[str, Any]
+    limits: Limits
+    opened: Opened
+
+    def ready(self, given: Mapping[str, Any]) -> Prepared:
+        """Model and data of these settings. Raises what preparing raises, and SettingError where nothing validates."""
+        model, settings = begun(self.preset, {**self.fixed, **effective(given, self.fixed, self.preset)})
+        ready = prepare(model, self.source, settings, opened=self.opened)
+        if "val" not in ready.data.splits:
+            raise _no_validation()
+        reject_unfit(ready.settings, ready.data.splits["train"])
+        settle_length(ready, settings)
+        return ready
+
+    def run(self, given: Mapping[str, Any], folder: Path, judge: Callable[[int, float], bool]) -> Outcome:
+        """Train with the settings `given` beside the fixed ones. `judge` is told each epoch and its score, and says
+        whether to go on. What is written meanwhile, in `folder`, is gone in the end."""
+        try:
+            ready = self.ready(given)
+            outcome = self.count(ready)
+            if outcome.why:
+                return outcome
+            reject_step_beyond_memory(ready)
+        except (SettingError, ModelError) as error:
+            return Outcome(REJECTED, why=str(error))
+        checkpoints = folder / "checkpoints"
+        try:
+            return _train(ready, checkpoints, judge, outcome)
+        finally:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def count(self, ready: Prepared) -> Outcome:
+        """Parameters and multiply-adds of an example, as the report counts them; `why` says which is beyond its
+        limit."""
+        cost = costs(ready)
+        counted = Outcome(FINISHED, macs=cost["macs"], parameters=cost["parameters"])
+        for what, name, value, most in (
+            ("MACs", "max_macs", counted.macs, self.limits.macs),
+            ("parameters", "max_parameters", counted.parameters, self.limits.parameters),
+        ):
+            if most is not None and value is None:
+                raise SettingError(f"The multiply-adds of {self.preset.name} are not all known: leave {name} out.")
+            if most is not None and value is not None and value > most:
+                return dataclasses.replace(
+                    counted, state=REJECTED, why=f"{value:,} {what} are more than {name}={most:,}"
+                )
+        return counted
+
+
+def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:
+    """Parameters, and multiply-adds of one example, of the model that is ready, or of another for the same data.
+    Torch's random state is left as it was."""
+    model = model or ready.model
+    with torch.random.fork_rng(devices=[]):
+        layers = layer_table(model, *inputs_for(model, ready.data.spec))
+    return {"macs": layers.multiply_adds if layers.complete else None, "parameters": layers.parameters}
+
+
+def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
+    def on_row(state: State) -> None:
+        last = state.history[-1]
+        score = last.get(f"val_{trainer.monitor}")
+        if last["epoch"] != state.epoch or score is None:  # within an epoch
+            return
+        if not judge(state.epoch, score) and state.epoch < ready.settings.epochs:
+            raise _Pruned
+
+    trainer = Trainer(
+        ready.model, ready.data, ready.task, ready.settings, ready.place, checkpoints, Progress(shown=False),
+        on_row=on_row, teacher=ready.teacher,
+    )  # fmt: skip
+    state, why = FINISHED, ""
+    try:
+        trainer.begin()
+        trainer.fit()
+        why = trainer.state.stopped
+    except _Pruned:
+        state = PRUNED
+    except TrainingError as error:
+        state, why = DIVERGED, str(error)
+    reached = trainer.mean.score if trainer.mean else trainer.state.best_score
+    if state == FINISHED and (reached is None or not math.isfinite(reached)):
+        state, why = DIVERGED, f"its validation {trainer.monitor} is no number"
+    an_epoch = max(1, len(trainer.batches_of(0)))
+    seen = len(ready.data.splits["train"]) * (trainer.state.epoch + trainer.state.batch / an_epoch)
+    return dataclasses.replace(
+        counted,
+        state=state,
+        why=why,
+        value=reached if reached is not None and math.isfinite(reached) else None,
+        epochs=trainer.state.epoch,
+        seconds=round(trainer.state.seconds, 3),
+        work=seen * (counted.macs or 0),
+    )
+
+
+def effective(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
+    """The drawn settings less those that the drawn optimizer or schedule has no use for: momentum, where it is adam."""
+    usual, card = TrainSettings(), found.card.settings
+    dropped: set[str] = set()
+    for what, wanting in (("optimizer", FOR_OPTIMIZERS), ("schedule", FOR_SCHEDULES)):
+        this = as_text({**card, **fixed, **given}.get(what, getattr(usual, what)))
+        dropped |= {key for key, fit in wanting.items() if this not in fit}
+    return {key: value for key, value in given.items() if key not in dropped}
+
+
+def _no_validation() -> SettingError:
+    return SettingError(
+        "A search chooses by the validation split, and val=0 leaves none: give val, as in val=0.2, or leave it out."
+    )

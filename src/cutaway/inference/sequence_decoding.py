@@ -1,0 +1,288 @@
+"""Sequences out of a model that answers a source token after token: the likeliest next token, one that is drawn
+(`sampling.py`), or a beam of several.
+
+A beam keeps the B likeliest beginnings, and the B best answers that have ended. An answer's score is
+
+    score(y) = log p(y | x) / lp(n)        n: the tokens of y, its end among them
+
+    lp(n) = ((5 + n) / 6)^α                penalty="gnmt": Y. Wu et al., Google's neural machine translation system,
+                                           2016 <https://arxiv.org/abs/1609.08144>, equation 14, without coverage
+    lp(n) = n^α                            penalty="length": as transformers has it by length_penalty
+
+Log probabilities only fall as a sequence grows, so that α = 0 prefers short ones; α > 0 makes up for it.
+
+At each step the 2B likeliest continuations of all B beginnings are looked at, by log p alone. Those of the first B that
+end become answers; the first B that do not end go on. A search is over when it has B answers and its likeliest
+beginning, had it ended at once, would score no better than the worst of them. This is the search of transformers'
+`generate(num_beams=B, early_stopping=False)`, whose sequences and scores it gives. It is no proof that nothing better
+would follow: with α > 0 a longer answer could, and a beam can lose what greedy search keeps. A beam as wide as there
+are sequences loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, Unpack, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import ModelError, SettingError, require
+from ..core.spec import Tokens
+from ..nn.decode_fast_path import Unrolled
+from ..nn.eval_mode import resting
+from .sampling import Sampling, Settings, draw
+from .text import BLOCK, NONE, Generators, generators_of, random_numbers
+
+PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5 + n) / 6) ** alpha,
+    "length": lambda n, alpha: n**alpha,
+}
+
+
+class Selectable(Protocol):
+    """A state that knows its examples, as `nn.kv_cache.Cache` does."""
+
+    def select(self, rows: Tensor) -> Any:
+        """That of the examples `rows`, in their order, as often as they are named."""
+        ...
+
+
+State = tuple[Tensor, ...] | Selectable  # tensors with N first, or what can select
+Step = Callable[[Tensor, State], tuple[Tensor, State]]
+
+
+def decode(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    longest: int | None = None,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
+    *,
+    penalty: str = "gnmt",
+) -> Tensor:
+    """What the model answers to each source: ids (N, L) without `end`, NONE after it.
+
+    `source` (N, …) and its `mask` (N, T) are what `model.begin` takes; of images there is no mask. What
+    `model.step(token, state)` gives are the logits of the next token. With one beam the likeliest next token is taken
+    each time (greedy); with more the answer is the best that a beam found. Padding is never said, nor is `begin`,
+    unless it is `end` too; their probability is not handed to the others.
+
+    An answer that does not end is cut off after `longest` tokens, its end among them: half as many again as the longest
+    target of training where it is None, or as many as the model reads at most. The model runs in evaluation mode and is
+    left in the mode that it was in. Raises SettingError for beams or lengths below 1, α below 0, or a penalty that does
+    not exist, and ModelError for outputs that are no numbers.
+    """
+    return decode_scored(model, source, mask, target, longest, num_beams, length_penalty, penalty=penalty)[0]
+
+
+@torch.no_grad()
+def decode_scored(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    longest: int | None = None,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
+    *,
+    penalty: str = "gnmt",
+) -> tuple[Tensor, Tensor]:
+    """The same, and the score of each answer, (N,) float64."""
+    require(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
+    fine = math.isfinite(length_penalty) and length_penalty >= 0
+    require(fine, "length_penalty", length_penalty, "at least 0", SettingError)
+    require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
+    longest = _usual_length(model, target) if longest is None else longest
+    require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    lp = PENALTIES[penalty]
+    penalties = [lp(n, length_penalty) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
+    training = model.training
+    model.eval()
+    try:
+        state = cast(Callable[..., State], model.begin)(source, mask)
+        token = torch.full((len(source),), target.begin, device=source.device)
+        step = cast(Step, model.step)
+        with Unrolled(model)():
+            if num_beams == 1:
+                found, scores = _greedy(step, state, token, target, penalties)
+            else:
+                found, scores = _beam(step, state, token, target, penalties, num_beams)
+    finally:
+        model.train(training)
+    if scores.isnan().any():
+        raise ModelError("Nothing can be decoded: the model's outputs are not finite.")
+    said = (found != NONE).sum(1).max() if found.numel() else 0
+    return found[:, : int(said)], scores
+
+
+def decode_likely(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
+) -> tuple[Tensor, Tensor]:
+    """The same, of the usual length, and log p of each answer, its end among its tokens, (N,) float64."""
+    longest = _usual_length(model, target)
+    found, scores = decode_scored(model, source, mask, target, longest, num_beams, length_penalty)
+    said = ((found != NONE).sum(1) + 1).clamp(max=longest).tolist()
+    return found, scores * scores.new_tensor([PENALTIES["gnmt"](n, length_penalty) for n in said])
+
+
+@torch.no_grad()
+def sample(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    longest: int | None = None,
+    *,
+    generator: Generators = None,
+    **settings: Unpack[Settings],
+) -> Tensor:
+    """An answer to each source whose every token is drawn from those that the model holds possible: ids (N, L) without
+    `end`, NONE after it.
+
+    As `decode`, but for `settings`, those of `sampling.Sampling`; the repetition penalty counts what was said so far.
+    Padding is never drawn, nor is `begin`, unless it is `end` too: their probability is handed to the others. One
+    `generator` draws for all rows; of several, one a row, each row is the same whatever the batch it stands in.
+    """
+    sampling = Sampling(**settings)
+    longest = _usual_length(model, target) if longest is None else longest
+    require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    n, device = len(source), source.device
+    generators = generators_of(generator, n, sampling)
+    never = torch.tensor(_forbidden(target), device=device)
+    found = torch.full((n, longest), NONE, device=device)
+    over = torch.zeros(n, dtype=torch.bool, device=device)
+    numbers = written = None
+    with resting(model), Unrolled(model)():
+        state = cast(Callable[..., State], model.begin)(source, mask)
+        token = torch.full((n,), target.begin, device=device)
+        for i in range(longest):
+            logits, state = _logits(cast(Step, model.step), token, state)
+            if generators and i % BLOCK == 0:
+                numbers = random_numbers(generators, n, device).unbind()  # BLOCK of (N,)
+            if written is None and sampling.repetition_penalty != 1:
+                written = torch.zeros_like(logits, dtype=torch.bool)
+            forbidding = logits.index_fill(1, never, -math.inf)
+            token = draw(forbidding, sampling, None if numbers is None else numbers[i % BLOCK], written)
+            if written is not None:
+                written.scatter_(1, token[:, None], True)
+            over = over | (token == target.end)
+            found[:, i] = token.masked_fill(over, NONE)
+            if over.all():
+                break
+    return found[:, : int((found != NONE).sum(1).max()) if n else 0]
+
+
+def _usual_length(model: nn.Module, target: Tokens) -> int:
+    """The most tokens of an answer where nobody says it."""
+    longest = target.longest + target.longest // 2
+    context = getattr(getattr(model, "config", None), "context_length", None)
+    return min(longest, context) if isinstance(context, int) and context > 0 else longest
+
+
+def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float]) -> tuple[Tensor, Tensor]:
+    """The likeliest token each time: ids (N, longest) and scores (N,)."""
+    n, device = len(token), token.device
+    found = torch.full((n, len(penalties)), NONE, device=device)
+    scores = torch.zeros(n, dtype=torch.float64, device=device)
+    total = torch.zeros_like(scores)
+    over = torch.zeros(n, dtype=torch.bool, device=device)
+    never = torch.tensor(_forbidden(target), dtype=torch.int64, device=device)
+    for i, lp in enumerate(penalties):
+        logits, state = _logits(step, token, state)
+        best, token = logits.index_fill(1, never, -math.inf).max(1)  # of equally likely tokens the smallest id
+        total += best - logits.logsumexp(1)
+        scores = torch.where(over, scores, total / lp)
+        over = over | (token == target.end)
+        found[:, i] = token.masked_fill(over, NONE)
+        if over.all():
+            break
+    return found, scores
+
+
+def _beam(
+    step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float], num_beams: int
+) -> tuple[Tensor, Tensor]:
+    """The best answer of a beam: ids (N, longest) and scores (N,). `token` (N,) is what all begin with."""
+    n, device = len(token), token.device
+    first = torch.arange(n, device=device)[:, None]  # (N, 1), the row of each example's first beginning
+    running = torch.full((n, 1, len(penalties)), NONE, device=device)  # the beginnings: one, then B
+    total = torch.zeros(n, 1, dtype=torch.float64, device=device)  # their log p
+    answers = torch.full((n, num_beams, len(penalties)), NONE, device=device)  # best first
+    scores = torch.full((n, num_beams), -math.inf, dtype=torch.float64, device=device)
+    closed = torch.zeros(n, 1, dtype=torch.bool, device=device)
+    for i, lp in enumerate(penalties):
+        logits, state = _logits(step, token, state)
+        # The 2B likeliest continuations of all beginnings are among the 2B likeliest of each.
+        log_p, tokens = _likeliest(logits, 2 * num_beams, target)
+        width = log_p.shape[1]
+        sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, beginnings, width)
+        # What the model says after a beginning that cannot be is nothing, not even a number.
+        sums = sums.masked_fill(total[:, :, None] == -math.inf, -math.inf).flatten(1)
+        sums, chosen = sums.topk(min(2 * num_beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
+        parent = chosen // width
+        token = tokens.view(n, -1).gather(1, chosen)
+        grown = running.gather(1, parent[:, :, None].expand(-1, -1, len(penalties)))  # (N, 2B, longest)
+        grown[:, :, i] = token.masked_fill(token == target.end, NONE)
+
+        ends = token == target.end if i + 1 < len(penalties) else torch.ones_like(chosen, dtype=torch.bool)
+        counts = ends & (torch.arange(ends.shape[1], device=device) < num_beams) & ~closed
+        reached = torch.cat([scores, (sums / lp).masked_fill(~counts, -math.inf)], 1)
+        scores, best = reached.topk(num_beams, 1)
+        answers = torch.cat([answers, grown], 1).gather(1, best[:, :, None].expand(-1, -1, len(penalties)))
+
+        sums = sums.masked_fill(ends, -math.inf)
+        total, going = sums.topk(min(num_beams, sums.shape[1]), 1)  # (N, B)
+        closed = closed | (total[:, :1] / lp <= scores[:, -1:])
+        if closed.all() or i + 1 == len(penalties):
+            break
+        running = grown.gather(1, going[:, :, None].expand(-1, -1, len(penalties)))
+        token = token.gather(1, going).flatten()  # (N·B,)
+        rows = (first + parent.gather(1, going)).flatten()
+        state = _selected(state, rows, len(logits))
+        first = torch.arange(n, device=device)[:, None] * going.shape[1]
+    return answers[:, 0], scores[:, 0]
+
+
+def _logits(step: Step, token: Tensor, state: State) -> tuple[Tensor, State]:
+    """Of each next token, (N, V), in at least 32 bits, and the state after `token` (N,)."""
+    logits, state = step(token, state)
+    return logits if logits.dtype == torch.float64 else logits.float(), state
+
+
+def _forbidden(target: Tokens) -> list[int]:
+    """The tokens that are never said."""
+    return sorted({target.padding, target.begin} - {target.end})
+
+
+def _likeliest(logits: Tensor, count: int, target: Tokens) -> tuple[Tensor, Tensor]:
+    """log p, float64, and ids of the `count` likeliest tokens of each row of logits (N, V), or of all that may be said:
+    each (N, at most count), the likeliest first."""
+    forbidden = _forbidden(target)
+    # So many more that the forbidden ones take no places. That is faster than a copy of all logits without them.
+    best, tokens = logits.topk(min(count + len(forbidden), logits.shape[1]), 1)
+    log_p = (best - logits.logsumexp(1, keepdim=True)).double()
+    for token in forbidden:
+        log_p = log_p.masked_fill(tokens == token, -math.inf)
+    order = log_p.argsort(dim=1, descending=True, stable=True)[:, :count]
+    return log_p.gather(1, order), tokens.gather(1, order)
+
+
+def _selected(state: State, rows: Tensor, before: int) -> State:
+    """The state of the examples `rows` of the `before` that there are; itself where they are all, in their order."""
+    if len(rows) == before and torch.equal(rows, torch.arange(before, device=rows.device)):
+        return state
+    if isinstance(state, tuple):
+        return tuple(x.index_select(0, rows) for x in state)
+    return cast(State, state.select(rows))
+
+
+__all__ = ["NONE", "PENALTIES", "decode", "decode_likely", "decode_scored", "sample"]

@@ -1,0 +1,135 @@
+"""What a capture holds: results by kind and by name, of the call of the model that was looked at last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core.errors import SettingError, UnknownName, require
+
+Value = Tensor | Callable[[], Tensor]  # a tensor, or what makes one for who asks
+
+
+class Found(Mapping[str, Tensor]):
+    """Tensors of one kind, by name. What costs to be made is made each time that it is asked for."""
+
+    def __init__(self, capture: Captured, kind: str) -> None:
+        self._capture, self._kind = capture, kind
+
+    def _values(self) -> dict[str, Value]:
+        return self._capture.results.get(self._kind, {})
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Raises UnknownName for what was not captured, or not yet."""
+        values = self._values()
+        if name not in values:
+            waits = "No gradient has reached it" if self._capture.results else "The model has not been called"
+            way_out = "" if values else f"{waits} in the block yet."
+            raise UnknownName(f"captured {self._kind}", name, values, way_out)
+        value = values[name]
+        if isinstance(value, Tensor):
+            return value
+        with torch.no_grad():
+            return value()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values()
+
+    def get(self, name: str, default: Tensor | None = None) -> Tensor | None:  # type: ignore[override]
+        """The tensor of that name, or `default`."""
+        if name not in self:
+            return default
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._values()))
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+
+class Captured(Mapping[str, Found]):
+    """`seen[kind][name]`. While the block runs it says what the last call gave; after it, it stays as it is."""
+
+    def __init__(self, kinds: Sequence[str], keep: int | None, every: int) -> None:
+        require(keep is None or keep >= 1, "keep", keep, "at least 1, or None for all", SettingError)
+        require(every >= 1, "every", every, "at least 1", SettingError)
+        self.kinds, self.keep, self.every = tuple(kinds), keep, every
+        self.results: dict[str, dict[str, Value]] = {}
+        self.calls = 0  # of the model, within the block
+        self.inside = False  # whether a call of the model is running
+        self.looking = True  # whether what is computed now is kept
+        self._times: Counter[tuple[str, str]] = Counter()
+        self._parts: dict[tuple[str, str], tuple[str, list[Tensor]]] = {}
+        self._open = True
+
+    def __getitem__(self, kind: str) -> Found:
+        if kind not in self.kinds:
+            raise UnknownName("captured kind", kind, self.kinds)
+        return Found(self, kind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __repr__(self) -> str:
+        return f"Captured({', '.join(f'{kind}: {len(self[kind])}' for kind in self.kinds)})"
+
+    def begin(self) -> None:
+        """A call of the model begins: forget the one before, if this is one to look at."""
+        self.inside = True
+        self.looking = self.calls % self.every == 0
+        self.calls += 1
+        if self.looking:
+            self.results, self._parts = {}, {}
+            self._times.clear()
+
+    def end(self) -> None:
+        """The call is over. What is computed outside a call is kept too."""
+        self.inside = False
+
+    def close(self) -> None:
+        """The block is over: nothing more is kept."""
+        self.looking, self._open = False, False
+
+    @property
+    def on(self) -> bool:
+        """Whether what is computed now is to be kept."""
+        return self._open and (self.looking or not self.inside)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """A copy of x, or of its first `keep` rows, without its gradient."""
+        return (x if self.keep is None or x.ndim == 0 else x[: self.keep]).detach().clone()
+
+    def name(self, kind: str, module: str) -> str:
+        """What the next result of a module is called: its name, with #2 after it for its second in a call."""
+        if not self.inside:  # one after the other, each in place of the one before
+            return module
+        self._times[kind, module] += 1
+        times = self._times[kind, module]
+        return module if times == 1 else f"{module}#{times}"
+
+    def put(self, kind: str, name: str, value: Value) -> None:
+        """Keep a result."""
+        self.results.setdefault(kind, {})[name] = value
+
+    def join(self, kind: str, module: str, x: Tensor, dim: int, *, goes_on: bool = True) -> str:
+        """Keep x after what the module's call before gave, along `dim`: steps of one sequence, taken one by one. The
+        name that it has."""
+        name, parts = self._parts.get((kind, module), ("", []))
+        if not parts or not self.inside or not goes_on or not _alike(parts[0], x, dim):
+            name, parts = self.name(kind, module), []
+            self._parts[kind, module] = (name, parts)
+            self.put(kind, name, lambda: parts[0] if len(parts) == 1 else torch.cat(parts, dim))
+        parts.append(x)
+        return name
+
+
+def _alike(a: Tensor, b: Tensor, dim: int) -> bool:
+    """Whether the shapes are the same but along `dim`."""
+    return a.ndim == b.ndim and all(i == dim or m == n for i, (m, n) in enumerate(zip(a.shape, b.shape)))

@@ -1,0 +1,145 @@
+"""What a model's input looks like, where there is no data set to tell: random numbers and tokens of the right shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import ModelError
+from ..core.spec import (
+    OF_TOKENS,
+    AudioSpec,
+    GraphSpec,
+    PairSpec,
+    SeriesSpec,
+    Spec,
+    Spelled,
+    TextSpec,
+    Tokens,
+    VideoSpec,
+)
+from ..models.registry import Preset
+
+CAPTION = 8  # tokens of a caption so far, or of a transcript
+NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
+Device = torch.device | str
+
+
+def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
+    """The shape of one example, without the batch: the one that the published counts are for, with the channels,
+    image size or number of features of `config`. Raises ModelError where neither says it."""
+    at, kind = preset.card.published.at, kind_taken(preset, config)
+    if kind in OF_TOKENS:
+        length = at[0] if at else 32
+        return (min(length, getattr(config, "context_length", None) or length),)
+    if kind == "graph":
+        return (at[0] if at else NODES, config.in_features)
+    if kind == "video":
+        side = getattr(config, "image_size", None)
+        frames = getattr(config, "frames", None) or (at[0] if at else 16)
+        return (frames, config.in_channels, *((side, side) if side else at[2:] or (64, 64)))
+    if hasattr(config, "in_features"):
+        steps = int(getattr(config, "steps", 0) or (at[0] if len(at) == 2 else 32))
+        return (config.in_features,) if kind == "table" else (steps, config.in_features)
+    channels = getattr(config, "in_channels", at[0] if at else None)
+    side = getattr(config, "image_size", None)
+    size = getattr(config, "sides", None) or ((side, side) if side else at[1:])
+    if channels is None or not size:
+        raise ModelError(f"{preset.name} does not say what size its input has: add input=SHAPE, as in input=3x64x64.")
+    return (channels, *size)
+
+
+def kind_taken(preset: Preset, config: Any) -> str:
+    """The kind of data that the model of `config` is for, where its family takes several: text where it has a
+    vocabulary, else the first that is not text."""
+    kinds = preset.takes
+    if "text" in kinds and not getattr(config, "vocab_size", 0):
+        kinds = tuple(kind for kind in kinds if kind != "text") or kinds
+    return kinds[0]
+
+
+def example_inputs(
+    preset: Preset,
+    config: Any,
+    shape: tuple[int, ...] | None = None,
+    count: int = 1,
+    device: Device = "cpu",
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, ...]:
+    """What `forward` takes: `count` random examples of `shape`, or of the usual shape. On the meta device they have no
+    numbers. Of graphs there is one, and each of its nodes is an example."""
+    kind = kind_taken(preset, config)
+    shape = shape or example_shape(preset, config)
+    draw = _Drawing(count, device, generator)
+    if kind == "text":
+        return draw.tokens(shape[0], config.vocab_size)
+    if kind == "seq2seq":
+        answers = getattr(config, "target_vocab_size", None) or config.vocab_size
+        return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
+    if kind == "image" and Tokens in preset.targets:
+        return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
+    if kind == "audio" and Spelled in preset.targets:
+        return *draw.masked(kind, shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
+    if kind == "series" and getattr(config, "known_future", False):
+        return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))
+    return draw.graph(shape, getattr(config, "edge_features", 0)) if kind == "graph" else draw.masked(kind, shape)
+
+
+def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """What `forward` takes for one random example of that spec."""
+    draw = _Drawing(1, device, generator)
+    if isinstance(spec, TextSpec):
+        return draw.tokens(spec.longest, spec.vocab_size)
+    if isinstance(spec, PairSpec):
+        return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
+    if isinstance(spec.target, Tokens):  # of images
+        return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
+    if isinstance(spec.target, Spelled):
+        return *draw.masked(spec.kind, spec.shape), draw.tokens(spec.target.longest, spec.target.outputs)[0]
+    if isinstance(spec, SeriesSpec) and spec.known_future:
+        return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known_future))
+    if isinstance(spec, GraphSpec):
+        return draw.graph((NODES, spec.features), spec.edge_features)
+    return draw.masked(spec.kind, spec.shape)
+
+
+def inputs_for(model: nn.Module, spec: Spec, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """What the model's `forward` takes for one random example of that spec: on its device, in its precision."""
+    one = next(model.parameters())
+    inputs = (x.to(one.device) for x in inputs_like(spec, generator=generator))
+    return tuple(x.to(one.dtype) if x.is_floating_point() else x for x in inputs)
+
+
+MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask
+
+
+class _Drawing:
+    """Random inputs for so many examples."""
+
+    def __init__(self, count: int, device: Device, generator: torch.Generator | None) -> None:
+        self.count, self.device, self.generator = count, torch.device(device), generator
+
+    def numbers(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.randn(self.count, *shape, generator=self.generator, device=self.device)
+
+    def masked(self, kind: str, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+        mask = torch.ones(self.count, shape[0], dtype=torch.bool, device=self.device)
+        return (self.numbers(shape), mask) if kind in MASKED else (self.numbers(shape),)
+
+    def tokens(self, length: int, vocab_size: int) -> tuple[Tensor, Tensor]:
+        size = (self.count, length)
+        tokens = torch.randint(1, vocab_size, size, generator=self.generator, device=self.device)  # 0 is padding
+        return tokens, torch.ones(size, dtype=torch.bool, device=self.device)
+
+    def graph(self, shape: tuple[int, ...], edge_features: int = 0) -> tuple[Tensor, ...]:
+        nodes = torch.arange(shape[0], device=self.device)
+        ring = torch.stack([nodes, nodes.roll(1)])  # (2, V)
+        x = torch.randn(shape, generator=self.generator, device=self.device)
+        edges = torch.cat([ring, ring.flip(0)], 1)  # (2, 2V)
+        if not edge_features:
+            return x, edges
+        edge_attr = torch.randn(2 * shape[0], edge_features, generator=self.generator, device=self.device)
+        none = torch.empty(0, dtype=torch.int64, device=self.device)
+        return x, edges, none, nodes.new_zeros(shape[0]), edge_attr  # one graph

@@ -1,0 +1,154 @@
+"""A token alone through a block, without calling the block's parts one by one.
+
+A new token asks for little arithmetic: of a small network more time goes into calling modules than into their sums.
+Within `Unrolled` the forward of a block is run with plain functions in place of the block's parts. Their operations
+are those of the parts, on the same numbers in the same order, so the results are equal to the last bit.
+
+It is for answering, not for learning: dropout is left out, as in evaluation mode. A block keeps to its modules where
+somebody listens to one of them by a hook, and where one of them is not what it was built with; so does attention that
+is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as everywhere
+
+from .attention import KeysUnbiased, MultiHeadAttention
+from .kv_cache import LayerCache
+from .position import Rotation, rotary, rotation
+from .transformer import MLP, is_block
+
+LISTENERS = ("_forward_hooks", "_forward_pre_hooks")
+GLOBAL_LISTENERS = (everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks)
+
+
+class Unrolled:
+    """The blocks of a model, and their functions for a token alone, made once for many tokens.
+
+    lean = Unrolled(model)
+    with lean():
+        logits, cache = model.extend(token, None, cache)
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        blocks = [block for block in model.modules() if is_block(block) and _as_built(block)]
+        self.blocks = [(block, partial(type(block).forward, _Parts(block))) for block in blocks]
+        parts = [part for block in blocks for part in block.modules() if part is not block]
+        self._listeners = [*GLOBAL_LISTENERS, *(getattr(part, name) for part in parts for name in LISTENERS)]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Within it the blocks, which must be in evaluation mode, run by functions."""
+        lean = self.blocks if not any(self._listeners) else []
+        for block, function in lean:
+            block.__dict__["forward"] = function
+        try:
+            yield
+        finally:
+            for block, _ in lean:
+                block.__dict__.pop("forward", None)
+
+
+class _Parts:
+    """What the forward of a block is given for the block: its parts are functions, all else is the block's own."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self.__dict__ = {name: FUNCTIONS[type(part)](part) for name, part in block.named_children()}
+        self._block = block
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._block, name)
+
+
+def _as_built(block: nn.Module) -> bool:
+    """Whether there is a function for every part, and nothing has a forward of its own."""
+    _, *parts = block.modules()
+    return all(type(part) in FUNCTIONS for part in parts) and all("forward" not in m.__dict__ for m in block.modules())
+
+
+# Parameters are looked up where the modules keep them, each time: who replaces one is answered by the new one.
+
+
+def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    own, linear = layer._parameters, F.linear
+    return lambda x: linear(x, own["weight"], own["bias"])  # type: ignore[arg-type]  # a linear layer has a weight
+
+
+def _layer_norm(layer: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    own, shape, eps = layer._parameters, list(layer.normalized_shape), layer.eps
+    return lambda x: torch.layer_norm(x, shape, own["weight"], own["bias"], eps)
+
+
+def _rms_norm(layer: nn.RMSNorm) -> Callable[[Tensor], Tensor]:
+    own, shape, eps = layer._parameters, list(layer.normalized_shape), layer.eps
+    return lambda x: torch.rms_norm(x, shape, own["weight"], eps)
+
+
+def _dropout(layer: nn.Dropout) -> Callable[[Tensor], Tensor]:
+    return lambda x: x
+
+
+def _mlp(layer: MLP) -> Callable[[Tensor], Tensor]:
+    fc1, fc2, activation = _linear(layer.fc1), _linear(layer.fc2), layer.activation
+    return lambda x: fc2(activation(fc1(x)))
+
+
+def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
+    """Attention of a token over those in its cache and itself, or over a source that its cache knows; all else goes
+    through the module."""
+    cross_attends, heads, kv_heads = attention.cross_attends, attention.heads, attention.kv_heads
+    d_k, d_v = attention.key_dim, attention.value_dim
+    first = attention.q if cross_attends else attention.qkv
+    project, out = FUNCTIONS[type(first)](first), _linear(attention.out)
+    alike, shared = heads == kv_heads and d_k == d_v, heads != kv_heads
+    sizes = [heads * d_k, kv_heads * d_k, kv_heads * d_v]
+
+    def look(
+        x: Tensor,
+        source: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: LayerCache | None = None,
+        positions: Tensor | Rotation | None = None,
+    ) -> Tensor:
+        if cache is None or x.shape[1] != 1 or attention.seen is not None or (cross_attends and cache.keys is None):
+            whole: Tensor = attention(x, source, mask=mask, causal=causal, cache=cache, positions=positions)
+            return whole
+        n, y = len(x), project(x)
+        if cross_attends:
+            q, (k, v) = y.view(n, heads, 1, d_k), cache.known()
+        else:
+            if alike:
+                q, k, v = y.view(n, 3, heads, 1, d_k).unbind(1)  # (N, heads, 1, d)
+            else:
+                q, k, v = torch.split(y, sizes, dim=-1)
+                q, k, v = q.view(n, heads, 1, d_k), k.view(n, kv_heads, 1, d_k), v.view(n, kv_heads, 1, d_v)
+            if attention.rotates:
+                assert positions is not None, "rotary attention needs positions"
+                turn = rotation(positions, d_k, q.dtype) if isinstance(positions, Tensor) else positions
+                q, k = rotary(q, turn), rotary(k, turn)
+            k, v = cache.append(k, v)
+        y = F.scaled_dot_product_attention(q, k, v, mask, scale=attention.scale, enable_gqa=shared)
+        return out(y.reshape(n, 1, -1))
+
+    return look
+
+
+FUNCTIONS: dict[type[nn.Module], Callable[[Any], Callable[..., Tensor]]] = {
+    MultiHeadAttention: _attention,
+    MLP: _mlp,
+    nn.Linear: _linear,
+    KeysUnbiased: lambda layer: layer.forward,
+    nn.LayerNorm: _layer_norm,
+    nn.RMSNorm: _rms_norm,
+    nn.Dropout: _dropout,
+}

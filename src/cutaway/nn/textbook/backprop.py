@@ -1,0 +1,111 @@
+"""Forward and backward propagation of a multi-layer perceptron, written out.
+
+For layer l with weights W (out, in), bias b and activation g, of one example in columns:
+
+    forward     z = W a + b,  u = norm(z)     a′ = g(u)          u = z where nothing normalizes
+    backward    δ = ∂u/∂z · g′(u) ⊙ (W′ᵀ δ′)                    W′, δ′ of the layer after
+    gradients   ∂W = δ aᵀ            ∂b = δ
+
+Here examples are rows, a (N, in), so that z = a Wᵀ + b and ∂W = δᵀ a. Gradients are those of the loss summed
+over the N examples; divide by N for the mean. After D. Rumelhart, G. Hinton, R. Williams, Learning
+representations by back-propagating errors, Nature 323, 1986. <https://doi.org/10.1038/323533a0>
+
+Models are trained by autograd; this is the same arithmetic in the open, and the tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..activations import formula, softmax
+
+
+class Layer(NamedTuple):
+    """One layer: weight (out, in), bias (out,) or none, the activation's name in ACTIVATIONS, and what normalizes the
+    sums before it, as in evaluation: batch or layer normalization, or nothing."""
+
+    weight: Tensor
+    bias: Tensor | None
+    activation: str
+    norm: nn.Module | None = None
+
+
+class Trace(NamedTuple):
+    """What a forward pass saw: a[0] is the input, layer l makes z[l] of a[l], u[l] of z[l] and a[l + 1] of u[l]."""
+
+    z: list[Tensor]  # L of (N, out)
+    u: list[Tensor]  # L of (N, out), z normalized; z itself where nothing normalizes it
+    a: list[Tensor]  # L + 1 of (N, in), the last the network's output
+
+
+class Gradient(NamedTuple):
+    """The gradients of one layer, and the error δ = ∂loss/∂z that they come from."""
+
+    delta: Tensor  # (N, out)
+    weight: Tensor  # (out, in)
+    bias: Tensor  # (out,)
+    back: Tensor | None = None  # (N, out) ∂loss/∂a, from the layer after; none of the last layer
+
+
+def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
+    """Run x (N, in) through the layers, keeping every weighted sum and activation."""
+    trace = Trace(z=[], u=[], a=[x])
+    for weight, bias, activation, norm in layers:
+        z = trace.a[-1] @ weight.T  # (N, out)
+        trace.z.append(z if bias is None else z + bias)
+        trace.u.append(trace.z[-1] if norm is None else norm(trace.z[-1]))
+        trace.a.append(formula(activation).function(trace.u[-1]))
+    return trace
+
+
+def delta_half_squared_error(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
+    """δ of the last layer for ½ Σ (a − t)², targets (N, out): (a − t) ⊙ g′(z)."""
+    derivative = formula(layers[-1].activation).derivative
+    return (trace.a[-1] - target) * derivative(trace.z[-1])
+
+
+def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
+    """δ of the last layer for −log softmax(a)_t, classes (N,): (softmax(a) − one-hot(t)) ⊙ g′(z).
+
+    The network's output a is the logits, so that g is the identity and δ the difference alone; any g is
+    right.
+    """
+    logits = trace.a[-1]
+    derivative = formula(layers[-1].activation).derivative
+    return (softmax(logits) - F.one_hot(target, logits.shape[1])) * derivative(trace.z[-1])
+
+
+def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradient]:
+    """From δ of the last layer (N, out), the gradients of every layer, first to last."""
+    gradients = []
+    back = None
+    for depth in reversed(range(len(layers))):
+        gradients.append(Gradient(delta, weight=delta.T @ trace.a[depth], bias=delta.sum(0), back=back))
+        if depth > 0:
+            before = layers[depth - 1]
+            back = delta @ layers[depth].weight  # Wᵀδ, in rows: (N, in)
+            error = formula(before.activation).derivative(trace.u[depth - 1]) * back  # g′(u) ⊙ Wᵀδ = ∂loss/∂u
+            delta = through(before.norm, trace.z[depth - 1], error)
+    return gradients[::-1]
+
+
+def slope(norm: nn.BatchNorm1d) -> Tensor:
+    """∂u/∂z of batch normalization with its running statistics, an affine map of each neuron, (out,)."""
+    assert norm.running_var is not None, "it keeps statistics"
+    return norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
+
+
+def through(norm: nn.Module | None, z: Tensor, error: Tensor) -> Tensor:
+    """∂loss/∂z (N, out) from ∂loss/∂u, through what makes u of z: nothing, batch or layer normalization."""
+    if norm is None:
+        return error
+    if isinstance(norm, nn.BatchNorm1d):
+        return slope(norm) * error
+    assert isinstance(norm, nn.LayerNorm), "no other normalization stands in a multi-layer perceptron"
+    scale = (z.var(1, correction=0, keepdim=True) + norm.eps).sqrt()  # (N, 1)
+    normal, error = (z - z.mean(1, keepdim=True)) / scale, error * norm.weight.detach()
+    return (error - error.mean(1, keepdim=True) - normal * (error * normal).mean(1, keepdim=True)) / scale

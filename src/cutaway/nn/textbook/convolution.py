@@ -1,0 +1,382 @@
+"""Convolution and cross-correlation, in one, two and three dimensions, computed in ways that agree.
+
+Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros before and after x:
+
+    cross-correlation   y_i = Σ_a w_a x_{s·i + d·a − p}              a = 0 … k − 1
+    convolution         the same with the kernel turned round: w_{k − 1 − a} for w_a
+    size                ⌊(n + 2p − d(k − 1) − 1) / s⌋ + 1
+
+With several axes the sum runs over all of them, in a layer over the input channels too. What deep learning calls
+a convolution is the first: `torch.nn.functional.conv2d` correlates. Turning the kernel round buys algebra: the order of
+kernels no longer matters, and an impulse gives back the kernel as it is.
+
+`method` says how it is computed; all give the same (`METHODS`):
+    direct      the sum, entry of the kernel by entry
+    toeplitz    a product with the matrix that `correlation_matrix` and `convolution_matrix` return
+    fft         a product of spectra, by the convolution theorem (J. Cooley, J. Tukey, An algorithm for the machine
+                calculation of complex Fourier series, 1965, <https://doi.org/10.1090/S0025-5718-1965-0178586-1>)
+    fused       PyTorch's own convolution, which models run
+
+Shapes. The kernel says what is meant:
+    (k,) or (k₁, k₂)                                one kernel; x is (..., n) or (..., n₁, n₂), each signal by itself
+    (O, C/groups, k), (O, C/groups, k₁, k₂) or      a layer; x is (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃),
+      (O, C/groups, k₁, k₂, k₃)                     and y (N, O, ...)
+
+A bare kernel of three axes would be a layer's of one: write it as a layer, `kernel[None, None]`, with x (N, 1, ...).
+
+Padding is a number p for each axis or for all, or a word:
+    valid       none: windows that lie inside x;                                          n − k + 1 outputs
+    same        the kernel's middle, its entry ⌊(k − 1)/2⌋, on every entry of x;          n
+    full        windows that touch x at all;                                              n + k − 1
+    circular    as same, with x repeated for ever in place of zeros;                      n
+
+Words for stride 1; with stride s every s-th of those outputs stays. Arithmetic is V. Dumoulin's and F. Visin's, A guide
+to convolution arithmetic for deep learning, 2016, <https://arxiv.org/abs/1603.07285>.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from types import EllipsisType
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...core.errors import ModelError, UnknownName, require
+
+Sizes = int | Sequence[int]  # one number for each axis, or one for all
+WORDS = ("valid", "same", "full", "circular")
+
+
+def output_size(n: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
+    """⌊(n + 2p − d(k − 1) − 1)/s⌋ + 1 for n entries with p zeros at either end; 0 where no window fits."""
+    return max(0, (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
+
+
+class Windows(NamedTuple):
+    """The windows that a kernel is laid on along one axis."""
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int  # entries added before the first of x
+    after: int
+    circular: bool  # those entries are x over again, not zeros
+
+    @property
+    def span(self) -> int:
+        """Entries from a window's first to its last."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def count(self, n: int) -> int:
+        """How many windows n entries have."""
+        return output_size(n + self.before + self.after, self.kernel, self.stride, dilation=self.dilation)
+
+    def steps(self, count: int, first: int = 0) -> slice:
+        """Every stride-th entry from `first` on, `count` of them."""
+        return slice(first, first + (count - 1) * self.stride + 1, self.stride)
+
+    def reads(self, n: int) -> Tensor:
+        """Which entry j of n output i reads through kernel entry a, as truths (m, k, n)."""
+        i, a = torch.arange(self.count(n)), torch.arange(self.kernel)
+        j = self.stride * i[:, None] + self.dilation * a - self.before  # (m, k)
+        if self.circular:
+            j = j % n
+        return j[:, :, None] == torch.arange(n)
+
+
+# --- what a person calls ------------------------------------------------------------------------------------------
+
+
+def correlate(
+    x: Tensor,
+    kernel: Tensor,
+    *,
+    padding: Sizes | str = "valid",
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    method: str = "direct",
+) -> Tensor:
+    """y_i = Σ_a w_a x_{s·i + d·a − p}: `torch.nn.functional.conv1d`, `conv2d` and `conv3d`, for the shapes named above.
+
+    Of an even kernel "same" takes PyTorch's middle. Raises ModelError where shapes do not fit or no window does.
+    """
+    windows = _windows(kernel, padding, stride, dilation, turned=False)
+    return _apply(x, kernel, windows, groups, method)
+
+
+def convolve(
+    x: Tensor,
+    kernel: Tensor,
+    *,
+    padding: Sizes | str = "valid",
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    method: str = "direct",
+) -> Tensor:
+    """y_i = Σ_a w_{k−1−a} x_{s·i + d·a − p}: `scipy.signal.convolve`, for the shapes named above.
+
+    Raises ModelError where shapes do not fit or no window does.
+    """
+    windows = _windows(kernel, padding, stride, dilation, turned=True)
+    return _apply(x, _turned(kernel), windows, groups, method)
+
+
+def correlation_matrix(
+    kernel: Tensor,
+    size: Sizes,
+    *,
+    padding: Sizes | str = "valid",
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The matrix T with `correlate(x, w)` = T x, for x of `size` pixels: (outputs, inputs), all axes flattened.
+
+    Of one kernel along one axis with stride 1 it is a Toeplitz matrix: constant along every diagonal, as
+    T_ij = w_{j − i + p}. Of two axes it is one of such blocks; of a layer there is such a matrix for each pair of
+    output and input channel, zero between groups. Circular padding makes it circulant. Its transpose takes gradients
+    back, and is a convolution: with "valid" the one with "full".
+    """
+    windows = _windows(kernel, padding, stride, dilation, turned=False)
+    sizes = _sizes(size, len(windows), "size")
+    _reject_misfits(sizes, kernel, windows, groups)
+    return _matrix(_weight(kernel), windows, sizes, groups)
+
+
+def convolution_matrix(
+    kernel: Tensor,
+    size: Sizes,
+    *,
+    padding: Sizes | str = "valid",
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The matrix T with `convolve(x, w)` = T x (`correlation_matrix`): T_ij = w_{i − j + k − 1 − p}."""
+    windows = _windows(kernel, padding, stride, dilation, turned=True)
+    sizes = _sizes(size, len(windows), "size")
+    _reject_misfits(sizes, kernel, windows, groups)
+    return _matrix(_weight(_turned(kernel)), windows, sizes, groups)
+
+
+# --- kernels with a name ------------------------------------------------------------------------------------------
+
+
+def binomial(size: int = 5) -> Tensor:
+    """The Gaussian in whole numbers: row `size` of Pascal's triangle over its sum, (1 4 6 4 1)/16 for 5.
+
+    Its variance is (size − 1)/4. In two dimensions: `torch.outer(binomial(), binomial())`.
+    """
+    require(size >= 1, "size", size, "at least 1")
+    row = torch.tensor([float(math.comb(size - 1, i)) for i in range(size)])
+    return row / row.sum()
+
+
+def sobel_x() -> Tensor:
+    """(−1 0 1)(−2 0 2)(−1 0 1): the derivative along x, from column to column. It answers to vertical edges.
+
+    Correlated, it is positive where brightness grows to the right, 8 times the slope; convolved, it has the other
+    sign and nothing else changes. It is a difference along x, smoothed along y by 4 `binomial(3)`.
+    """
+    return torch.outer(torch.tensor([1.0, 2.0, 1.0]), torch.tensor([-1.0, 0.0, 1.0]))
+
+
+def sobel_y() -> Tensor:
+    """(−1 −2 −1)(0 0 0)(1 2 1): the derivative along y, from row to row, downwards. It answers to horizontal edges."""
+    return sobel_x().T.contiguous()
+
+
+# --- from what is asked to windows and layers ---------------------------------------------------------------------
+
+
+def _sizes(given: Sizes, axes: int, name: str, least: int = 1) -> tuple[int, ...]:
+    sizes = (given,) * axes if isinstance(given, int) else tuple(given)
+    require(len(sizes) == axes and min(sizes) >= least, name, given, f"at least {least}, one number or {axes}")
+    return sizes
+
+
+def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Sizes, turned: bool) -> tuple[Windows, ...]:
+    """The windows along each axis. A kernel that is turned round has its middle turned too."""
+    axes = _axes(kernel)
+    if not 1 <= kernel.ndim <= 5 or kernel.numel() == 0:
+        raise ModelError(
+            f"A kernel of shape {tuple(kernel.shape)} cannot be: it must be (k,), (k₁, k₂), or a layer's "
+            "(outputs, inputs/groups, k), with k₁, k₂ or k₁, k₂, k₃ for k, with at least one entry."
+        )
+    sizes = kernel.shape[-axes:]
+    strides, dilations = _sizes(stride, axes, "stride"), _sizes(dilation, axes, "dilation")
+    spare = [d * (k - 1) for k, d in zip(sizes, dilations)]
+    if isinstance(padding, str):
+        require(padding in WORDS, "padding", padding, f"a number or one of {', '.join(WORDS)}")
+        if padding in ("same", "circular"):
+            before = [n - n // 2 if turned else n // 2 for n in spare]
+            around = [(b, n - b) for b, n in zip(before, spare)]
+        else:
+            around = [(n, n) if padding == "full" else (0, 0) for n in spare]
+    else:
+        around = [(p, p) for p in _sizes(padding, axes, "padding", least=0)]
+    circular = padding == "circular"
+    return tuple(Windows(k, s, d, *pad, circular) for k, s, d, pad in zip(sizes, strides, dilations, around))
+
+
+def _axes(kernel: Tensor) -> int:
+    """How many axes of pixels a kernel has: those of a bare one are all it has."""
+    return kernel.ndim if kernel.ndim <= 2 else kernel.ndim - 2
+
+
+def _turned(kernel: Tensor) -> Tensor:
+    """The kernel turned round along its pixels, not its channels."""
+    return kernel.flip(tuple(range(-_axes(kernel), 0)))
+
+
+def _weight(kernel: Tensor) -> Tensor:
+    """The kernel as a layer's: (O, C/groups, ...)."""
+    return kernel[None, None] if kernel.ndim <= 2 else kernel
+
+
+def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> tuple[Tensor, Tensor]:
+    """x as (N, C, ...) and the kernel as (O, C/groups, ...). Raises ModelError where they do not fit."""
+    axes, weight = len(windows), _weight(kernel)
+    if kernel.ndim <= 2:
+        require(x.ndim >= axes, "x", tuple(x.shape), f"a tensor of at least {axes} axes, as the kernel has")
+        x = x.reshape(math.prod(x.shape[: x.ndim - axes]), 1, *x.shape[x.ndim - axes :])
+    elif x.ndim != kernel.ndim or x.shape[1] != kernel.shape[1] * groups:
+        raise ModelError(
+            f"x of shape {tuple(x.shape)} does not fit a kernel of shape {tuple(kernel.shape)} with groups={groups}: "
+            f"it must be (N, {kernel.shape[1] * groups}, {('n', 'n₁, n₂', 'n₁, n₂, n₃')[axes - 1]})."
+        )
+    _reject_misfits(x.shape[2:], kernel, windows, groups)
+    return x, weight
+
+
+def _apply(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int, method: str) -> Tensor:
+    """Correlate by `method`, in the shapes that x and the kernel came in."""
+    if method not in METHODS:
+        raise UnknownName("method", method, METHODS)
+    y = METHODS[method](*_as_layer(x, kernel, windows, groups), windows, groups)  # (N, O, ...)
+    return y.reshape(*x.shape[: x.ndim - len(windows)], *y.shape[2:]) if kernel.ndim <= 2 else y
+
+
+def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> None:
+    """Raise ModelError where the kernel's outputs cannot be grouped so, or no window fits on `size` pixels."""
+    outputs = len(_weight(kernel))
+    require(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")
+    for n, window in zip(size, windows):
+        if n == 0 or window.count(n) == 0:
+            raise ModelError(
+                f"{n} entries with {window.before} before and {window.after} after are too few for windows of "
+                f'{window.span}: pad more, as padding="same", or take a smaller kernel or dilation.'
+            )
+
+
+# --- four ways, each from x (N, C, ...) and weight (O, C/groups, ...) to (N, O, ...) ---------------------------------
+
+
+def _padded(x: Tensor, windows: tuple[Windows, ...]) -> Tensor:
+    """x with what its windows see beyond its ends: zeros, or x over again."""
+    for axis, window in enumerate(windows, start=2):
+        n = x.shape[axis]
+        if window.circular and window.span > 1:
+            x = x.index_select(axis, torch.arange(-window.before, n + window.after, device=x.device) % n)
+    if windows[0].circular:
+        return x
+    around = [p for window in reversed(windows) for p in (window.before, window.after)]
+    return F.pad(x, around) if any(around) else x
+
+
+def _pixels(x: Tensor, index: Sequence[int | slice]) -> Tensor:
+    """x[..., *index], the pixels at one entry of each axis, or at every so many."""
+    entries: tuple[int | slice | EllipsisType, ...] = (..., *index)
+    return x[entries]
+
+
+def _direct(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
+    """The sum as it stands: for each entry of the kernel, its weight times the entries of x under it."""
+    counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
+    x = torch.unflatten(_padded(x, windows), 1, (groups, -1))  # (N, groups, C/groups, ...)
+    weight = torch.unflatten(weight, 0, (groups, -1))  # (groups, O/groups, C/groups, ...)
+    y = x.new_zeros(())
+    for entry in itertools.product(*(range(window.kernel) for window in windows)):
+        steps = [w.steps(m, first=a * w.dilation) for a, w, m in zip(entry, windows, counts)]
+        y = y + torch.einsum("ngc...,goc->ngo...", _pixels(x, steps), _pixels(weight, entry))
+    return y.flatten(1, 2)  # (N, O, ...)
+
+
+def _toeplitz(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
+    """T x with every example a vector."""
+    matrix = _matrix(weight, windows, x.shape[2:], groups)
+    counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
+    return torch.unflatten(x.flatten(1) @ matrix.T, 1, (len(weight), *counts))  # (N, O, ...)
+
+
+def _matrix(weight: Tensor, windows: tuple[Windows, ...], size: Sequence[int], groups: int) -> Tensor:
+    """T_{(o, i), (c, j)} = Σ_a w_{o, c, a} [output i reads entry j through a], (O·m, C·n)."""
+    outputs, inputs = weight.shape[:2]
+    dense = weight.new_zeros(groups, outputs // groups, groups, inputs, *weight.shape[2:])
+    for g, part in enumerate(torch.unflatten(weight, 0, (groups, -1))):  # no weights between groups
+        dense[g, :, g] = part
+    dense = dense.flatten(2, 3).flatten(0, 1)  # (O, C, ...)
+    reads = [window.reads(n).to(weight) for n, window in zip(size, windows)]  # (m, k, n) for each axis
+    letters = ("oca,iaj->oicj", "ocab,iaj,lbm->oilcjm", "ocabd,iaj,lbm,pdq->oilpcjmq")[len(windows) - 1]
+    matrix = torch.einsum(letters, dense, *reads)
+    return matrix.flatten(len(windows) + 1).flatten(0, len(windows))  # (O·m, C·n)
+
+
+def _fft(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
+    """Product of spectra: a shift in x turns phases, and the kernel's conjugate turns them back.
+
+    The transform takes its signals as circular. Padded x is at least as long as a window, so the windows that run
+    over the end are the last span − 1, and those are cut off.
+    """
+    counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
+    x = _padded(x, windows)
+    axes = tuple(range(-len(windows), 0))
+    size = [_fast_length(n) for n in x.shape[2:]]
+    x_hat = torch.fft.rfftn(x, size, axes).unflatten(1, (groups, -1))  # (N, groups, C/groups, ...)
+    w_hat = torch.fft.rfftn(_spread(weight, windows), size, axes).conj().unflatten(0, (groups, -1))
+    y_hat = torch.einsum("ngc...,goc...->ngo...", x_hat, w_hat).flatten(1, 2)  # (N, O, ...)
+    y: Tensor = torch.fft.irfftn(y_hat, size, axes)
+    return _pixels(y, [window.steps(m) for window, m in zip(windows, counts)])
+
+
+def _spread(weight: Tensor, windows: tuple[Windows, ...]) -> Tensor:
+    """The kernel with d − 1 zeros between its entries."""
+    if all(window.dilation == 1 for window in windows):
+        return weight
+    wide = weight.new_zeros(*weight.shape[:2], *(window.span for window in windows))
+    _pixels(wide, [slice(None, None, window.dilation) for window in windows]).copy_(weight)
+    return wide
+
+
+def _fast_length(n: int) -> int:
+    """The least number from n on that has no factor but 2, 3 and 5: transforms of such lengths are fast."""
+    while True:
+        rest = n
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return n
+        n += 1
+
+
+def _fused(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
+    """PyTorch's own."""
+    conv: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[len(windows) - 1]
+    stride, dilation = [window.stride for window in windows], [window.dilation for window in windows]
+    return conv(_padded(x, windows), weight, None, stride, 0, dilation, groups)
+
+
+METHODS: dict[str, Callable[[Tensor, Tensor, tuple[Windows, ...], int], Tensor]] = {
+    "direct": _direct,
+    "toeplitz": _toeplitz,
+    "fft": _fft,
+    "fused": _fused,
+}

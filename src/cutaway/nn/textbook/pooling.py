@@ -1,0 +1,160 @@
+"""Pooling: one value for each window of a map, or the k largest of a sequence.
+
+Max and average pooling are written here as windows that are looked at one by one; models run PyTorch's fused functions,
+`F.max_pool2d` and so on, and the tests hold the two equal, gradients included.
+
+Shapes: maps (N, C, *pixels) with one to three axes of pixels; a size is a number for each axis, or one for all. Sizes
+are rounded down, as in PyTorch, or up, as Caffe does (`pooled_size`).
+
+k-max pooling and its dynamic form are N. Kalchbrenner's, E. Grefenstette's and P. Blunsom's, A convolutional neural
+network for modelling sentences, 2014, sections 3.2 and 3.3. <https://arxiv.org/abs/1404.2188>
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...core.errors import ModelError, require
+
+Sizes = int | Sequence[int]  # one number for each axis, or one for all
+
+
+def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0, *, ceil: bool = False) -> int:
+    """⌊(n + 2p − k)/s⌋ + 1 windows on n entries with p before and after, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
+
+    Rounded up, the last window may hang over the end by part of itself; it is left out where it would begin after
+    x, in the padding after it. Caffe rounds so in pooling, and in pooling alone; PyTorch asks for `ceil_mode=True`.
+    `stride` is the kernel's size unless given. Raises ModelError where p is more than half the kernel.
+    """
+    stride = kernel if stride is None else stride
+    require(kernel >= 1 and stride >= 1, "kernel, stride", (kernel, stride), "at least 1")
+    require(0 <= padding <= kernel // 2, "padding", padding, f"at most half of the kernel's {kernel}")
+    over = n + 2 * padding - kernel
+    count = (-(-over // stride) if ceil else over // stride) + 1
+    if ceil and (count - 1) * stride >= n + padding:
+        count -= 1  # it would begin after x
+    return max(0, count)
+
+
+def max_pool(
+    x: Tensor, kernel: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, ceil: bool = False
+) -> Tensor:
+    """The largest entry of each window, `F.max_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+
+    Padding is −∞, which is never the largest. The gradient goes to the first of the largest.
+    """
+    return _windows(x, kernel, stride, padding, ceil, around=-math.inf, beyond=-math.inf).max(-1).values
+
+
+def average_pool(
+    x: Tensor,
+    kernel: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    *,
+    ceil: bool = False,
+    count_padding: bool = True,
+) -> Tensor:
+    """The mean of each window, `F.avg_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+
+    Padding is 0 and counts as entries do, unless `count_padding=False`. What of a window hangs over the padding too,
+    where sizes are rounded up, never counts.
+    """
+    total = _windows(x, kernel, stride, padding, ceil, around=0.0, beyond=0.0).sum(-1)
+    ones = torch.ones_like(x[:1, :1])
+    counted = _windows(ones, kernel, stride, padding, ceil, around=float(count_padding), beyond=0.0).sum(-1)
+    return total / counted  # (N, C, ...) by (1, 1, ...)
+
+
+def adaptive_max_pool(x: Tensor, size: Sizes) -> Tensor:
+    """The largest entry of each of `size` cells (`adaptive_cells`), `F.adaptive_max_pool1d`, `2d` and `3d`."""
+    return _by_cell(x, size, lambda cell: cell.max(-1).values)
+
+
+def adaptive_average_pool(x: Tensor, size: Sizes) -> Tensor:
+    """The mean of each of `size` cells (`adaptive_cells`), `F.adaptive_avg_pool1d`, `2d` and `3d`. Size 1: of all."""
+    return _by_cell(x, size, lambda cell: cell.mean(-1))
+
+
+def adaptive_cells(n: int, count: int) -> list[slice]:
+    """`count` cells that cover n entries: cell i goes from ⌊i n/count⌋ to before ⌈(i + 1) n/count⌉.
+
+    Where n cannot be divided, sizes differ by one and neighbours share an entry; with fewer entries than cells,
+    cells repeat them.
+    """
+    require(n >= 1 and count >= 1, "count", count, f"at least 1, for at least one entry (there are {n})")
+    return [slice(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+
+
+def k_max(x: Tensor, k: int, dim: int = -1) -> Tensor:
+    """The k largest entries along `dim`, in the order in which they stand: (..., n, ...) to (..., k, ...).
+
+    Of equal entries the first ones are taken. Raises ModelError where there are fewer than k.
+    """
+    n = x.shape[dim]
+    require(1 <= k <= n, "k", k, f"at least 1 and at most the {n} entries that there are")
+    # A stable sort, not topk: which of equal entries stays decides the order of what comes out.
+    first = x.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, k)
+    return x.gather(dim, first.sort(dim=dim).values)
+
+
+def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
+    """k_l = max(k_top, ⌈(L − l)/L · s⌉): how many entries layer l of L keeps of a sentence of s words.
+
+    The last one keeps k_top, whatever the sentence. With L = 3, s = 18, k_top = 3: 12, 6, 3.
+    """
+    require(1 <= layer <= layers, "layer", layer, f"from 1 to the number of layers, {layers}")
+    require(length >= 1, "length", length, "at least 1")
+    require(k_top >= 1, "k_top", k_top, "at least 1")
+    return max(k_top, -(-(layers - layer) * length // layers))
+
+
+def dynamic_k_max(x: Tensor, layer: int, layers: int, length: int, k_top: int) -> Tensor:
+    """`k_max` over the last axis with `dynamic_k`: (..., n) to (..., k_l). `length` is the sentence's, not n."""
+    return k_max(x, dynamic_k(layer, layers, length, k_top))
+
+
+def _sizes(given: Sizes, axes: int, name: str) -> tuple[int, ...]:
+    sizes = (given,) * axes if isinstance(given, int) else tuple(given)
+    require(len(sizes) == axes, name, given, f"one number or {axes}")
+    return sizes
+
+
+def _windows(
+    x: Tensor, kernel: Sizes, stride: Sizes | None, padding: Sizes, ceil: bool, around: float, beyond: float
+) -> Tensor:
+    """Every window of (N, C, *pixels), flattened: (N, C, *counts, entries).
+
+    `around` is what padding holds, `beyond` what stands after it where the last window hangs over.
+    """
+    axes = x.ndim - 2
+    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
+    kernels, paddings = _sizes(kernel, axes, "kernel"), _sizes(padding, axes, "padding")
+    strides = kernels if stride is None else _sizes(stride, axes, "stride")
+    over = []
+    for n, k, s, p in zip(x.shape[2:], kernels, strides, paddings):
+        count = pooled_size(n, k, s, p, ceil=ceil)
+        if count == 0:
+            raise ModelError(f"{n} entries with padding {p} are too few for windows of {k}: take a smaller kernel.")
+        over.append(max(0, (count - 1) * s + k - (n + 2 * p)))
+    x = F.pad(x, [p for p in reversed(paddings) for _ in range(2)], value=around)
+    x = F.pad(x, [p for o in reversed(over) for p in (0, o)], value=beyond)
+    for axis, (k, s) in enumerate(zip(kernels, strides), start=2):
+        x = x.unfold(axis, k, s)  # the window's entries become the last axis
+    return x.flatten(-axes)
+
+
+def _by_cell(x: Tensor, size: Sizes, pool: Callable[[Tensor], Tensor]) -> Tensor:
+    """`pool` over every cell of (N, C, *pixels), flattened to (N, C, entries)."""
+    axes = x.ndim - 2
+    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
+    sizes = _sizes(size, axes, "size")
+    cells = itertools.product(*(adaptive_cells(n, m) for n, m in zip(x.shape[2:], sizes)))
+    pooled = [pool(x[(slice(None), slice(None), *cell)].flatten(2)) for cell in cells]
+    return torch.stack(pooled, -1).reshape(*x.shape[:2], *sizes)

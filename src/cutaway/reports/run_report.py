@@ -1,0 +1,204 @@
+"""The report of a run: the views in the order they are read, and the page that holds them.
+
+The views are pure functions from the documents of a run to plain JSON descriptions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..checkpoints.match_config import with_settings
+from ..core.files import write_json, write_text
+from ..core.metric_names import metric
+from ..draw.description import Drawing, Page, View, table
+from ..draw.html_page import page
+from ..draw.number_format import count, duration, moment, plural, written
+from ..inspect.example_inputs import inputs_for
+from ..inspect.layers import layer_table
+from ..runs.run import Run
+from ..views.network import drawing_of
+from ..views.run.classes import confusion, per_class
+from ..views.run.detection import per_class as boxes_by_class
+from ..views.run.documents import Documents, read_documents
+from ..views.run.examples import samples, translations
+from ..views.run.forecast import forecast_views
+from ..views.run.generated_images import drawn, unlikely
+from ..views.run.links import links
+from ..views.run.outcome import beside_simple, figure, metrics_rows, missing_intervals, noun, result, trust, worst
+from ..views.run.reproduction import curves, data, network, repeat
+from ..views.run.scores import calibration, discrimination, importance
+from ..views.run.segmentation import masks
+from ..views.run.speech import words
+from ..views.run.tasks import over_time
+from ..views.run.values import residuals
+
+# Each document that can be absent, and what would be seen of it.
+OPTIONAL = {
+    "metrics": ("metrics.csv", "loss, metrics and learning rate of every epoch"),
+    "evaluation": ("evaluation.json", "metrics with intervals, confusion or residuals, the worst mistakes"),
+    "layers": ("layers.json", "the layer table and the paper that the network comes from"),
+}
+
+# Settings of a model that are the data's, whoever types them.
+DECIDED = ("num_classes", "target_vocab_size", "in_features", "in_channels")
+
+
+def describe(documents: Documents) -> Page:
+    """The whole page of a run. What a run that ended early has no documents for is named in a view of its own."""
+    run, metrics, evaluation, layers = documents.run, documents.metrics, documents.evaluation, documents.layers
+    views = [head(run, evaluation)]
+    absent = [key for key in OPTIONAL if not getattr(documents, key)]
+    if absent:
+        views.append(missing(run, absent))
+    if metrics:
+        views.append(curves(run, metrics))
+    if evaluation and evaluation.get("tasks"):
+        views.append(over_time(evaluation["tasks"], evaluation["split"]))
+    if evaluation and evaluation.get("classes"):
+        views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation and evaluation.get("masks"):
+        views.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation and evaluation.get("boxes"):
+        views.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
+    if evaluation and evaluation.get("links"):
+        views.append(links(evaluation["links"], evaluation["split"]))
+    if evaluation and evaluation.get("forecast"):
+        views += forecast_views(evaluation["forecast"])
+    if evaluation and evaluation.get("values"):
+        views.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation:
+        views += _beyond(evaluation)
+        views += _singled_out(run, evaluation)
+    views.append(data(run))
+    if layers:
+        views.append(network(layers, documents.folder, documents.inside))
+    views.append(repeat(run, layers.get("config") if layers else None))
+    return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
+
+
+def _beyond(evaluation: dict[str, Any]) -> list[View]:
+    """The views of what only some evaluations have."""
+    split, total = evaluation["split"], evaluation["count"]
+    views = []
+    if evaluation.get("discrimination"):
+        views.append(discrimination(evaluation["discrimination"], total))
+    if evaluation.get("calibration"):
+        views.append(calibration(evaluation["calibration"], total))
+    if evaluation.get("importance"):
+        views.append(importance(evaluation["importance"], split))
+    if evaluation.get("samples"):
+        views.append(samples(evaluation["samples"], split))
+    if evaluation.get("translations"):
+        views.append(translations(evaluation["translations"], split))
+    if evaluation.get("drawn"):
+        views.append(drawn(evaluation["drawn"], split))
+    if evaluation.get("words"):
+        views.append(words(evaluation["words"], evaluation["worst"], split))
+    return views
+
+
+def _singled_out(run: dict[str, Any], evaluation: dict[str, Any]) -> list[View]:
+    """The mistakes; where images are drawn there are none, but images that are unlikely."""
+    if run["task"] != "image generation":
+        return [worst(run, evaluation)]
+    return [unlikely(evaluation)] if evaluation["worst"] else []
+
+
+def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
+    """The head of the page: what was trained on what, and the one metric that matters."""
+    drawings: list[Drawing] = []
+    if evaluation:
+        says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
+        rows = metrics_rows(evaluation)
+        drawings += [figure(run, evaluation), *beside_simple(run, evaluation), *missing_intervals(evaluation)]
+        signatures = evaluation.get("signatures", {})
+        if signatures:
+            sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
+            drawings.append({"kind": "prose", "sentences": sentences})
+    else:
+        says, summary = f"{_trained(run)} It has not been tested.", "There are no metrics yet."
+        rows = []
+        best = run.get("best") or {}
+        if best.get("value") is not None:
+            name, format = metric(best["metric"])
+            value = written(best["value"], format)
+            summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
+            rows = [[f"best validation {name}", value, "", ""]]
+    findings = run["data"].get("findings") or []
+    if findings and evaluation:
+        bears = "bears" if len(findings) == 1 else "bear"
+        title = f"{plural(len(findings), 'finding')} in the data {bears} on these metrics"
+        drawings.append({"kind": "prose", "title": title, "sentences": findings})
+    if run.get("summary"):
+        drawings.append({"kind": "prose", "sentences": [run["summary"]]})
+    return View(
+        id="result",
+        title=f"{called(run)} on {run['data']['name']}",
+        says=says,
+        summary=summary,
+        table=table({"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
+        drawings=drawings,
+    )
+
+
+def called(run: dict[str, Any]) -> str:
+    """The model's preset, with the settings by which it is another network: "gpt2 with layers=2 and dim=64". What the
+    data decides makes it none."""
+    own = {key: value for key, value in run["model_settings"].items() if key not in DECIDED}
+    return f"{run['model']}{with_settings(own)}"
+
+
+def missing(run: dict[str, Any], absent: list[str]) -> View:
+    """What is not there, and how to come by it; `absent` holds keys of OPTIONAL."""
+    names = " and ".join(OPTIONAL[key][0] for key in absent)
+    state = run.get("stopped") or run.get("status") or "not finished"
+    return View(
+        id="missing",
+        title="What is missing",
+        says=f"Not in the run's folder: {names}. What they would show is left out of this page.",
+        summary=f"Training: {state}. `cutaway train --resume RUN` takes it up again; "
+        "`cutaway report RUN` writes this page again.",
+        table=table({"document": "text", "would show": "text"}, [list(OPTIONAL[key]) for key in absent]),
+        drawings=[],
+    )
+
+
+def _trained(run: dict[str, Any]) -> str:
+    """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
+    said = f"{count(run['parameters'])} parameters, learned from "
+    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several
+    said += plural(run["data"]["splits"]["train"], learned)
+    if run.get("epochs_done") is not None:
+        said += f" in {plural(run['epochs_done'], 'epoch')}"
+    if run.get("seconds") is not None:
+        said += f", {duration(run['seconds'])} on {run['machine']['device']}"
+    return f"{said}."
+
+
+def _colophon(run: dict[str, Any]) -> str:
+    date = moment(run.get("finished") or run["started"])
+    return f"Cutaway {run['cutaway']} · {date} · This page holds all that it shows and asks no network for more."
+
+
+def report_on(run: Run) -> Path:
+    """Write layers.json and report.html into the run's folder; the path of the page."""
+    if (run.folder / "model").is_dir():
+        card = None if run.module is not None else run.preset.card.card.to_json()  # one's own has no paper
+        layers = layer_table(run.model, *inputs_for(run.model, run.spec))
+        tree = drawing_of(layers, run.model)
+        write_json(
+            run.folder / "layers.json",
+            {**layers.to_json(), "tree": tree, "card": card, **run.preset.described(run.model)},
+        )
+    return write_report(run.folder)
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write report.html into a run's folder, from the documents there, and give its path.
+
+    Raises FileError where a document is damaged or the page cannot be written.
+    """
+    path = run_folder / "report.html"
+    write_text(path, page(describe(read_documents(run_folder))))
+    return path

@@ -1,0 +1,1 @@
+"""Trained runs: a run folder opened again to evaluate it and to predict with it."""

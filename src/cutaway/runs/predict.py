@@ -1,0 +1,317 @@
+"""Predictions of a run for new data sets, images, masked texts, generated texts, few-shot episodes and links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from ..core.errors import DataError, SettingError, require
+from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
+from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
+from ..data.folders import IMAGES, class_folders
+from ..data.graphs.link_pairs import LinkSplit, Pairs
+from ..data.images.segmentation import MaskPreprocessing, palette
+from ..data.problems.problem import Branches
+from ..data.text.masking import GAP, MaskedPreprocessing
+from ..data.text.problems import ProblemPreprocessing
+from ..inference.sequence_decoding import sample
+from ..inference.text import NONE
+from ..inference.thought_search import CHAINS, Method
+from ..nn.eval_mode import resting
+from ..nn.links import Bilinear, DotProduct
+from ..statistics.intervals import Metric
+from ..tasks.classification import Classification
+from ..tasks.few_shot import FewShot
+from ..tasks.sequences import SequenceToSequence
+from ..tasks.task import Task
+from ..training.device import Placement
+from ..training.evaluation import at_once, batches_in_order, mirrored, results_of
+
+
+def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:
+    """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
+    if length_penalty is not None and type(spec.target) is Transcript:
+        raise SettingError(
+            "length_penalty is for what is written token after token, and this run says a character or none at "
+            "every frame: leave it out."
+        )
+    if (num_beams is not None or length_penalty is not None) and not spec.target.written:
+        raise SettingError(
+            "num_beams and length_penalty are for runs that learned pairs of sequences or captions, and this one "
+            f"learned the {spec.target.column} of {spec.kind} data: leave them out."
+        )
+
+
+def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
+    """Raise SettingError for a search, where the run solves no problems, or not by steps."""
+    if method is None:
+        return
+    if not isinstance(preprocessing, ProblemPreprocessing):
+        raise SettingError(
+            f"method={method.method} is how solutions of problems are looked for, and this run learned the "
+            f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data: leave it out."
+        )
+    if method.method in CHAINS:
+        preprocessing.in_form(method.form)
+        return
+    kind, forms = preprocessing.kind, preprocessing.forms
+    if not isinstance(kind, Branches) or kind.tree not in forms:
+        raise SettingError(
+            f"method={method.method} needs a run that was trained to propose steps and to value them, and this one "
+            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, "
+            "or look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
+        )
+
+
+Answers = Iterable[tuple[str, Image.Image, Tensor]]  # what an image is called, the image, what is said of it
+
+
+def answers_of(
+    model: nn.Module, task: Task, split: Split, place: Placement, flip: bool
+) -> Iterator[tuple[str, Image.Image, Tensor]]:
+    """The name of each image of a split, the image as it was given, and the task's answer for it; with `flip` the mean
+    of the outputs for the image and its mirror image."""
+    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # of such tasks
+    for i in range(len(split)):
+        batch = next(iter(split.batches([torch.tensor([i])])))
+        with torch.no_grad():
+            inputs = place.batch(batch)[0]
+            outputs = model(*inputs)
+            if flip:
+                outputs = (outputs + mirrored(model, inputs)) / 2
+        image = split.image(i)
+        assert image is not None, "a split of images has them"
+        yield split.name(i), image, answers(outputs)[0]
+
+
+def masks_of(answers: Answers, preprocessing: MaskPreprocessing) -> Iterator[tuple[str, Image.Image]]:
+    """The name of each image and its mask, as large as the image and with a palette."""
+    for name, image, said in answers:
+        mask = Image.fromarray(preprocessing.restored(said.numpy(), (image.height, image.width)), "P")
+        mask.putpalette(palette())
+        yield name, mask
+
+
+def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about: Mapping[str, Any]) -> Split:
+    """The test split of another data set as a run prepares it, from what its examples were before that set prepared
+    them; `about` is run.json.
+
+    Raises DataError where they are of another kind, or their target is.
+    """
+    spec = preprocessing.spec
+    if data.spec.kind != spec.kind or type(data.spec.target) is not type(spec.target):
+        raise DataError(
+            f"{data.name} is not of the kind that this run learned from "
+            f"({about['data']['source']}, {spec.kind}, {task.name}): it cannot be evaluated on it."
+        )
+    adopted: Callable[[Split, Preprocessing], Split] | None = getattr(preprocessing, "adopted", None)
+    if adopted is None:
+        raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
+    return adopted(data.splits["test"], data.preprocessing)
+
+
+FILLED = 5  # tokens that are named for a gap
+
+
+@torch.no_grad()
+def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts: Sequence[Any]) -> list[dict[str, Any]]:
+    """One row a text: for each of its gaps the likeliest tokens, with their probabilities, by a model at its place.
+
+    Raises DataError for a text without a gap among others that have one.
+    """
+    if whole := [given for given in texts if GAP not in str(given)]:
+        raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts apart.")
+    others = torch.from_numpy(text.masking.others)
+    rows = []
+    for given in texts:
+        ids = text.with_gaps(str(given))
+        tokens = ids[None].to(place.device)
+        real = torch.ones_like(tokens, dtype=torch.bool)  # an exported graph takes no call without a mask
+        outputs = model(tokens, real)[0].float().cpu()  # (T, V)
+        p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
+        gaps = [
+            ", ".join(f"{text.tokenizer.tokens[others[i]]} {p:.3f}" for i, p in zip(*gap))
+            for gap in zip(best.tolist(), p.tolist())
+        ]
+        rows.append({"input": str(given), "filled": "; ".join(gaps)})
+    return rows
+
+
+AT_ONCE = 64  # sources that are read together
+
+
+def texts_of(
+    model: nn.Module,
+    split: Split,
+    place: Placement,
+    task: SequenceToSequence,
+    samples: int,
+    seed: int,
+    longest: int | None,
+    settings: Any,
+) -> list[list[str]]:
+    """`samples` texts of each example of the split; sample k is drawn by a generator of its own with the seed `seed` +
+    k, so that it is the same whatever is drawn beside it. `settings` are those of `inference.sampling`."""
+    require(samples >= 1, "samples", samples, "at least 1", SettingError)
+    require(0 <= seed < 2**63 - samples, "seed", seed, "at least 0, and below 2**63", SettingError)
+    found: list[list[str]] = [[] for _ in range(len(split))]
+    plan = batches_in_order(split, AT_ONCE)
+    for index, batch in zip(plan, split.batches(plan)):
+        inputs, _ = place.batch(batch)
+        source, *mask = inputs[:-1]  # the last is the target so far
+        for k in range(samples):
+            generators = [torch.Generator().manual_seed(seed + k) for _ in index]
+            with place.autocast():
+                ids = sample(
+                    model, source, mask[0] if mask else None, task.target, longest, generator=generators, **settings
+                )
+            for i, row in zip(index.tolist(), ids.tolist()):
+                found[i].append(task.words([token for token in row if token != NONE]))
+    for i in getattr(split, "empty", ()):
+        found[i] = [""] * samples
+    return found
+
+
+def evaluated(
+    model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int], batch_size: int | None = None
+) -> dict[str, Metric]:
+    """The metrics of episodes of a split with other ways, shots, queries or inner_steps than in training, by a model at
+    its place, `batch_size` episodes at a time.
+
+    Raises SettingError where the run, or the split, cannot have them.
+    """
+    target, said = spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
+    if not isinstance(target, Episodes):
+        raise SettingError(
+            f"{said} is for episodes, and this run learned the {target.column} of {spec.kind} data: leave it out."
+        )
+    for key, least in (("ways", 2), ("shots", 1), ("queries", 1), ("inner_steps", 0)):
+        if asked.get(key, least) < least:
+            raise SettingError(f"{key}={asked[key]} cannot be: it must be at least {least}.")
+    if target.inner_lr is None and "inner_steps" in asked:
+        raise SettingError(f"{said} is for objective=maml, and this run compares with prototypes: leave it out.")
+    _reject_ways(target, asked.get("ways", target.ways))
+    told = replace(target, **asked)  # type: ignore[arg-type]  # they are numbers
+    again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
+    other: Any = replace(spec, target=told)  # type: ignore[arg-type]
+    task = FewShot(told)
+    return task.metrics(*results_of(model, again, place, at_once(batch_size, other), task))
+
+
+@torch.no_grad()
+def told_by(
+    model: nn.Module, place: Placement, preprocessing: Preprocessing, sources: Sequence[Any], support: str | Path | None
+) -> list[dict[str, Any]]:
+    """One row an image: which class of the support it is of, a folder of class folders with a few images each.
+
+    Batch normalization that takes the statistics of the running batch takes those of support and images together.
+    Raises DataError where there is no support, or it does not suit the run.
+    """
+    target, spec = preprocessing.spec.target, preprocessing.spec
+    assert isinstance(target, Episodes)
+    if not isinstance(spec, ImageSpec):
+        raise DataError("This run learned sinusoids, each from points of its own: `cutaway evaluate` judges it.")
+    if support is None:
+        raise DataError(
+            "This run learned to tell new classes by a few examples of each, and none are given.",
+            fix="Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER.",
+        )
+    folder = Path(support).expanduser()
+    if not folder.is_dir():
+        raise DataError(
+            f"There is no folder {str(support)!r}.", fix="A support is a folder of class folders of images."
+        )
+    by_class, _ = class_folders(folder, IMAGES)
+    _reject_ways(target, len(by_class), folder)
+    known = preprocessing.examples([file for files in by_class.values() for file in files])
+    asked = preprocessing.examples(sources)
+    y = torch.tensor([k for k, files in enumerate(by_class.values()) for _ in files], device=place.device)
+    x, queries = _images(place, known), _images(place, asked)
+    told = FewShot(replace(target, ways=len(by_class)))
+    outputs = told.told(model, x[None], y[None], torch.cat([x, queries])[None])[0, len(x) :].float().cpu()
+    rows = Classification(Classes(tuple(by_class))).predictions(outputs)
+    return [{"input": asked.name(i), **row} for i, row in enumerate(rows)]
+
+
+def _images(place: Placement, split: Split) -> Tensor:
+    """All images of a split, (n, C, H, W)."""
+    (batch,) = split.batches([torch.arange(len(split))])
+    inputs, _ = place.batch(batch)
+    return inputs[0]
+
+
+def _reject_ways(target: Episodes, ways: int, folder: Path | None = None) -> None:
+    """Raise SettingError for a number of classes that the run cannot tell apart."""
+    said = f"{folder} holds {ways} class folder{'s' if ways != 1 else ''}" if folder else f"ways={ways} cannot be"
+    if folder and ways < 2:
+        raise SettingError(f"{said}, and one is told from others: give two or more.")
+    if target.inner_lr is not None and ways != target.ways:
+        raise SettingError(
+            f"{said}: this run learned by objective=maml with {target.ways or 'no'} ways, and its head gives as many "
+            "outputs. Runs of objective=prototypes tell any number of classes apart."
+        )
+
+
+FOUND = 50  # links that are told
+MISSING_LINKS_AT_ONCE = 1 << 22  # pairs that are scored at once
+MOST_NODES = 100_000  # of which all pairs are scored: 5 · 10⁹
+
+
+def links_said(model: nn.Module, task: Task, split: LinkSplit, place: Placement) -> list[dict[str, Any]]:
+    """One row a pair: whether it is a link, how probable that is, and whether the graph has it already. Where no pairs
+    are asked for they are the likeliest that it has not, those first that are surest."""
+    asked = len(split) > 0
+    pairs = split.rows.numpy() if asked else likeliest(model, split, place)
+    if not asked:
+        split = split.with_pairs(pairs)
+    if not len(split):
+        return []
+    outputs = results_of(model, split, place, MISSING_LINKS_AT_ONCE, task).outputs
+    rows = zip(task.predictions(outputs), outputs[:, 0].double().sigmoid().tolist(), split.are_linked(pairs).tolist())
+    said = []
+    for i, (row, p, known) in enumerate(rows):
+        source, target = split.ends(i)
+        given = {"source": source, "target": target, **({"in the graph": "yes" if known else "no"} if asked else {})}
+        said.append({"input": split.name(i), "link": row["link"], "probability": p, **given})
+    return said
+
+
+@torch.no_grad()
+def likeliest(model: Any, split: LinkSplit, place: Placement, most: int = FOUND) -> Pairs:
+    """The pairs of nodes without an edge that the model holds most probable, the surest first, (n, 2).
+
+    Every pair is scored, some nodes with all others at a time, so that memory grows with the nodes alone. Raises
+    DataError for a graph with too many nodes for that.
+    """
+    nodes = len(split.x)
+    if nodes > MOST_NODES:
+        raise DataError(
+            f"All pairs of {nodes:,} nodes are too many to score, {MOST_NODES:,} at most.",
+            fix="Ask for pairs: cutaway predict RUN GRAPH PAIRS.csv, a table with a source and a target in each row.",
+        )
+    decoder = model.head
+    assert isinstance(decoder, DotProduct | Bilinear), "a model of links has a decoder"
+    graph, _ = place.batch(Batch((split.x, split.edges), split.x[:0, 0]))
+    with resting(model):
+        z: Tensor = model.features(*graph)
+    best, where = torch.empty(0), torch.empty((0, 2), dtype=torch.int64)
+    rows = max(1, MISSING_LINKS_AT_ONCE // max(1, nodes))
+    for start in range(0, nodes, rows):
+        scores = decoder.between(z[start : start + rows], z).float().cpu()  # (n, V)
+        first = torch.arange(start, start + len(scores))
+        scores[torch.arange(nodes)[None] <= first[:, None]] = -torch.inf  # each pair once, and no node with itself
+        for ends in (split.edges, split.edges.flip(0)):
+            own = (ends[0] >= start) & (ends[0] < start + len(scores))
+            scores[ends[0][own] - start, ends[1][own]] = -torch.inf
+        values, at = scores.flatten().topk(min(most, scores.numel()))
+        pairs = torch.stack([at // nodes + start, at % nodes], 1)
+        order = torch.cat([best, values]).argsort(descending=True, stable=True)[:most]
+        best, where = torch.cat([best, values])[order], torch.cat([where, pairs])[order]
+    return np.asarray(where[best > -torch.inf])

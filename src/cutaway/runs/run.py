@@ -1,0 +1,478 @@
+"""A run: the folder that training leaves, opened again to evaluate, to predict, to look inside."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from ..checkpoints.custom import called, handed_over, preset_for
+from ..checkpoints.saving import load_model, reject_other_kind
+from ..checkpoints.word_vectors import Vectors
+from ..core import spec as specs
+from ..core.config import among, build
+from ..core.errors import DataError, FileError, SettingError
+from ..core.files import as_path
+from ..core.spec import (
+    ANY_SIZE,
+    Boxes,
+    Classes,
+    Context,
+    Episodes,
+    ImageSizes,
+    Links,
+    Mask,
+    Masked,
+    Noise,
+    Tags,
+    Transcript,
+)
+from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, in_units
+from ..data.datasets.registry import NAMED
+from ..data.graphs.link_pairs import LinkSplit
+from ..data.images.segmentation import MaskPreprocessing
+from ..data.in_memory.predict_inputs import is_object, new_examples, with_targets
+from ..data.in_memory.source import Given, as_source
+from ..data.open_data import open_data
+from ..data.saved_transforms import read_preprocessing
+from ..data.settings import DataSettings
+from ..data.text.masking import GAP, MaskedPreprocessing
+from ..data.text.problems import ProblemPreprocessing
+from ..data.text.tokenizer_fitting import AUTO
+from ..data.text.tokenizers import KINDS
+from ..inference import image_generation
+from ..inference.language_model_thinker import think
+from ..inference.sampling import Settings as Sampled
+from ..inference.thought_search import GREEDY, Found, Method
+from ..models.registry import Preset
+from ..statistics.intervals import Metric
+from ..tasks.contrastive import Contrastive
+from ..tasks.sequences import SequenceToSequence
+from ..tasks.task import Task, learned_of, task_for
+from ..training.attacks import AttackedSplit
+from ..training.ctc_length_check import leave_out_crowded, reject_crowded
+from ..training.device import Placement, available_device, find_place
+from ..training.evaluation import Results, at_once, results_of
+from ..training.run_folder import reject_no_run
+from ..training.schemas import read_run, source_of
+from ..training.task_schedule import over_tasks
+from .predict import (
+    answers_of,
+    evaluated,
+    filled,
+    links_said,
+    masks_of,
+    prepared_anew,
+    reject_beams,
+    reject_method,
+    texts_of,
+    told_by,
+)
+
+NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets of which a model has one output for each name
+
+
+class Run:
+    """What a run's folder holds. Nothing is read before it is asked for."""
+
+    def __init__(self, folder: str | os.PathLike[str], module: nn.Module | type[nn.Module] | None = None) -> None:
+        """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
+        and a copy of it is the run's model."""
+        self.module = module
+        self.folder = as_path(folder, "A run is opened by its folder")
+        self._given: Given | None = None  # the data, where it was given in Python
+        reject_no_run(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @functools.cached_property
+    def about(self) -> dict[str, Any]:
+        """The document run.json: model, data, settings, versions, what was reached."""
+        return read_run(self.folder)
+
+    @functools.cached_property
+    def model(self) -> nn.Module:
+        """The trained model, in evaluation mode, on the CPU. Raises FileError where training has left none yet."""
+        if not (self.folder / "model").is_dir():
+            raise FileError(
+                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
+                f"Take it up again: cutaway train --resume {self.folder}"
+            )
+        self.reject_other_module()
+        own = handed_over(self.module) if self.module is not None else None
+        model = load_model(self.folder / "model", own)[0].eval()
+        self._reject_other_sizes(model)
+        return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
+
+    def _reject_other_sizes(self, model: nn.Module) -> None:
+        """Raise FileError where the preprocessing has other classes than the model, or tokens that it lacks."""
+        config, target, said = getattr(model, "config", None), self.spec.target, ""
+        classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
+        if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
+            said = f"names {target.outputs:,} classes, and the model beside it tells {classes:,} apart"
+        if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
+            said = f"has {wanted:,} tokens, and the model beside it {ids:,}"
+        if said:
+            raise FileError(f"{self.folder / 'model' / 'preprocessing.json'} {said}. Take the folder from one copy.")
+
+    @functools.cached_property
+    def preset(self) -> Preset:
+        """The preset that the run is of, or its module of one's own as one. Raises FileError where that was not handed
+        over."""
+        self.reject_other_module()
+        return preset_for(self.about["model"] if self.module is None else self.model)
+
+    def reject_other_module(self) -> None:
+        """Raise FileError where the run is of a module of one's own and none was handed over, or the other way."""
+        reject_other_kind(self.about, self.folder, self.module is not None)
+
+    @functools.cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What was fitted on the training split: the way from files to tensors."""
+        return read_preprocessing(self.folder / "model" / "preprocessing.json")
+
+    @property
+    def spec(self) -> specs.Spec:
+        """What an example looks like."""
+        return self.preprocessing.spec
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """What was learned."""
+        return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
+
+    @functools.cached_property
+    def place(self) -> Placement:
+        """Where the model runs when it is asked, in the precision of its weights: the device and the memory format of
+        the run's settings, or the fastest device where that is not here."""
+        settings = self.about["settings"]
+        double = any(p.dtype == torch.float64 for p in self.model.parameters())
+        device = available_device(settings.get("device", "auto"))
+        return find_place(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
+
+    def data(self) -> DataSet:
+        """The data that the run was trained on, read, split and prepared again.
+
+        Raises DataError where it is not what it was.
+        """
+        about = self.about["data"]
+        given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
+        targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
+        data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
+        self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        if isinstance(data.spec.target, Transcript):
+            leave_out_crowded(self.model, data, given.get("missing", "error"))
+        return data
+
+    @property
+    def image_sizes(self) -> ImageSizes:
+        """The sizes that its images may have."""
+        sizes = self.about["data"].get("image_sizes")
+        return ImageSizes(**sizes) if sizes else ANY_SIZE
+
+    @property
+    def source(self) -> Any:
+        """What its data is opened by: a name, a path, or what was given in Python. Raises DataError where that is not
+        at hand."""
+        return self._given or source_of(self.about["data"])
+
+    def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
+        """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
+        they hold what they held is seen when they are asked for. Raises SettingError for a path and for fractions."""
+        given, fractions = as_source(data, val, test)
+        if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
+            raise SettingError(
+                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
+                "and fractions are among the run's settings."
+            )
+        self._given = given
+        return self
+
+    def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with the tokenizer that the run has kept, where they name the path that it was taken from."""
+        kept = self.folder / "model" / "preprocessing.json"
+        named = settings.get("tokenizer", AUTO) not in (AUTO, *KINDS)
+        return {**settings, **({"tokenizer": str(kept.resolve())} if named and kept.is_file() else {})}
+
+    def reject_other(self, data: DataSet, way_out: str) -> None:
+        """Raise DataError where `data`, or its split, is not what the run was trained on."""
+        about = self.about["data"]
+        for what, now, then in (
+            ("content", data.fingerprint, about["fingerprint"]),
+            ("split", data.split_hash, about["split_hash"]),
+        ):
+            if now != then:
+                raise DataError(
+                    f"The {what} of {about['source']} is not what this run was trained on "
+                    f"({now[:12]} now, {then[:12]} then).",
+                    fix=f"Restore the data; {way_out}",
+                )
+
+    def evaluate(
+        self,
+        source: Any = None,
+        *,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        attack: str | None = None,
+        eps: float = 0.03,
+        attack_steps: int = 20,
+        method: Method | None = None,
+        **episodes: int,
+    ) -> dict[str, Metric]:
+        """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
+        a path, objects as `train` takes them, such as (X, y), or the test split of a named set. What is not the run's
+        own goes through the run's own preprocessing.
+        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
+        (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
+        Of problems, `method` is how solutions are looked for (`inference.thought_search`), by one greedy chain unless
+        it is given. Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps. Raises DataError
+        where there is no test split, or the data is unlike the run's.
+        """
+        reject_beams(self.spec, num_beams, length_penalty)
+        reject_method(self.preprocessing, method)
+        tasks = None
+        if source is None:
+            data = self.data()
+            split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
+            if split is None:
+                raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
+        elif not isinstance(source, str | os.PathLike):
+            split = with_targets(source, self.preprocessing)
+        elif str(source) in NAMED:
+            split = prepared_anew(open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about)
+        else:
+            split = self.preprocessing.labelled(str(source))
+            if isinstance(self.spec.target, Transcript):
+                reject_crowded(self.model, split)
+        model = self.place.model(self.model, learns=False)
+        if episodes:
+            size = self.about["settings"].get("eval_batch_size")
+            return evaluated(model, self.place, self.spec, split, episodes, size)
+        if attack is not None:
+            given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
+            split, tasks = AttackedSplit(split, *given), None
+        results = self.results(split, True, num_beams, length_penalty, method)
+        more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
+        return {**self.task.metrics(*results), **more}
+
+    def predict(
+        self,
+        sources: Sequence[Any],
+        *,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        support: str | Path | None = None,
+    ) -> list[dict[str, Any]]:
+        """One row an example, in words and units, for new files or rows, prepared as the training split was: a list of
+        paths, or of examples, or an object as `train` takes it, such as X or a data frame.
+
+        What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
+        row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
+        are as in `evaluate`. Of few-shot learning, `support` is a folder of class folders that tells the classes.
+        Raises DataError, by file or row, for what cannot be read, and SettingError for what the run has no use for.
+        """
+        reject_beams(self.spec, num_beams, length_penalty)
+        sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
+        if isinstance(sources, Iterator | Set | ValuesView):  # what is looked at here would be gone from it
+            sources = list(sources)
+        if is_object(sources, self.preprocessing):
+            sources = new_examples(sources, self.preprocessing)
+        if isinstance(self.spec.target, Episodes):
+            model = self.place.model(self.model, learns=False)
+            return told_by(model, self.place, self.preprocessing, sources, support)
+        if support is not None:
+            raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
+        if isinstance(self.spec.target, Context):
+            return self.vectors.rows(sources)
+        if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
+            assert isinstance(self.preprocessing, MaskedPreprocessing)
+            return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
+        if isinstance(self.spec.target, Noise):
+            raise DataError(
+                f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
+                "ones with it, and a run of vae says how likely an image is."
+            )
+        named = self._graph_of(sources)
+        split = named if named is not None else self._examples(sources)
+        if isinstance(split, LinkSplit):
+            return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
+        results = None
+        if len(split):
+            results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
+        if results and (rows_of := getattr(self.task, "rows", None)) is not None:
+            found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
+            return found
+        rows = self.task.predictions(in_units(split, results.outputs)) if results else []
+        for i in getattr(split, "empty", ()):
+            rows[i] = dict.fromkeys(rows[i], "")
+        return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
+
+    def generate(
+        self,
+        sources: Sequence[Any],
+        samples: int = 1,
+        *,
+        seed: int = 0,
+        longest: int | None = None,
+        **settings: Unpack[Sampled],
+    ) -> list[list[str]]:
+        """What each source becomes, drawn, of a run that learned pairs of sequences or captions: `samples` texts each.
+
+        Sample k has the seed `seed` + k, and is the same whatever is drawn beside it. How a token is drawn is said by
+        `settings`, those of `inference.sampling.Sampling`: temperature, top_k, top_p, min_p, repetition_penalty. A
+        text has at most `longest` tokens, or half as many again as the longest in training. Raises SettingError for
+        what cannot be, DataError for a run that learned something else, and for sources as `predict` does.
+        """
+        if not isinstance(self.task, SequenceToSequence):
+            raise DataError(
+                f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
+                "sequence of a source: runs that learned pairs of sequences or captions do."
+            )
+        split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
+        model = self.place.model(self.model, learns=False)
+        return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
+
+    def think(self, problems: Sequence[str], method: Method = GREEDY) -> list[Found]:
+        """The search for a solution of each problem, with every thought on the way, of a run that learned problems.
+        Raises DataError for what is no problem, or has no solution; SettingError for a method that it cannot have."""
+        reject_method(self.preprocessing, method)
+        assert isinstance(self.preprocessing, ProblemPreprocessing)
+        asked = self.preprocessing.examples(problems).problems
+        return think(self.place.model(self.model, learns=False), self.preprocessing, asked, method)
+
+    def sample(
+        self,
+        count: int = 64,
+        of_class: str | None = None,
+        *,
+        steps: int | None = None,
+        guidance: float | None = None,
+        eta: float | None = None,
+        seed: int = 0,
+    ) -> list[Image.Image]:
+        """New images, of a run that learned to draw them, as Pillow has them; image k has the seed `seed` + k.
+
+        Those of `of_class`, where there are classes, or of all in turn. Of diffusion models `steps` are so many of the
+        timesteps (50), `guidance` is the scale of classifier-free guidance (2), `eta` 0 is DDIM and 1, which is usual,
+        ancestral sampling. Raises DataError for a run that learned something else, SettingError for what cannot be.
+        """
+        levels, _, _ = self.drawn(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
+        return image_generation.as_images(levels)
+
+    def drawn(
+        self,
+        count: int,
+        of_class: str | None = None,
+        *,
+        steps: int | None = None,
+        guidance: float | None = None,
+        eta: float | None = None,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor | None, image_generation.Asked]:
+        """What `sample` draws, as levels uint8 (count, C, H, W), the class of each, and how they were drawn. Raises
+        DataError of a run that draws no images, SettingError for a value that cannot be."""
+        spec = self.spec
+        if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.Drawn):
+            raise DataError(
+                f"{self.folder} draws no images: {self.about['model']} learned the {spec.target.column} of {spec.kind} "
+                "data. Runs of ddpm-unet and vae do."
+            )
+        if count < 1:
+            raise SettingError(f"count={count} cannot be: it must be at least 1.")
+        if not 0 <= seed < 2**63 - count:
+            raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+        asked = image_generation.asked_of(spec, self.model, steps, guidance, eta)
+        classes = image_generation.classes_for(spec, count, of_class)
+        model = self.place.model(self.model, learns=False)
+        return image_generation.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
+
+    def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
+        """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
+        that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
+        if not isinstance(self.preprocessing, MaskPreprocessing):
+            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
+        return masks_of(self._answers(sources), self.preprocessing)
+
+    def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
+        """The name of each image, and the image with what the model says of it drawn over it: boxes, or a mask. Raises
+        DataError where the run learned neither."""
+        pictured = getattr(self.preprocessing, "pictured", None)
+        if pictured is None:
+            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
+        return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
+
+    def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
+        """The name of each image, the image as it was given, and the task's answer for it."""
+        split, model = self.preprocessing.examples(sources), self.place.model(self.model, learns=False)
+        return answers_of(model, self.task, split, self.place, bool(self.about["settings"].get("tta", False)))
+
+    @property
+    def vectors(self) -> Vectors:
+        """The word vectors that the run learned. Raises DataError where it learned none."""
+        embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
+        if not isinstance(embedding, nn.Embedding) or tokenizer is None:
+            raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
+        return Vectors.of(embedding, tokenizer.tokens)
+
+    def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
+        """The graph of a run that learned links, with all its links, where it is asked for by the name of its data."""
+        if not isinstance(self.spec.target, Links) or [str(one) for one in sources] != [self.about["data"]["source"]]:
+            return None
+        split = self.data().splits["train"]
+        assert isinstance(split, LinkSplit)
+        return split.whole()
+
+    def results(
+        self,
+        split: Split,
+        decodes: bool = False,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        method: Method | None = None,
+    ) -> Results:
+        """The model's answers for a split, with its targets; `decodes` and `method` as in `results_of`, `num_beams` and
+        `length_penalty` too, which are those of the run's settings unless they are given. Raises DataError where the
+        run learned nothing that answers could be held to."""
+        settings, task = self.about["settings"], self.task
+        model, size = self.place.model(self.model, learns=False), at_once(settings.get("eval_batch_size"), self.spec)
+        if isinstance(task, Contrastive) and not task.remembers:
+            if len(task.target.names) < 2:
+                raise DataError(
+                    f"{self.folder} learned from images with no classes, by which it could be judged.",
+                    fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
+                )
+            train = self.data().splits["train"]
+            task.remember(*results_of(model, train, self.place, size, task))
+        return results_of(
+            model,
+            split,
+            self.place,
+            size,
+            task,
+            flip=settings.get("tta", False),
+            decodes=decodes,
+            num_beams=num_beams if num_beams is not None else settings.get("num_beams", 1),
+            length_penalty=length_penalty if length_penalty is not None else settings.get("length_penalty", 0.6),
+            method=method or GREEDY,
+            tokens=settings.get("batch_tokens", 0),
+        )
+
+    def _examples(self, sources: Sequence[Any]) -> Split:
+        """New files or rows as the training split was prepared; what that did not know is warned of."""
+        split = self.preprocessing.examples(sources)
+        for sentence in getattr(split, "notes", ()):
+            warnings.warn(sentence, stacklevel=3)
+        reject_longer = getattr(split, "reject_longer", None)
+        context = getattr(getattr(self.model, "config", None), "context_length", None)
+        if reject_longer is not None and context is not None:
+            reject_longer(context)
+        return split

@@ -1,0 +1,233 @@
+"""The settings of a training, resolved: what was typed, then the model's card, the weights, what the model asks for.
+
+`resolve` takes the step before the data is open; `settle` the one after, once data, model and weights are there to say
+the rest, and gives the settings that a run records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.custom import Own
+from ..checkpoints.hub import fetch, is_hub
+from ..core.config import among, as_text, build, keys, parted, short, unknown_setting
+from ..core.errors import DataError, ModelError, SettingError
+from ..core.spec import Episodes, Horizon, ImageSizes
+from ..data.dataset_base import DataSet
+from ..data.modalities import KINDS
+from ..data.open_data import kind_of, read_otherwise
+from ..data.settings import DataSettings
+from ..data.text.tokenizer_fitting import AUTO, OF_ITS_OWN
+from ..data.text.tokenizers import KINDS as TOKENIZERS
+from ..models.base import Advances
+from ..models.registry import Preset
+from ..tasks.task import LEARNED_BY
+from .config import TrainSettings
+from .device import find_device, reject_without_compiler
+from .parameter_groups import frozen, heads
+from .pretrained_weights import Source, Taken, find_weights
+
+SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: steps at least, and examples at most
+# Of a card, for learning classes: views of images are made in their own way, and have no labels.
+SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
+# Of links, as T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
+LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
+LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings as far as they are known before the data is open."""
+
+    training: TrainSettings
+    data: DataSettings
+    model: dict[str, Any]  # the model's own
+    typed: dict[str, Any]  # those of the model's own that were typed
+    joint_vocab: bool | None  # as it was given, before the model was asked
+    sizes: ImageSizes  # of images, that the model takes
+    begun: Source | None  # the weights that the model begins with, where it does with those of a file
+    length_typed: bool  # whether the person said how long training is, or in which batches
+
+    @property
+    def tokenizer(self) -> str:
+        """The tokenizer's kind, or its path as it is seen from everywhere."""
+        named = self.data.tokenizer
+        return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
+
+
+def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
+    """The settings before the data is open: those `given`, a model's own as `model.KEY`, over those of the card.
+
+    Threads are set here: what is fitted on the data depends on them too. Raises what a person can fix.
+    """
+    if source is None:
+        raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
+    training, data = _groups(found, given)
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    if training.compile:
+        reject_without_compiler(find_device(training.device))
+    kind = kind_of(source, data, found.takes)
+    weights, vectors = training.weights, training.vectors
+    if weights and isinstance(found, Own):
+        raise SettingError(
+            f"weights={short(weights)} is for models that are named: {found.name} is a module of one's own, and begins "
+            "with the weights that it has. Put yours into it before, and leave weights out."
+        )
+    if weights and is_hub(weights) and not resumed:
+        weights = fetch(weights).pinned  # the commit, which a run records
+    begun = find_weights(weights, found) if weights and not resumed else None
+    like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
+    wishes = _wishes(found, kind, data)
+    found.reject_kind(kind, lambda: read_otherwise(source, kind, found.takes, found.targets))
+    typed = found.parse(parted(given)[0])
+    model = {**(begun.settings(found) if begun else {}), **typed}
+    if kind == "image" and data.image_size and "image_size" in found.setting_names:
+        model.setdefault("image_size", data.image_size)
+    return Resolved(
+        replace(training, weights=weights, vectors=absolute(vectors), teacher=absolute(training.teacher)),
+        replace(data, **like_weights, **wishes),
+        model,
+        typed,
+        data.joint_vocab,
+        found.image_sizes(found.configure(settings=model)),
+        begun,
+        any(key in given for key in ("epochs", "max_steps", "batch_size")),
+    )
+
+
+def absolute(path: str | None) -> str | None:
+    """The path as it is seen from everywhere, where there is one."""
+    return None if path is None else str(Path(path).expanduser().resolve())
+
+
+def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
+    """The settings of training and of data: those given, over those of the card. Raises UnknownName, SettingError."""
+    own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
+    if "batch_size" in given and "batch_tokens" not in given:
+        own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+    if given.get("tasks"):
+        own.pop("patience", None)
+    if given.get("objective") in LEARNED_BY:
+        own = {key: value for key, value in own.items() if key not in SUPERVISED}
+    flat = {**own, **parted(given)[1]}
+    known = keys(DataSettings, TrainSettings)
+    for key in flat:
+        if key not in known:
+            raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
+    training = build(TrainSettings, among(flat, TrainSettings))
+    data = build(DataSettings, among(flat, DataSettings))
+    if data.links:
+        data = replace(data, **{k: v for k, v in LINKS_HELD_OUT.items() if k not in flat})
+    return training, data
+
+
+def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokenizer that the weights were learned with, unless another one was given; what a card says of how one is to
+    be fitted is no matter then."""
+    if begun is None or begun.tokenizer is None or given.get("tokenizer", AUTO) != AUTO:
+        return {}
+    usual = {f.name: f.default for f in fields(DataSettings) if f.name in OF_ITS_OWN and f.name not in given}
+    return {"tokenizer": str(begun.tokenizer.resolve()), **usual}
+
+
+def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
+    """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
+    vocabulary for both sides of a pair, attributes of edges. Raises SettingError for stateful=true where there is no
+    state, and for edge_attr=true where they are not taken."""
+    network, own = found.network, KINDS[kind].settings
+    advances = issubclass(network, Advances)
+    if "stateful" in own and data.stateful and not advances:
+        raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+    if "edge_attr" in own and data.edge_attr and not network.edge_attr:
+        raise SettingError(f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out.")
+    wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    wants["edge_attr"] = network.edge_attr
+    return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
+
+
+def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
+    """The model's own settings, with the size of its vocabulary, where the weights have rows for more tokens than their
+    tokenizer has.
+
+    Raises SettingError where the tokenizer does not belong to the weights: one of another size.
+    """
+    begun, tokenizer = asked.begun, asked.tokenizer
+    ids, rows = getattr(data.spec, "vocab_size", None), begun and getattr(begun.config, "vocab_size", None)
+    if begun is None or not ids or not rows or "vocab_size" in asked.typed or ids == rows:
+        return asked.model
+    if begun.tokenizer is not None and tokenizer == str(begun.tokenizer.resolve()) and ids < rows:
+        return {**asked.model, "vocab_size": rows}
+    which = f"the tokenizer in {tokenizer}"
+    if tokenizer in (AUTO, *TOKENIZERS):
+        which = f"the tokenizer that was fitted on {data.name}"
+    way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
+    raise SettingError(
+        f"weights={asked.training.weights} has vectors of {rows:,} tokens ({begun.file}), and {which} has {ids:,}: "
+        f"they do not belong together. The model would take one word for another; {way}."
+    )
+
+
+def settle(
+    asked: Resolved, data: DataSet, network: nn.Module, taken: Taken | None
+) -> tuple[TrainSettings, DataSettings]:
+    """The settings as a run records them: numbers for what the weights that were `taken` decide, paths that mean the
+    same from anywhere, the metric to monitor as the task calls it (val_loss, as in metrics.csv, is loss too).
+
+    Raises SettingError where nothing is left to learn.
+    """
+    settings, weights = _long_enough(asked, data), asked.training.weights
+    alone, decay = settings.freeze_epochs, settings.layer_decay
+    if alone is None:
+        episodes = isinstance(data.spec.target, Episodes)  # to whose classes no head stays
+        alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
+    if alone and not weights:
+        raise SettingError(
+            f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "
+            "give weights=FILE, or leave it out."
+        )
+    if alone > settings.epochs:
+        raise SettingError(
+            f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
+        )
+    if not any(p.requires_grad for p in network.parameters()):
+        raise ModelError(f"{type(network).__name__} has no parameter that learns: none has requires_grad.")
+    still = frozen(network, settings.freeze)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad} - still
+    if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(network) for name in learning)):
+        what = "the head" if learning else "the model"
+        raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
+    training = replace(
+        settings,
+        weights=weights if weights is not None and is_hub(weights) else absolute(weights),
+        freeze_epochs=alone,
+        layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
+        monitor=settings.monitor and settings.monitor.removeprefix("val_"),
+    )
+    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # what a model asks for gives way to the data
+    return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
+
+
+def _long_enough(asked: Resolved, data: DataSet) -> TrainSettings:
+    """Settings by which a forecast is learned in at least 400 steps: of a series with few windows, epochs that are
+    enough of a long one are a handful of steps. What the person said of either stays."""
+    settings, windows = asked.training, len(data.splits["train"])
+    batch = min(settings.batch_size or windows, windows)
+    if asked.length_typed or not isinstance(data.spec.target, Horizon):
+        return settings
+    if settings.epochs * math.ceil(windows / batch) >= SHORT_STEPS:
+        return settings
+    batch = min(batch, SHORT_BATCH)
+    epochs = math.ceil(SHORT_STEPS / math.ceil(windows / batch))
+    data.notes.append(
+        f"The training split has few windows, {windows:,}: unless epochs, max_steps or batch_size is given, training "
+        f"has {SHORT_STEPS:,} steps at least, here epochs={epochs} with batch_size={batch}."
+    )
+    return replace(settings, batch_size=batch, epochs=max(epochs, settings.epochs))

@@ -1,0 +1,137 @@
+"""What training would cost: a few steps are timed, and what they keep is weighed. Nothing is written."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..data.dataset_base import Batch, Split
+from .memory_check import kept_by_a_step
+from .progress import Progress
+from .setup import Prepared
+from .trainer import Trainer
+
+HERE = __name__.partition(".")[0]  # this package, whose objects are looked into
+WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Time and memory of training, as far as a few steps tell."""
+
+    steps: int  # in an epoch
+    seconds_per_step: float
+    weights: int  # bytes: parameters and buffers
+    learning: int  # bytes: gradients, and what the optimizer remembers of each parameter
+    activations: int  # bytes kept from the forward pass for the backward pass, for one batch
+    outputs: int  # bytes of what comes and goes with outputs that are a word for each token: in chunks, or whole
+    data: int  # bytes of the data that is held in memory
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        """Seconds of training in an epoch, validation not counted."""
+        return self.steps * self.seconds_per_step
+
+    @property
+    def memory(self) -> int:
+        """Bytes, beside Python and PyTorch themselves."""
+        return self.weights + self.learning + self.activations + self.outputs + self.data
+
+
+def estimate(ready: Prepared) -> Estimate:
+    """Time up to 20 steps of real batches, fewer of slow ones (the model learns from them and is not kept)."""
+    trainer = unseen(ready)
+    batches = trainer.plan = trainer.batches_of(epoch=0)
+    outputs = 0
+    kept: dict[int, int] = {}
+
+    def weigh(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    times: list[float] = []
+    source = itertools.islice(ready.data.splits["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
+    began = time.perf_counter()
+    for i, batch in enumerate(source):
+        outputs = max(outputs, _passing(trainer, batch))
+        before = time.perf_counter()
+        if i == 0 and trainer.objective.weighable and ready.settings.recompute == "none":
+            with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
+                trainer.step([batch], steps=len(batches))
+        else:
+            trainer.step([batch], steps=len(batches))
+        if ready.place.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - before)
+        if time.perf_counter() - began > MOST_SECONDS:
+            break
+    timed = sorted(times[WARM_UP:] or times[-1:])
+    parameters = {p.untyped_storage().data_ptr(): p.nbytes for p in ready.model.parameters()}
+    buffers = sum(b.nbytes for b in ready.model.buffers())
+    remembered = sum(
+        v.nbytes for o in trainer.optimizers for s in o.state.values() for v in s.values() if isinstance(v, Tensor)
+    )
+    return Estimate(
+        steps=math.ceil(len(batches) / ready.settings.accumulate),
+        seconds_per_step=timed[len(timed) // 2] * ready.settings.accumulate,
+        weights=sum(parameters.values()) + buffers,
+        learning=sum(parameters.values()) + remembered,
+        activations=sum(size for pointer, size in kept.items() if pointer not in parameters)
+        or kept_by_a_step(ready)[0],
+        outputs=outputs,
+        data=_held(list(ready.data.splits.values())),
+    )
+
+
+def unseen(ready: Prepared) -> Trainer:
+    """The loop over what is prepared, step by step: it shows nothing, and leaves nothing as long as no epoch ends."""
+    return Trainer(
+        ready.model,
+        ready.data,
+        ready.task,
+        ready.settings,
+        ready.place,
+        Path("unused"),
+        Progress(shown=False),
+        teacher=ready.teacher,
+        deferred=ready.deferred,
+    )
+
+
+def _passing(trainer: Trainer, batch: Batch) -> int:
+    """Bytes of a batch's outputs that are not kept for the backward pass, where they are a word for each token. In
+    chunks it is one chunk; whole it is the outputs, which the step holds, and the gradients of them and of their
+    logarithms."""
+    words = trainer.objective.words
+    if words is None:
+        return 0
+    bytes_each = torch.promote_types(trainer.place.dtype, torch.float32).itemsize
+    tokens = batch.target.numel()
+    count = min(words.chunk, tokens) if words.many(batch.target) else 3 * tokens
+    return count * words.vocab_size * bytes_each
+
+
+def _held(splits: list[Split]) -> int:
+    """Bytes of the tensors that splits hold, those inside what they hold too; what several hold counts once."""
+    found: dict[int, int] = {}
+    ahead: list[object] = list(splits)
+    seen: set[int] = set()
+    while ahead:
+        value = ahead.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            storage = value.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(value, list | tuple):
+            ahead += [v for v in value if isinstance(v, Tensor)]
+        elif type(value).__module__.startswith(HERE):
+            ahead += vars(value).values() if hasattr(value, "__dict__") else []
+    return sum(found.values())

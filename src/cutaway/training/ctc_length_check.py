@@ -1,0 +1,85 @@
+"""Transcripts that do not fit into what a network can say of their recordings.
+
+Connectionist temporal classification needs a frame for each character and one more between two that are equal: a text
+that needs more than there are has the probability 0, and an infinite loss. A network that spells has positions for so
+many characters and an end. Data alone cannot tell: the network says how many frames it answers at, or what it can
+write.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from ..core.errors import DataError, Problem
+from ..core.spec import Transcript
+from ..data.dataset_base import IGNORED, DataSet, SequenceSplit, Split
+from ..models.base import Decodes, contract_of
+from ..nn.ctc import frames_needed
+
+NAMED_AT_MOST = 3  # recordings that a note names
+
+
+def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
+    """Reject recordings with transcripts that do not fit, each by its name; with `missing` drop leave them out of their
+    splits, and say so in the data's notes. The splits' hash stays that of the data, which knows no network.
+
+    Raises DataError, also where a split is left without examples.
+    """
+    if not isinstance(data.spec.target, Transcript):
+        return
+    named: list[Problem] = []
+    for name, split in data.splits.items():
+        crowded = crowded_in(model, split)
+        named += crowded.values()
+        if crowded and missing == "drop":
+            left = [i for i in range(len(split)) if i not in crowded]
+            if not left:
+                raise DataError(f"missing=drop would leave the {name} split empty:", named, fix="Fix some of them.")
+            assert isinstance(split, SequenceSplit), "recordings are in memory"
+            data.splits[name] = split.part(torch.tensor(left))
+    if named and missing != "drop":
+        raise _unfit(model, named, "; or missing=drop leaves out what is named")
+    if named:
+        more = f"; and {len(named) - NAMED_AT_MOST:,} more" if len(named) > NAMED_AT_MOST else ""
+        count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
+        data.notes.append(f"missing=drop left out {count}: {'; '.join(map(str, named[:NAMED_AT_MOST]))}{more}.")
+
+
+def reject_crowded(model: nn.Module, split: Split) -> None:
+    """Raise DataError for labelled recordings with transcripts that do not fit."""
+    if crowded := crowded_in(model, split):
+        raise _unfit(model, list(crowded.values()), "")
+
+
+def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
+    """What is wrong with each recording whose transcript is more than the network can say of it, by its number."""
+    assert isinstance(split, SequenceSplit), "recordings are in memory"
+    assert split.target is not None, "with their transcripts"
+    texts = [text[text != IGNORED] for text in split.target]
+    if isinstance(model, Decodes):
+        most = int(cast(Any, model).config.context_length) - 1  # one place is the end's
+        what = "its transcript has {:,} characters, and the network writes at most {:,}"
+        long = {i: len(text) for i, text in enumerate(texts) if len(text) > most}
+        return {i: Problem(split.name(i), what.format(n, most)) for i, n in long.items()}
+    found = {}
+    for i, (frames, text) in enumerate(zip(contract_of(model).output_frames(split.lengths).tolist(), texts)):
+        if (needed := frames_needed(text)) > frames:
+            what = f"its transcript needs {needed:,} frames, and the network leaves {frames:,} of it"
+            found[i] = Problem(split.name(i), what)
+    return found
+
+
+def _unfit(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
+    count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
+    look, where = "Look whether it belongs to that recording", "the recording"
+    if isinstance(model, Decodes):
+        fix, where = f"{look}; a larger model.context_length takes longer ones{way_out}.", "what the network can write"
+    else:
+        fix = (
+            f"{look} (a character takes a frame, and one more where it is doubled); smaller model.strides leave more "
+            f"frames{way_out}."
+        )
+    return DataError(f"{count} not fit into {where}:", named, fix=fix)

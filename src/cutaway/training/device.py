@@ -1,0 +1,309 @@
+"""Where training happens: one seam for device, number format and this process's part of the work.
+
+The loop asks this object alone. In a process that trains by itself it answers at once, and there is no process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.custom import is_own
+from ..core.config import short
+from ..core.errors import SettingError
+from ..core.memory_budget import free_memory as free_on_machine
+from ..data.dataset_base import Batch, Split, TensorSplit
+from ..distributed import environment, group
+from .config import TrainSettings
+
+# On a CPU, kernels with more weights than this follow maps of few pixels, where learning with channels-last is
+# slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
+# format throughout costs those and DenseNet-121 about 15 %.
+LARGE_KERNEL = 400_000
+NARROW = 16  # channels of a block on processors with AVX-512; 8 on others
+T = TypeVar("T")
+HELD = 0.25  # fraction of a device's free memory up to which a split is held there
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A device, the number format of the forward pass, and which part of the work is this process's."""
+
+    device: torch.device
+    dtype: torch.dtype  # of the weights
+    autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for the weights' own
+    channels_last: bool
+    rank: int = 0
+    processes: int = 1  # that see different examples
+    tensor: int = 1  # processes, for each of those, that see the same and share heads and hidden units
+    tensor_rank: int = 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes the run's files."""
+        return self.rank == self.tensor_rank == 0
+
+    @property
+    def looks_at_every_step(self) -> bool:
+        """Whether reading a loss is free. On an accelerator it waits for the device, so it is done now and then."""
+        return self.device.type == "cpu"
+
+    def model(self, model: nn.Module, learns: bool = True) -> nn.Module:
+        """The model moved here, in this place's number and memory format: the best one to learn in, or else to answer
+        in. To do it again changes nothing."""
+        model = model.to(self.device, self.dtype)
+        if self.channels_last:
+            for module in model.modules():
+                if isinstance(module, nn.Conv2d):
+                    _set_memory_format(module, learns)
+        return model
+
+    def hold(self, split: Split) -> Split:
+        """The split with its tensors moved here for good, where it lies in memory and takes at most a quarter of what
+        the device has free, so that its batches are cut out here; otherwise, and on a CPU, the split as it is."""
+        if self.device.type == "cpu" or not isinstance(split, TensorSplit):
+            return split
+        if split.inputs.nbytes > HELD * (free_memory(self.device) or 0):
+            return split
+        held = copy.copy(split)
+        held.inputs = self._put(split.inputs)
+        held.target = None if split.target is None else self._put(split.target)
+        return held
+
+    def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
+        """The batch's inputs and target, moved here."""
+        if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
+            return batch.inputs, batch.target  # it is here already
+        return tuple(self._put(self._pinned(x)) for x in batch.inputs), self._put(self._pinned(batch.target))
+
+    def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
+        """Of a batch's examples, which stand along `dim`, those that are this process's: every so-many-th. What they
+        count for says `weight`, since no process is left without any. A batch with fewer than there are processes is
+        every process's; where batches go on from one another (`carries`), the row that a process went on with stays its
+        own, and one whose rows have ended takes the first."""
+        count = x.shape[dim]
+        if self.processes == 1 or (count < self.processes and not carries):
+            return x
+        first = self.rank if self.rank < count else 0
+        return x.index_select(dim, torch.arange(first, count, self.processes, device=x.device))
+
+    def weight(self, count: int, carries: bool = False) -> float:
+        """What the `share` of a batch of so many examples counts for, so that over all processes each counts once."""
+        if count >= self.processes:
+            return 1.0
+        return float(self.rank < count) if carries else 1 / self.processes
+
+    def total(self, *numbers: float) -> tuple[float, ...]:
+        """Numbers summed over the processes that see different examples."""
+        if self.processes == 1:
+            return numbers
+        return self.total_of_all(*(x if self.tensor_rank == 0 else 0.0 for x in numbers))
+
+    def total_of_all(self, *numbers: float) -> tuple[float, ...]:
+        """Numbers summed over all processes, those that see the same examples too."""
+        if self.processes * self.tensor == 1:
+            return numbers
+        return tuple(group.total(torch.tensor(numbers, dtype=torch.float64)).tolist())
+
+    def together(self, value: T) -> list[T]:
+        """What each process has, in the order of their ranks; of those that see the same examples, the first."""
+        return [value] if self.processes * self.tensor == 1 else group.from_all(value)[:: self.tensor]
+
+    def from_first(self, *numbers: float) -> tuple[float, ...]:
+        """The numbers of the first process: of what processes measure, such as time, they go by one."""
+        return self.total_of_all(*(x if self.writes else 0.0 for x in numbers))
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give the model's buffers, such as running means, the values that the first process has."""
+        if self.processes * self.tensor > 1:
+            group.send_from_first([*model.buffers()])
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """The context of the forward pass."""
+        if self.autocast_dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.autocast_dtype)
+
+    def _pinned(self, x: Tensor) -> Tensor:
+        """The tensor where a GPU copies it from without waiting for what it still has to do."""
+        plain = type(x) is Tensor and x.layout is torch.strided and x.device.type == "cpu"
+        return x.pin_memory() if self.device.type == "cuda" and plain else x
+
+    def _put(self, x: Tensor) -> Tensor:
+        x = x.to(self.device, non_blocking=True)
+        if x.is_floating_point() and x.dtype != self.dtype:
+            x = x.to(self.dtype)
+        return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
+
+
+def whole(parts: Sequence[Tensor]) -> Tensor:
+    """The states (layers, N, hidden) of a batch's examples, of the processes' shares (layers, n, hidden)."""
+    if len(parts) == 1:
+        return parts[0]
+    found = parts[0].new_empty(parts[0].shape[0], sum(part.shape[1] for part in parts), *parts[0].shape[2:])
+    for rank, part in enumerate(parts):
+        found[:, rank :: len(parts)] = part
+    return found
+
+
+def find_device(device: str) -> torch.device:
+    """The device of that name; `auto` is the fastest one here. Raises SettingError for one that is not here."""
+    return torch.device(_fastest() if device == "auto" else _known(device))
+
+
+def available_device(device: str) -> str:
+    """Return the device of that name where it is on this machine, else `auto`."""
+    try:
+        return str(find_device(device)) if device != "auto" else device
+    except SettingError:
+        return "auto"
+
+
+def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1) -> Placement:
+    """The place that the settings ask for; `auto` takes the fastest device, bfloat16 only in hardware, channels-last
+    for convolutions of the catalog's models. Of the processes so many after one another, `tensor`, see the same
+    examples.
+
+    Raises SettingError for a device that is not here, and where an LSTM is to compute in bfloat16 on a processor that
+    has none: PyTorch has a kernel for it in hardware alone.
+    """
+    found = find_device(device)
+    lacks = found.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if precision == "bfloat16" and lacks and any(isinstance(m, nn.LSTM) for m in model.modules()):
+        raise SettingError(
+            "precision=bfloat16 cannot be: this processor has no bfloat16, and PyTorch's LSTM needs it. Leave it out."
+        )
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    half = precision == "bfloat16" or (
+        precision == "auto" and found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
+    if channels_last is None:
+        channels_last = not is_own(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
+    if found.type == "cuda" and environment.launched():
+        found = _own_gpu(found)
+    rank, processes = group.place()
+    own = (rank // tensor, processes // tensor, tensor, rank % tensor)
+    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
+
+
+def _own_gpu(asked: torch.device) -> torch.device:
+    """The GPU of this process's number on its machine. Raises SettingError where there are more processes than GPUs, or
+    all of them are to share one."""
+    here, there = environment.local_world_size(), torch.cuda.device_count()
+    if asked.index is not None and here > 1:
+        raise SettingError(
+            f"device={asked} is one GPU, and each of the {here} processes on this machine takes one of its own: leave "
+            "device out."
+        )
+    if here > there:
+        raise SettingError(
+            f"{here} processes on this machine would each take a GPU, and it has {there}: start no more than that, or "
+            "take device=cpu."
+        )
+    return asked if asked.index is not None else torch.device("cuda", environment.local_rank())
+
+
+def for_parts(settings: TrainSettings, place: Placement) -> Placement:
+    """The place of weights that are held as these settings say: rows of a part lie one after another."""
+    return replace(place, channels_last=False) if settings.in_parts else place
+
+
+def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
+    """The place of one process that has the whole model, to answer in the precision of its weights, as a run does
+    whenever it is asked: that of `place`, or the CPU where the weights come to more than a `fraction` of what that has
+    free (0 asks nothing)."""
+    found = replace(place, autocast_dtype=None, rank=0, processes=1, tensor=1, tensor_rank=0)
+    free = free_memory(place.device)
+    weights = place.dtype.itemsize * sum(x.numel() for x in model.parameters())
+    if place.device.type != "cpu" and fraction and free is not None and weights > fraction * free:
+        return replace(found, device=torch.device("cpu"))
+    return found
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that the device has free; None where it does not say. An Apple GPU shares the machine's memory."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
+
+
+def sharing(device: torch.device) -> int:
+    """How many processes share the device's memory: on a CPU all of its machine."""
+    return environment.local_world_size() if device.type == "cpu" else 1
+
+
+def _fastest() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _known(device: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.empty(0, device=device)
+            known = torch.device(device).type != "meta"  # which has shapes and no numbers
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = False
+    if not known:
+        raise SettingError(
+            f"device={short(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and "
+            f"mps; this machine has {', '.join(devices())}."
+        )
+    return device
+
+
+def reject_without_compiler(device: torch.device) -> None:
+    """Raise SettingError where nothing on this machine can compile a model for that device. Nothing is compiled."""
+    if device.type == "cpu":
+        from torch._inductor.cpp_builder import get_cpp_compiler
+        from torch._inductor.exc import InvalidCxxCompiler
+
+        try:
+            get_cpp_compiler()
+        except (InvalidCxxCompiler, OSError) as error:
+            raise SettingError(
+                "compile=true needs a C++ compiler, and none works here: install one (g++ or clang++), or name it in "
+                "the environment variable CXX; or leave compile out."
+            ) from error
+    elif device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            raise SettingError(
+                f"compile=true needs the package triton for {device}, and it is not here: install it, or leave compile "
+                "out."
+            )
+
+
+def devices() -> list[str]:
+    """The names of the devices that this machine has."""
+    gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
+def _set_memory_format(conv: nn.Conv2d, learns: bool) -> None:
+    """Channels-last for this convolution, unless it is one that learns faster without it, or wrongly with it."""
+    plain = _overruns(conv) or (learns and conv.weight.numel() > LARGE_KERNEL)
+    if conv.weight.device.type != "cpu" or not plain:
+        conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    elif _plain_input not in conv._forward_pre_hooks.values():
+        conv.register_forward_pre_hook(_plain_input)
+
+
+def _overruns(conv: nn.Conv2d) -> bool:
+    """Whether oneDNN's gradient of its weights would write beyond the memory that it has, of inputs in channels-last,
+    and give wrong numbers or end the process: of few channels, 1 × 1, with a stride
+    <https://github.com/uxlfoundation/oneDNN/issues/6035>."""
+    return conv.kernel_size == (1, 1) and max(conv.stride) > 1 and conv.in_channels // conv.groups < NARROW
+
+
+def _plain_input(conv: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    del conv
+    return tuple(x.contiguous() for x in args)

@@ -1,0 +1,281 @@
+"""What evaluation.json shows beside the metrics: examples, samples, translations, images, what columns count.
+
+Each is computed once, as training ends, of an even choice where there is much; the same every time.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ..core.spec import Drawn, ImageSpec, NextToken, Noise, Tokens
+from ..data.dataset_base import Batch, Split, TensorSplit, in_units
+from ..data.tables.transforms import TablePreprocessing
+from ..data.text.corpus_transforms import Reading
+from ..inference import image_generation
+from ..inference.streaming_text import Pieces, as_text
+from ..inference.text import context_of, stream
+from ..nn.eval_mode import resting
+from ..statistics.intervals import mean
+from ..tasks.classification import CELLS, Classification
+from ..tasks.importance import importance
+from ..tasks.regression import Regression
+from ..tasks.roc_curves import scores
+from .device import Placement
+from .evaluation import Results, at_once, results_of
+from .setup import Prepared
+
+MISTAKES, RIGHT, PAIRS = 24, 12, 12
+IMAGE_SIDE = 96  # pixels of an image in the report
+PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
+BOXED_SIDE = 192  # of one with boxes in it
+SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
+WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
+TEMPERATURE = 0.8
+DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way, and how often
+BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
+AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
+
+Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # boxes (m, 4) and an image's height and width to (m, 4)
+
+
+def examples(
+    split: Split,
+    task: Any,
+    outputs: Tensor,
+    target: Tensor,
+    panels: Callable[[int], Image.Image | None] | None = None,
+    fractions: Fractions | None = None,
+) -> dict[str, Any]:
+    """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
+    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
+    `panels` shows an example, where that is not its image as it was given; `fractions` are where boxes stand in it."""
+    worst: list[tuple[float, int]] = []  # (loss, example)
+    best: list[tuple[float, int]] = []
+    right: list[int] = []
+    at_a_time = max(1, min(AT_A_TIME, CELLS // max(1, outputs[:1].numel())))
+    for start in range(0, len(target), at_a_time):
+        some = slice(start, start + at_a_time)
+        rows = list(enumerate(task.mistakes(outputs[some], target[some]), start))
+        wrong = [(row["loss"], i) for i, row in rows if row["wrong"]]
+        right += [i for i, row in rows if not row["wrong"]]
+        worst = sorted([*worst, *wrong], key=lambda found: -found[0])[:MISTAKES]
+        best = sorted([*best, *wrong], key=lambda found: found[0])[:RIGHT]
+    beside = spread(right, RIGHT)
+    if not right and not isinstance(task, Classification) and len(target) > len(worst):
+        beside = sorted(i for _, i in best)
+
+    def shown(which: Sequence[int]) -> list[dict[str, Any]]:
+        rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
+        wide = PANELS if panels else 1
+        return [_shown(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
+
+    found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
+    if isinstance(getattr(task, "target", None), Tokens):
+        found["translations"] = shown(spread(range(len(target)), PAIRS))
+    return found
+
+
+def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language,
+    images."""
+    found: dict[str, Any] = {}
+    task, preprocessing = ready.task, ready.data.preprocessing
+    if isinstance(task, Classification):
+        likely = task.probabilities(outputs[:1]) is not None
+        found |= scores(task, outputs, target, _held_out(ready, split) if likely else None)
+    if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
+        found |= _importance(ready, preprocessing, split)
+    if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
+        found["samples"] = samples(ready.model, ready.place, preprocessing, split)
+    if isinstance(ready.data.spec.target, Drawn):
+        found["drawn"] = drawn(ready, split)
+    return found
+
+
+def _held_out(ready: Prepared, split: Split) -> Results | None:
+    """The answers for the validation split, where it is not what is told of, and its targets."""
+    val = ready.data.splits.get("val")
+    if val is None or val is split:
+        return None
+    settings = ready.settings
+    size = at_once(settings.eval_batch_size, ready.data.spec)
+    tokens = settings.batch_tokens
+    return results_of(ready.model, val, ready.place, size, ready.task, flip=settings.tta, tokens=tokens)
+
+
+def spread(choice: Sequence[int], most: int) -> list[int]:
+    """An even choice of at most so many."""
+    at = np.unique(np.linspace(0, len(choice) - 1, min(most, len(choice))).round().astype(int))
+    return [int(choice[i]) for i in at]
+
+
+def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """What example i was and what was said of it, in units; its loss is that of training."""
+    own = torch.tensor([i])
+    said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
+    return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
+
+
+def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
+    """Where an example is seen beside what is said of it, as a mask, what shows it so; None where it is not."""
+    side_by_side = getattr(ready.data.preprocessing, "panels", None)
+    if side_by_side is None:
+        return None
+
+    def panels(i: int) -> Image.Image:
+        batch = next(iter(split.batches([torch.tensor([i])])))
+        with resting(ready.model), torch.no_grad():
+            outputs = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
+        (said,) = ready.task.answers(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
+        shown: Image.Image = side_by_side(batch.inputs[0][0], batch.target[0], said)
+        return shown
+
+    return panels
+
+
+def _shown(
+    split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, fractions: Fractions | None
+) -> dict[str, Any]:
+    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one. Boxes
+    are given as fractions of the image's sides."""
+    source, boxes = None, row.get("boxes")
+    if image is not None:
+        if boxes is not None and fractions is not None:
+            own = fractions(torch.tensor([box["box"] for box in boxes]).view(-1, 4), (image.height, image.width))
+            boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
+        side = IMAGE_SIDE if boxes is None else BOXED_SIDE
+        source = picture(image, (side * wide, side))
+    words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
+    shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    return shown if boxes is None else shown | {"boxes": boxes}
+
+
+def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
+    """The image, of at most that size, as a page holds it. It is made smaller in place."""
+    image.thumbnail(size)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@torch.no_grad()
+def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: TensorSplit) -> dict[str, Any]:
+    """How much accuracy is lost, or RMSE gained, where a column of the table is shuffled."""
+    task = ready.task
+    assert split.target is not None
+
+    def answer(inputs: Tensor) -> Tensor:
+        pieces = [ready.place.batch(Batch((piece,), piece[:, :0]))[0] for piece in torch.split(inputs, AT_A_TIME)]
+        return torch.cat([ready.model(*piece).float().cpu() for piece in pieces])
+
+    if isinstance(task, Classification):
+        metric = "accuracy"
+    elif isinstance(task, Regression):
+        metric = "rmse"
+    else:
+        return {}
+    sign = -1.0 if metric == "rmse" else 1.0
+    was = ready.model.training
+    ready.model.eval()
+    try:
+        found = importance(
+            answer,
+            lambda outputs, target: sign * task.quick(outputs, target)[metric],
+            split.inputs,
+            split.target,
+            [(encoder.name, len(encoder.features)) for encoder in preprocessing.encoders],
+        )
+    finally:
+        ready.model.train(was)
+    return {"importance": {"metric": metric, **found}} if found else {}
+
+
+def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[dict[str, Any]]:
+    """What the model writes after beginnings out of the split, and what stands there; fewer tokens of a large
+    model."""
+    known, context = text.tokenizer, context_of(model)
+    ends = [] if known.end is None else [known.end]
+    special = (known.padding, known.unknown, known.begin, known.mask)
+    never = sorted({token for token in special if token is not None} - {*ends})
+    size = sum(p.numel() for p in model.parameters())
+    count = int(min(WRITTEN, WORK / (2 * max(size, 1) * SAMPLES)))
+    given = min(PROMPT, (context or 2 * PROMPT) // 2)
+    if count < 1 or given < 1:
+        return []
+    found = []
+    for i in spread(range(max(1, len(split) - 1)), SAMPLES):  # the last window is often short
+        window = next(iter(split.batches([torch.tensor([i])])))
+        tokens = window.inputs[0][0]
+        if len(window.inputs) > 1 and window.inputs[1] is not None:
+            tokens = tokens[window.inputs[1][0].bool()]
+        begin, after = tokens[:given], tokens[given : given + count]
+        generator = torch.Generator().manual_seed(i)
+        settings: Any = {"temperature": TEMPERATURE, "never": never, "ends": ends, "generator": generator}
+        drawn = stream(model, begin[None].to(place.device), count, **settings)
+        prompt = text.decode(begin.tolist())
+        found.append(
+            {
+                "name": split.name(i),
+                "prompt": prompt,
+                "written": "".join(as_text(map(int, drawn), Pieces(text.decode, begin.tolist()))),
+                "actual": text.decode([*begin.tolist(), *after.tolist()]).removeprefix(prompt),
+            }
+        )
+    return found
+
+
+def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
+    """Images out of noise, some of them at moments on their way, and of diffusion models the variational bound of a few
+    test images, in bits a dimension. None of a model that would take minutes."""
+    spec, model, place = ready.data.spec, ready.place.model(ready.model, learns=False), ready.place
+    assert isinstance(spec, ImageSpec)
+    target = spec.target
+    assert isinstance(target, Drawn)
+    asked = image_generation.asked_of(spec, model, None, None, None)
+    passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
+    if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
+        return {}
+    with resting(model):
+        found: dict[str, Any] = {}
+        classes = image_generation.classes_for(spec, DRAWN, None)
+        names = target.names if classes is not None else ()
+        told: list[tuple[int, Tensor, Tensor]] = []
+
+        def watch(t: int, xt: Tensor, start: Tensor) -> None:
+            told.append((t, image_generation.as_levels(xt[:FOLLOWED]), image_generation.as_levels(start[:FOLLOWED])))
+
+        levels = image_generation.draw(model, spec, asked, classes, DRAWN, 0, place.device, watch)
+        labels = classes.tolist() if classes is not None else []
+        found["samples"] = [
+            {"picture": picture(image), "class": names[labels[k]] if labels else ""}
+            for k, image in enumerate(image_generation.as_images(levels))
+        ]
+        found |= vars(asked)
+        found["moments"] = [
+            {
+                "t": t,
+                "noisy": [picture(i) for i in image_generation.as_images(xt)],
+                "start": [picture(i) for i in image_generation.as_images(x)],
+            }
+            for t, xt, x in (told[i] for i in spread(range(len(told)), MOMENTS))
+        ]
+        if isinstance(target, Noise):
+            found["bound"] = _bound(ready, split, target.size)
+        return found
+
+
+def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
+    """The variational bound of an even choice of the examples, in bits a dimension, with its interval."""
+    few = torch.tensor(spread(range(len(split)), BOUNDED))
+    (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
+    nats = image_generation.bound(ready.model, x, classes[0] if classes else None, TIMES)
+    found = mean(nats.cpu().numpy() / (size * np.log(2)))
+    return {**found.to_json(), "images": len(few), "terms": TIMES}

@@ -1,0 +1,229 @@
+"""One step of a training, imagined: the real loop, model and optimizer, on tensors that have shapes and no numbers.
+
+So what a step takes is known to the byte, of a model that this machine could never hold too. The batch is a real one:
+masks, lengths and targets have their numbers, and a network goes the way that it would go.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from ...core.errors import ModelError, SettingError
+from ...data.dataset_base import Batch
+from ..batches import largest_of
+from ..cost_estimate import unseen
+from ..device import Placement
+from ..objectives.choice import OBJECTIVES
+from ..parameter_groups import blocks
+from ..setup import Prepared
+from ..trainer import Trainer
+from .tracker import KINDS, Ledger
+
+STAYS = 0.01  # fraction of the peak
+
+
+class NeedsNumbers(ModelError):
+    """A network that goes no way without numbers, and has none."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a block of the model keeps of the forward pass for the backward pass, in bytes."""
+
+    keeps: int  # all that it makes and keeps
+    products: int  # results of matrix products, convolutions and attention among it
+    gives: int  # its output
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step in one process: what is alive at its peaks, and what is computed in it."""
+
+    examples: int  # of the batch
+    tokens: int  # of the batch: places of a sequence; examples, where there are none
+    peak: Mapping[str, int]  # bytes by kind (`tracker.KINDS`) where most is alive
+    of_batch: Mapping[str, int]  # and where most is alive of what is of the batch
+    gradients: int  # bytes of those of all weights, when the backward pass is over
+    flops: int  # of products, two for each multiply-add, forward and backward
+    moved: int  # bytes that operations read and write
+    kernels: int  # operations that are not views
+    blocks: tuple[Block, ...]
+    imagined: bool  # of shapes alone; otherwise the step was made, on this machine
+    not_counted: tuple[str, ...]  # operations whose products are not known
+    accumulates: bool = False  # whether a batch is learned from in parts, whose gradients are added up
+
+    @property
+    def total(self) -> int:
+        """Bytes at the peak."""
+        return sum(self.peak.values())
+
+
+def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
+    """The largest step of a training, or what one of so many processes does of it, each with its part of the batch. On
+    a `gpu` attention keeps no weights, with dropout too, and more logits are held at a time.
+
+    `ready.model` may have shapes alone. Raises NeedsNumbers where the network must see numbers and has none, and
+    SettingError for an objective whose steps cannot be watched.
+    """
+    if not can_be_watched(ready):
+        raise SettingError(
+            f"objective={ready.settings.objective} takes second derivatives, whose steps are not planned: "
+            "`cutaway check` times them here, and estimates their memory."
+        )
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.setLevel(logging.CRITICAL)  # which tells of operations that it does not know; they are asked otherwise below
+    try:
+        return _step(ready, parts, gpu, imagined=True)
+    except (RuntimeError, TypeError) as error:  # a network of sparse matrices, or one that asks for a value
+        if any(x.is_meta for x in ready.model.parameters()):
+            raise NeedsNumbers(
+                f"{ready.preset.name} asks for numbers on its way, so a step of it is to be made on this machine to be "
+                "planned, and it does not fit here: plan a smaller one."
+            ) from error
+        return _step(ready, parts, gpu, imagined=False)
+
+
+def can_be_watched(ready: Prepared) -> bool:
+    """Whether the steps of this training can be planned."""
+    return OBJECTIVES[ready.settings.objective].weighable
+
+
+def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
+    ledger = Ledger()
+    place = ready.place
+    if imagined:
+        model = without_numbers(ready.model, place)
+        place = _Imagined(**{field.name: getattr(place, field.name) for field in fields(place)})
+    else:
+        model = copy.deepcopy(ready.model)
+    with ledger, torch.random.fork_rng(), _FusedAttention() if gpu else nullcontext():
+        for x in (*model.parameters(), *model.buffers()):
+            ledger.count(x, "weights")
+        trainer = _trainer(replace(ready, model=model, place=place), ledger)
+        if words := getattr(trainer.objective, "words", None):
+            words.gpu = gpu
+        index = largest_of(ready.data.splits["train"], ready.settings)
+        index = index[: -(-len(index) // parts)]
+        batch, passes = _batch(ready, index), min(2, ready.settings.accumulate)
+        trainer.plan = [index] * passes
+        for x in (*batch.inputs, batch.target):
+            ledger.count(x, "activations")
+        with ledger.watching(trainer.model, blocks(trainer.model)), _apart(trainer, ledger):
+            for _ in range(2):
+                before = ledger.now["activations"]
+                ledger.begin()
+                trainer.state.batch = 0
+                trainer.step([batch] * passes, steps=1000)
+                if ledger.now["activations"] - before < STAYS * ledger.peak.total():
+                    break  # else the first made something that stays, such as a sorted graph, which the next one has
+    return Step(
+        len(index),
+        _tokens(batch),
+        {kind: ledger.peak[kind] for kind in KINDS},
+        {kind: ledger.of_batch[kind] for kind in KINDS},
+        gradients=ledger.now["gradients"],
+        flops=ledger.flops // passes * ready.settings.accumulate,
+        moved=ledger.moved // passes * ready.settings.accumulate,
+        kernels=ledger.kernels // passes * ready.settings.accumulate,
+        blocks=tuple(Block(one["keeps"], one["products"], one["gives"]) for one in ledger.blocks),
+        imagined=imagined,
+        not_counted=tuple(sorted(ledger.not_counted)),
+        accumulates=passes > 1,
+    )
+
+
+class _Imagined(Placement):
+    """A placement of tensors without numbers: there is no loss to look at."""
+
+    @property
+    def looks_at_every_step(self) -> bool:
+        return False
+
+    def model(self, model: nn.Module, learns: bool = True) -> nn.Module:
+        return model
+
+
+def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
+    """A copy of the model at that place whose tensors have shapes and take no memory; what shares one still does."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    found: dict[int, Any] = {}
+
+    def imagine(x: Tensor) -> Tensor:
+        dtype = place.dtype if x.is_floating_point() else x.dtype
+        shape = torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")
+        fake: Tensor = mode.fake_tensor_converter.from_meta_and_device(mode, shape, torch.device("cpu"))
+        return nn.Parameter(fake, x.requires_grad) if isinstance(x, nn.Parameter) else fake
+
+    for x in (*model.parameters(), *model.buffers()):
+        found.setdefault(id(x), imagine(x))
+    copied = copy.deepcopy(model, found)  # which takes what it finds there for copies that have been made
+    if place.channels_last:
+        for conv in (m for m in copied.modules() if isinstance(m, nn.Conv2d)):
+            conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
+    return copied
+
+
+def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
+    trainer = unseen(ready)
+    trainer.state.update = 1  # before the first, the loss is looked at
+    ledger.kind = "optimizer"
+    for parameter in (p for p in trainer.model.parameters() if p.requires_grad):
+        parameter.grad = torch.zeros_like(parameter)
+    for optimizer in trainer.optimizers:
+        optimizer.step()  # makes what it keeps from step to step
+        optimizer.zero_grad()
+        optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
+    return trainer
+
+
+@contextmanager
+def _apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
+    """Tell outputs apart where the head is left to the loss, which makes them a part at a time."""
+    words: Any = trainer.objective.words
+    if words is None:
+        yield
+        return
+    features = words.features
+
+    def noted(*inputs: Tensor) -> Tensor:
+        ledger.kind = "activations"
+        seen: Tensor = features(*inputs)
+        ledger.kind = "outputs"
+        return seen
+
+    words.features = noted
+    try:
+        yield
+    finally:
+        words.features = features
+
+
+def _batch(ready: Prepared, index: Tensor) -> Batch:
+    return next(iter(ready.data.splits["train"].batches([index], seed=0)))
+
+
+def _tokens(batch: Batch) -> int:
+    """Places of a batch of token ids (N, T), or its examples."""
+    first = batch.inputs[0]
+    return first.numel() if first.ndim == 2 and not first.is_floating_point() else len(first)
+
+
+class _FusedAttention(TorchFunctionMode):
+    """Attention as GPUs have it: their fused kernels know dropout, and the CPU's does not."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is F.scaled_dot_product_attention:
+            kwargs["dropout_p"] = 0.0
+        return func(*args, **kwargs)

@@ -1,0 +1,195 @@
+"""Whether training fits into memory: told before a model is built, and before the first step is made.
+
+What a step keeps for the backward pass is not computed from formulas, which every new layer would make wrong: a few
+examples go through the model, and what they keep is laid out to the examples of the largest batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ..core.errors import SettingError
+from ..core.memory_budget import in_bytes, size_of
+from ..core.spec import Episodes, ImageSpec, TableSpec, Tokens, Views
+from ..data.dataset_base import Batch
+from ..data.graphs.splits import NodeSplit
+from ..models.images import answers_of
+from .batches import largest_of
+from .device import Placement, free_memory
+from .optimizers import bytes_to_learn
+from .parameter_groups import blocks
+from .recompute import recomputing
+from .setup import Prepared
+
+WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
+TRIED = (2, 4)  # examples that go through the model, where a batch has more
+
+
+def reject_step_beyond_memory(ready: Prepared) -> list[str]:
+    """A sentence on what training will take, where that is much of what is free; call it before the first step.
+
+    Raises SettingError where the gradients, what the optimizer remembers and what a step keeps take more than
+    memory_fraction of what is free now, when the weights and the data are there already.
+    """
+    settings, free = ready.settings, free_memory(ready.place.device)
+    if not settings.memory_fraction or free is None:
+        return []
+    size = size_of(ready.preset, ready.config)
+    most = settings.memory_fraction * free
+    kept, examples = kept_by_a_step(ready, most)
+    ahead = bytes_to_learn(size, settings) - size.bytes + kept
+    said = (
+        f"Training takes about {in_bytes(ahead)} of memory more than now, {in_bytes(kept)} of it for the backward pass "
+        f"of a batch of {examples:,}, and {in_bytes(free)} are free"
+    )
+    if ahead > most:
+        raise SettingError(
+            f"{said}, of which at most {settings.memory_fraction:.0%} are taken. Take a smaller batch_size "
+            "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
+            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 goes on all the same."
+        )
+    return [f"{said}."] if ahead > WORTH_SAYING * most else []
+
+
+def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
+    """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
+    has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
+    the end where they keep more than their part of `most` bytes: they would take what is asked about."""
+    split, place = ready.data.splits["train"], ready.place
+    largest = largest_of(split, ready.settings)
+
+    def kept(count: int) -> int:
+        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
+            inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
+            if isinstance(ready.data.spec.target, Tokens):
+                inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
+        else:
+            inputs = next(iter(split.batches([largest[:count]], seed=0))).inputs
+        on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
+        model, how = place.model(ready.model), ready.settings.recompute
+        if how != "none":
+            return kept_recomputing(model, on_device, place, how)
+        return kept_for_backward(model, on_device, place, most * count / len(largest))
+
+    few, more = TRIED
+    target = ready.data.spec.target  # images of each example in a step
+    views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
+    if isinstance(target, Episodes) and target.inner_lr is not None:
+        views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
+    whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
+    if len(largest) <= more or whole:
+        return views * kept(len(largest)), len(largest)
+    first = kept(few)
+    if first > most * few / len(largest):
+        return views * first * len(largest) // few, len(largest)
+    return views * (first + max(0, kept(more) - first) * (len(largest) - few) // (more - few)), len(largest)
+
+
+class _EnoughError(Exception):
+    """More is kept than was asked about."""
+
+
+def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, most: float = math.inf) -> int:
+    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted; what it had kept
+    when it went beyond `most`. The model is left as it was, and so is torch's random state."""
+    found: dict[int, int] = {}
+    total = 0
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def weigh(x: Tensor) -> Tensor:
+        nonlocal total
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in own:
+            total += storage.nbytes() - found.get(storage.data_ptr(), 0)
+            found[storage.data_ptr()] = storage.nbytes()
+            if total > most:
+                raise _EnoughError
+        return x
+
+    with (
+        suppress(_EnoughError),
+        _as_it_was(model),
+        torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x),
+        place.autocast(),
+    ):
+        answers = answers_of(model(*inputs))
+        total += sum(a.untyped_storage().nbytes() for a in answers)
+    return total
+
+
+def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, how: str) -> int:
+    """Likewise where the model's blocks are computed again, as `recompute=how` has it: what is there after the forward
+    pass, and what the largest of them keeps while it is computed again."""
+    parts, before = blocks(model), [0]
+    plain, again = _Alive(model), _Alive(model)
+    largest = 0
+
+    def enter(*_: object) -> None:
+        before.append(plain.bytes())
+
+    def leave(*_: object) -> None:
+        nonlocal largest
+        largest = max(largest, plain.bytes() - before.pop())
+
+    with _as_it_was(model), place.autocast():
+        hooks = [block.register_forward_pre_hook(enter) for block in parts]
+        hooks += [block.register_forward_hook(leave) for block in parts]
+        with plain:
+            model(*inputs)
+        for hook in hooks:
+            hook.remove()
+        with recomputing(parts, how), again:
+            answers = model(*inputs)
+    kept = again.bytes()
+    del answers  # what is kept for it was there as long as it was
+    return kept + largest
+
+
+class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within this context the memory that operations take is followed for as long as it is there."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._own = {x.untyped_storage()._cdata for x in (*model.parameters(), *model.buffers())}
+        self._found: dict[int, tuple[Any, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The operation as it is."""
+        given = func(*args, **(kwargs or {}))
+        for x in tree_leaves(given):
+            if isinstance(x, Tensor):
+                storage = x.untyped_storage()
+                if storage._cdata not in self._own:  # as are views of weights
+                    watched = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                    self._found[storage._cdata] = (watched, storage.nbytes())
+        return given
+
+    def bytes(self) -> int:
+        """What is there now."""
+        return sum(size for storage, size in self._found.values() if not storage.expired())
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Training mode while the block runs; then the statistics of norms and the random states are as they were."""
+    training = {module: module.training for module in model.modules()}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with torch.random.fork_rng():
+        model.train()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, buffer in model.named_buffers():
+                    buffer.copy_(buffers[name])
+            for module, was in training.items():
+                module.training = was

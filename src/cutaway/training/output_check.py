@@ -1,0 +1,145 @@
+"""A module of one's own, tried with one batch before anything is learned: whether it takes what the data holds, and
+whether what it answers has the shape that is learned from."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.custom import HOLDS, Own, called
+from ..core.errors import CutawayError, ModelError, listed, short
+from ..core.spec import (
+    Classes,
+    Drawn,
+    Horizon,
+    Image,
+    Mask,
+    OfTokens,
+    PairSpec,
+    SeriesSpec,
+    Solution,
+    Spec,
+    TableSpec,
+    Tags,
+    TextSpec,
+    Tokens,
+    Transcript,
+    Value,
+)
+from ..data.dataset_base import DataSet
+from ..models.base import DrawsImages, Extends, contract_of
+from ..nn.eval_mode import resting
+from .batches import largest_of
+from .config import TrainSettings
+
+EXAMPLES = 2  # of the batch
+
+
+def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> None:
+    """Run the module once on a batch of the training split. Layers that take the size of their input from the first
+    batch are made by it; nothing else is changed.
+
+    Raises ModelError, with the shape found and the shape needed, where the module cannot take the batch, or its answers
+    are not of the shape that the task has, or it views what is in the memory format channels-last that was asked for.
+    """
+    split, module = data.splits["train"], found.given
+    if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
+        raise ModelError(
+            f"{found.name} learns how images are distributed and draws none: give it draw(noise), images (N, C, H, W) "
+            "of noise of that shape."
+        )
+    if isinstance(data.spec.target, Solution) and not isinstance(module, Extends):
+        raise ModelError(
+            f"Solutions of problems are written with a KV cache, and {found.name} keeps none: give it extend(tokens, "
+            "mask, cache), as in models/base.py, or take gpt2."
+        )
+    batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
+    inputs = tuple(_like(x, module) for x in batch.inputs)
+    if settings.channels_last:
+        inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
+        for conv in module.modules():
+            if isinstance(conv, nn.Conv2d) and not isinstance(conv.weight, nn.UninitializedParameter):
+                conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    held = listed([f"{names[0]} {_shape(x)}" for names, x in zip(HOLDS[data.spec.kind], inputs)], "and")
+    if isinstance(data.spec, TextSpec | PairSpec):
+        held += f" (token ids are below {data.spec.vocab_size})"
+    try:
+        with resting(module), torch.no_grad(), torch.random.fork_rng():
+            given = called(module, data.spec, bool(settings.channels_last))(*inputs)
+    except CutawayError:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        parameters = list(inspect.signature(module.forward).parameters)
+        raise ModelError(
+            f"{found.name} cannot take what this {data.spec.kind} data holds, {held}; its forward takes "
+            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_said_of_ids(module, data.spec)}"
+        ) from error
+    if not isinstance(given, Tensor):
+        raise ModelError(
+            f"{found.name} gives a {type(given).__name__}, and what is learned from is one tensor: let its forward "
+            f"return the {'logits' if data.spec.target.classes else 'values'} alone."
+        )
+    needed, said = shape_needed(data.spec, batch.target, inputs, contract_of(module))
+    single = isinstance(data.spec.target, Classes) and data.spec.target.outputs == 2 and given.shape[1:] == (1,)
+    if needed is not None and tuple(given.shape) != needed and not (single and len(given) == needed[0]):
+        raise ModelError(
+            f"{found.name} gives {_shape(given)} for {held}, and what this data asks for, {data.spec.target.column}, "
+            f"needs {needed}: {said}."
+        )
+    if not given.is_floating_point():
+        raise ModelError(f"{found.name} gives {_shape(given)}, and what is learned from is logits or values.")
+
+
+def shape_needed(
+    spec: Spec, target: Tensor, inputs: tuple[Tensor, ...], network: object
+) -> tuple[tuple[int, ...] | None, str]:
+    """The shape of a model's answers to a batch, and what it stands for; None where it is told by the answers alone."""
+    learned, n, first = spec.target, len(target), inputs[0]
+    outputs = learned.outputs
+    if isinstance(learned, Classes):
+        also = ", or one logit for the second of two" if outputs == 2 else ""
+        return (n, outputs), f"for each of {n} examples a logit for each of {outputs} classes{also}"
+    if isinstance(learned, Value):
+        return (n, 1), f"a value for each of {n} examples"
+    if isinstance(learned, Horizon):
+        steps, columns = learned.steps, len(learned.columns)
+        return (n, outputs), f"{steps} steps of {columns} columns, step after step, for each of {n} windows"
+    if isinstance(learned, Mask):
+        return (n, outputs, *first.shape[2:]), f"a logit for each of {outputs} classes at each pixel"
+    if isinstance(learned, Tokens):
+        return (n, inputs[-1].shape[1], outputs), f"a logit for each of {outputs} tokens after each token of the target"
+    if isinstance(learned, Tags | OfTokens):
+        what = "tags" if isinstance(learned, Tags) else "tokens"
+        return (n, first.shape[1], outputs), f"a logit for each of {outputs} {what} at each token"
+    if isinstance(learned, Image):
+        return (n, outputs), f"for each of {n} images the bound's two terms, of the reconstruction and of the code"
+    if isinstance(learned, Transcript):
+        frames = network.output_frames(torch.tensor([first.shape[1]]))  # type: ignore[attr-defined]  # a Network
+        return (n, int(frames), outputs), f"a logit for the blank and each of {outputs - 1} characters at each frame"
+    return None, ""
+
+
+def _said_of_ids(module: nn.Module, spec: Spec) -> str:
+    """How token ids are told from numbers, where a module that may take them was given a table or series."""
+    embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
+    if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
+        return ""
+    return ". If these are token ids, say how many there are, as in vocab_size=20000"
+
+
+def _like(x: Tensor, module: nn.Module) -> Tensor:
+    """A tensor where the module stands, in the precision of its weights."""
+    own = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if own is None:
+        return x
+    return x.to(own.device, own.dtype if x.is_floating_point() else None)
+
+
+def _shape(x: Tensor) -> str:
+    return f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}"
+
+
+def _first_line(error: Exception) -> str:
+    return short(str(error).strip().splitlines()[0]) if str(error).strip() else "no more is said"

@@ -1,0 +1,140 @@
+"""What of a model learns, and how fast: its heads, what is frozen, and how far each parameter stands from the head."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from ..core.config import as_text, short
+from ..core.errors import SettingError, nearest
+from ..models.base import contract_of
+from ..nn.transformer import is_block
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+LARGE = 0.02  # fraction of the parameters from which on a layer is a block of its own
+HEAD = "head"  # the child that is the head, whatever it is made of
+PROJECTION = "projection"  # the child that stands before the head for as long as views of images are told apart
+NEARLY_ALL = (
+    0.9  # fraction of the parameters from which on one child is not a group of the model, but its whole backbone
+)
+
+
+def heads(model: nn.Module) -> list[str]:
+    """The names of what gives the outputs: the child `head` where there is one, else the last linear layer or
+    convolution; and the last one of each auxiliary head, a child whose name begins with aux."""
+    layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    last = {auxiliary(name): name for name in layers if name.split(".")[0] != PROJECTION}
+    if isinstance(getattr(model, HEAD, None), nn.Module):
+        last[""] = HEAD
+    return list(last.values())
+
+
+def auxiliary(name: str) -> str:
+    """The child that is the auxiliary head in which `name` stands; empty for one that stands in none."""
+    child = name.split(".")[0]
+    return child if child.lower().startswith("aux") else ""
+
+
+def backbone(model: nn.Module) -> set[str]:
+    """The names of all parameters and modules but the heads and what belongs to auxiliary heads alone; of a model that
+    is built on another network those of that one alone, since its head is more than the last layer."""
+    names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
+    if (built_on := contract_of(model).built_on) is not None:
+        return {name for name in names if built_on[0] in _around(name)}
+    ends = set(heads(model))
+    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_around(name))}
+
+
+def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
+    """The names of parameters and modules that the patterns mean: `conv1` is everything within that module, `layer*`
+    all modules of such names, `*.bias` all such parameters. Raises SettingError for a pattern that means none."""
+    names = [name for name, _ in [*model.named_modules(), *model.named_parameters()] if name]
+    found: set[str] = set()
+    for pattern in patterns:
+        meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _around(name))}
+        if not meant:
+            near = nearest(pattern, names) or [name for name, _ in model.named_children()]
+            raise SettingError(
+                f"freeze={short(as_text(tuple(patterns)))}: no layer has a name like {short(pattern)!r}. "
+                f"There are {', '.join(near[:5])}; `cutaway show` lists them all."
+            )
+        found |= meant
+    return found
+
+
+def has_batch_norm(model: nn.Module) -> bool:
+    """Whether anything in the model is normalized by the statistics of a batch."""
+    return any(isinstance(module, NORMS) for module in model.modules())
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The parts of the model that compute one after another and hold most of its weights: a Transformer's blocks, and
+    of others the larger layers, or blocks of layers, of a `Sequential`. None stands in another."""
+    least = LARGE * sum(p.numel() for p in model.parameters())
+    found: list[nn.Module] = []
+    inside: set[nn.Module] = set()
+    for module in model.modules():
+        parts = module.children() if isinstance(module, nn.Sequential) else []
+        for one in [module] if is_block(module) else parts:
+            large = is_block(one) or sum(p.numel() for p in one.parameters()) >= least
+            if large and one not in inside and not isinstance(one, nn.Sequential):
+                found.append(one)
+                inside |= set(one.modules())
+    return found
+
+
+def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
+    """Let those of the `learnable` parameters learn that are not `still`, and hold the statistics of each batch norm
+    that is still itself, or whose parameters all are. All else of the model is put into training mode."""
+    model.train()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in learnable and name not in still)
+    for name, module in model.named_modules():
+        if isinstance(module, NORMS):
+            own = [f"{name}.{key}" for key, _ in module.named_parameters()]
+            if name in still or (own and all(key in still for key in own)):
+                module.eval()
+
+
+def depths(model: nn.Module) -> dict[str, int]:
+    """How many groups of layers from the head each parameter stands, 0 for the heads themselves.
+
+    The groups are the model's children in their order. One that holds nearly all of the backbone's parameters is
+    opened, and so is a list of a Transformer's blocks, so that these are groups of their own; one of vectors alone,
+    such as a norm, belongs to the group before it. An auxiliary head is a head.
+    """
+    rest = backbone(model)
+    total = sum(p.numel() for name, p in model.named_parameters() if name in rest)
+    sets = [[name for name in group if name in rest] for group in _groups(model, "", NEARLY_ALL * total)]
+    sets = [group for group in sets if group]
+    found = {name: len(sets) - i for i, group in enumerate(sets) for name in group}
+    return {name: found.get(name, 0) for name, _ in model.named_parameters()}
+
+
+def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
+    """The names of the parameters of each group within `module`, whose own name is `prefix`, from input to output.
+    Parameters of the module itself, such as positions, belong to its first group."""
+    groups = [[prefix + name for name, _ in module.named_parameters(recurse=False)]]
+    for name, child in module.named_children():
+        inside = {f"{prefix}{name}.{key}": p for key, p in child.named_parameters()}
+        if not prefix and auxiliary(name):
+            continue
+        stack = isinstance(child, nn.ModuleList) and all(map(is_block, child))
+        if (stack or sum(p.numel() for p in inside.values()) > large) and any(child.children()):
+            groups += _groups(child, f"{prefix}{name}.", large)
+        elif all(p.ndim < 2 for p in inside.values()) and any(groups):
+            groups[-1] += inside
+        else:
+            groups.append(list(inside))
+    own, *rest = groups
+    return [own + rest[0], *rest[1:]] if rest else [own]
+
+
+def _around(name: str) -> Iterator[str]:
+    """The name and those of all modules around it: a.b.c, a.b, a."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]

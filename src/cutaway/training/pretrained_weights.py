@@ -1,0 +1,424 @@
+"""Weights to start from: a run or model of ours, a Hugging Face folder, or a checkpoint of torchvision's, taken into a
+model of the same kind.
+
+Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
+a model of text it may be of another kind: what does not fit of it stays as it was initialized. A network that is built
+on another one (`built_on`: FCN on a ResNet) takes that one's weights as its backbone, and everything after it stays as
+it was initialized. Anything else that does not fit is rejected, so that no layer begins at random unnoticed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from ..checkpoints.deferred_init import with_numbers
+from ..checkpoints.hub import here, how_to_get
+from ..checkpoints.huggingface import family_of
+from ..checkpoints.huggingface.loading import Folder, is_folder
+from ..checkpoints.origin import Origin, origin_from_json
+from ..checkpoints.saving import INDEX, WEIGHTS, misfits, read_weights, reject_not_finite, reject_pickle, weights_of
+from ..checkpoints.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
+from ..core.config import as_text
+from ..core.errors import FileError
+from ..core.files import open_regular, read_json, reject_address
+from ..core.memory_budget import shaped
+from ..core.spec import kind_now
+from ..models.base import contract_of
+from ..models.registry import Preset, find, presets
+from ..nn.resizing import Shapes
+from .parameter_groups import HEAD, LAYERS, auxiliary, heads
+
+# Of a Config: what shapes tell.
+FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
+# And what the data asks for: no setting that goes along with weights.
+ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
+UNLABELLED = ("views", "patches")  # the kinds of target that are learned without labels
+TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What stands at weights=PATH, before anything of it is taken."""
+
+    file: Path  # that holds the weights, or names those that do
+    config: Any = None  # of their model, as ours; None where nothing tells it
+    tokenizer: Path | None = None  # the file of the tokenizer that their texts were cut by
+    resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
+
+    def settings(self, preset: Preset) -> dict[str, Any]:
+        """The model's own settings that go along with the weights: those that are not the preset's, and how many tokens
+        it reads. What the data asks for is not among them."""
+        if self.config is None:
+            return {}
+        names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
+        theirs = {name: getattr(self.config, name) for name in names}
+        return {k: v for k, v in theirs.items() if k == "context_length" or v != getattr(preset.config, k)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """What a model began with."""
+
+    path: str  # of the file
+    sha256: str  # of its content
+    tensors: int  # that were taken, of those that the model has
+    new: tuple[str, ...]  # the layers, or whole auxiliary heads, that were not in the file or are of other classes
+    notes: tuple[str, ...]  # sentences a person should read
+
+
+def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
+    """Put the weights at `path` (a run's or model's folder, Hugging Face's, or a file) into the model, and say what was
+    taken.
+
+    Raises FileError where the file cannot be read or does not fit the model, ModelError where torchvision has no such
+    network.
+    """
+    file = _file(path, preset)
+    if (base := _base_of(file, preset)) is not None:
+        return _take_backbone(model, preset, file, base)
+    found, notes = _read(file, model, preset)
+    found = contract_of(model).adapt_state(found)
+    own = model.state_dict()
+    of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
+    new = tuple(heads(model)) if _of_no_labels(file) else _new(own, found, heads(model), of_text)
+    wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
+    # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
+    # the head of another kind that a model of text had.
+    offered = {
+        k: v
+        for k, v in found.items()
+        if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
+    }
+    _reject_misfits(file, model, wanted, offered)
+    reject_not_finite(offered, file)
+    _put(model, offered)
+    keep_origin(model, preset, path)
+    notes = (_said(file, preset, own, wanted, found, new), *notes)
+    return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
+
+
+def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> Taken:
+    """Put the weights of `base`, which the model is built on, into that child of it, all but the head's."""
+    assert preset.network.built_on is not None
+    child, _ = preset.network.built_on
+    body = model.get_submodule(child)
+    found, notes = _read(file, body, base)
+    own = body.state_dict()
+    ends = tuple(heads(shaped(base, base.config)))
+    # Norms that are frozen count no batches.
+    offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
+    _reject_misfits(file, body, own, offered)
+    reject_not_finite(offered, file)
+    _put(body, offered)
+    new = tuple(name for name, part in model.named_children() if name != child and part.state_dict())
+    said = (
+        f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
+        f"the model's {len(model.state_dict())} tensors. New: {', '.join(new)}."
+    )
+    return Taken(str(file.absolute()), digest(file), len(own), new, (said, *notes))
+
+
+@torch.no_grad()
+def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors into the model's parameters and buffers of these names."""
+    own = model.state_dict()
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
+
+
+def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
+    """Have the model know what is said beside the weights at `path`; nothing, where they are gone since."""
+    try:
+        origin = _origin(_file(path, preset))
+    except FileError:
+        return
+    if origin is not None:
+        model.origin = origin  # type: ignore[assignment]  # no module or tensor
+
+
+def resized_at(path: str, preset: Preset) -> Shapes:
+    """The shapes that the weights at `path` have by pruning of channels; none, where they are gone since."""
+    try:
+        return find_weights(path, preset).resized
+    except FileError:
+        return {}
+
+
+def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
+    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    theirs = begun.settings(preset)
+    other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
+    if not other:
+        return []
+    said = ", ".join(f"{key}={as_text(value)}" for key, value in other.items())
+    return [f"The {preset.name} is built as that of the weights: {said}."]
+
+
+def find_weights(path: str, preset: Preset) -> Source:
+    """What stands at `path`: whose weights, for which config, with which tokenizer. No tensor is read.
+
+    Raises FileError where there are none, or those of another model; ModelError where they are of a network of
+    transformers that `preset` is not.
+    """
+    file = _file(path, preset)
+    if _is_hugging(file):
+        folder = Folder(file.parent)
+        folder.preset(preset.name)
+        return Source(file, folder.config, folder.tokenizer)
+    if (base := _base_of(file, preset)) is not None:
+        written = (_meta(file) or {}).get("config", {})
+        theirs = {**vars(base.config), **{k: _plain(v) for k, v in base.as_now(written).items()}}
+        shared = {k: v for k, v in theirs.items() if k in preset.setting_names}
+        return Source(file, dataclasses.replace(preset.config, **shared))
+    meta = _meta(file)
+    if meta is None and family_of(preset.name) is not None:
+        reject_pickle(file)
+        Folder(file.parent)  # says what the folder lacks
+        raise FileError(
+            f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
+        )
+    if meta is None:
+        return Source(file)
+    _reject_other(file, meta, preset)
+    if "quantized" in meta:
+        raise FileError(
+            f"{file} holds a quantized model, whose numbers are rounded, and training moves them by less than a step: "
+            "begin with the run that it was made of."
+        )
+    theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
+    resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
+    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)
+
+
+def _file(given: str, preset: Preset) -> Path:
+    """The file that holds the weights, or names those that do: the path itself, or that of a folder, which is fetched
+    where it is one of the Hub."""
+    path = here(given)
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        reject_address(given)
+        said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
+        raise FileError(f"{said} {how_to_get(preset.name)}".strip())
+    if is_folder(path):
+        files = Folder(path).files
+        return files[0] if len(files) == 1 else path / INDEX
+    folder = path / "model" if (path / "run.json").is_file() else path
+    file = weights_of(folder)
+    if not file.is_file():
+        raise FileError(
+            f"weights={path} is a folder without a model: it has no {file.relative_to(path)}. Give a run whose first "
+            "epoch has ended, a model's folder, or a file."
+        )
+    return file
+
+
+def _is_hugging(file: Path) -> bool:
+    """Whether the file is the weights of a Hugging Face folder."""
+    return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
+
+
+def _of_no_labels(file: Path) -> bool:
+    """Whether the weights beside are of a network that learned without labels: its head answers no question."""
+    found = _beside(file.parent / TOKENIZERS[1])
+    for key in ("spec", "target"):
+        inner = found.get(key)
+        found = inner if isinstance(inner, dict) else {}
+    return found.get("kind") in UNLABELLED
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """What a JSON document beside weights says; nothing where there is none, or it is no object."""
+    document = read_json(path) if path.is_file() else None
+    return document if isinstance(document, dict) else {}
+
+
+def _tokenizer_beside(file: Path) -> Path | None:
+    """The file beside weights of ours that holds the one tokenizer of their texts."""
+    for name in TOKENIZERS:
+        beside = file.parent / name
+        if beside.is_file():
+            document = _beside(beside)
+            source, target = document.get("source"), document.get("target")
+            shared = kind_now(document.get("kind")) == "seq2seq" and target in (None, source)
+            if name == TOKENIZERS[0] or "tokenizer" in document or shared:
+                return beside
+    return None
+
+
+def _base_of(file: Path, preset: Preset) -> Preset | None:
+    """The preset whose weights these are, where it is a network that `preset` is built on; else None."""
+    if preset.network.built_on is None or _is_hugging(file):
+        return None
+    network, meta = preset.network.built_on[1], _meta(file)
+    with with_numbers():
+        name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
+    base = find(str(name))
+    return base if base is not None and base.network is network else None
+
+
+def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
+    """The named tensors of the file under our names, and what a person should know of them."""
+    if _is_hugging(file):
+        shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+        return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
+    if _meta(file) is None:
+        with with_numbers():
+            loaded = read_checkpoint(file, preset.name)
+        return loaded.model.state_dict(), loaded.notes
+    tensors, meta = read_weights(file)
+    _reject_other(file, meta, preset)
+    theirs = preset.as_now(meta["config"])
+    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
+    changed = [
+        f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
+        for key, value in ours.items()
+        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
+    ]
+    notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
+    return tensors, notes
+
+
+def _origin(file: Path) -> Origin | None:
+    """What the folder of the weights says beside them; a head that it had not will be learned now."""
+    if _is_hugging(file):
+        return Folder(file.parent).origin()
+    document = (_meta(file) or {}).get("origin")
+    return dataclasses.replace(origin_from_json(document), new=()) if document else None
+
+
+def _meta(file: Path) -> dict[str, Any] | None:
+    """What Cutaway wrote in the header of the file; None where another program wrote it."""
+    try:
+        if file.name == INDEX:
+            found = read_json(file)["metadata"]["cutaway"]
+        else:
+            with safe_open(file, framework="pt") as opened:
+                written = (opened.metadata() or {}).get("cutaway")
+            found = None if written is None else json.loads(written)["meta"]
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
+    """Raise FileError where a file of ours holds no model, or one of another preset."""
+    if "preset" not in meta:
+        raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
+    if meta["preset"] != preset.name:
+        raise FileError(
+            f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"
+            f"{_or_of_its_backbone(preset)}, or train a {meta['preset']}."
+        )
+
+
+def _or_of_its_backbone(preset: Preset) -> str:
+    if preset.network.built_on is None:
+        return ""
+    network = preset.network.built_on[1]
+    names = [base.name for base in presets().values() if base.network is network]
+    return f" or, for its backbone, of a {network.__name__} ({', '.join(names[:3])}, …)"
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
+    digest = hashlib.sha256()
+    for part in Folder(file.parent).files if _is_hugging(file) else (file,):
+        with open_regular(part) as content:
+            while block := content.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool) -> tuple[str, ...]:
+    """The heads whose classes are others than in the file, and the auxiliary heads that it has not. The head of a model
+    of text may be of another kind: of it, all layers that the file has not in that shape."""
+    if of_text and HEAD in ends:
+        unlike = [k for k in own if _belongs(k, (HEAD,)) and (k not in found or found[k].shape != own[k].shape)]
+        layers = dict.fromkeys(k.rpartition(".")[0] for k in own if _belongs(k, (HEAD,)))
+        other = [layer for layer in layers if any(k.rpartition(".")[0] == layer for k in unlike)]
+        return (HEAD,) if len(other) == len(layers) and other else tuple(other)
+    other_classes = [
+        end
+        for end in ends
+        if any(
+            key in found and found[key].shape != value.shape and found[key].shape[1:] == value.shape[1:]
+            for key, value in own.items()
+            if _belongs(key, (end,))
+        )
+    ]
+    absent = {auxiliary(key) for key in own} - {auxiliary(key) for key in found} - {""}
+    return (*other_classes, *sorted(absent))
+
+
+def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
+    """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
+    where that is all."""
+    problems = misfits(wanted, offered)
+    if not problems:
+        return
+    layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    misshapen = [k for k in wanted if k in offered and offered[k].shape != wanted[k].shape]
+    if wanted.keys() == offered.keys() and layers and misshapen == [f"{layers[0]}.weight"]:
+        there, here = offered[misshapen[0]].shape, wanted[misshapen[0]].shape
+        if there[0] == here[0] and there[2:] == here[2:]:
+            _reject_other_inputs(file, layers[0], there, here)
+    raise FileError(
+        f"{file} does not fit the model: {'; '.join(problems)}. The head alone may differ, in its number of classes: "
+        "give the model the settings (model.KEY=value) that it had, or weights of this model."
+    )
+
+
+def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
+    if len(here) != 4:
+        raise FileError(
+            f"{file} learned from {there[1]} inputs an example, and this data has {here[1]}: its layer {layer} cannot "
+            "be taken. Give data with the same columns, or train without weights."
+        )
+    colors = {1: "color=gray", 3: "color=rgb"}
+    raise FileError(
+        f"{file} learned from images with in_channels={there[1]}, and these have in_channels={here[1]}: its layer "
+        f"{layer} cannot be taken. Give such images{', by ' + colors[there[1]] if there[1] in colors else ''}."
+    )
+
+
+def _said(
+    file: Path,
+    preset: Preset,
+    own: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    found: Mapping[str, Tensor],
+    new: tuple[str, ...],
+) -> str:
+    """One sentence: what was taken and what is new."""
+    said = f"The {preset.name} begins with the weights of {file}: {len(wanted)} of its {len(own)} tensors"
+    if not new:
+        return f"{said}, the head too, since it has as many outputs."
+    reasons = []
+    for end in new:
+        there, here = found.get(f"{end}.weight"), own.get(f"{end}.weight")
+        of = "not in the file"
+        if there is not None and here is not None:
+            of = f"{len(there)} outputs there, {len(here)} here" if len(there) != len(here) else "of another task there"
+        elif any(_belongs(key, (HEAD,)) and key not in own for key in found):
+            of = "of another kind there"
+        reasons.append(f"{end} ({of})")
+    return f"{said}. New: {', '.join(reasons)}."
+
+
+def _belongs(key: str, modules: tuple[str, ...]) -> bool:
+    return any(key.startswith(f"{module}.") for module in modules)
+
+
+def _plain(value: Any) -> Any:
+    """A config's value as JSON keeps it, with tuples for lists."""
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value

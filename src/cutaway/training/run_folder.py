@@ -1,0 +1,308 @@
+"""The folder of a run: making it, giving it to one process at a time, and clearing what kills leave in it.
+
+A process that trains holds a lock on `.lock` in the folder. The system takes it back when the process ends, however it
+ends, so that a run which was killed can be resumed at once. The file says who holds it; what it says once nobody does
+is no matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import FileError
+from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address, watch_folder
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: nothing is held
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+UNFINISHED = ".unfinished"  # stands in the folder of a run that is written as a whole, until it is whole
+WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
+HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
+OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
+_held: set[int] = set()  # descriptors of this process
+
+
+class RunInUse(FileError):
+    """Another process works on this run: `holder` says which."""
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        self.holder = holder
+        super().__init__(
+            f"{folder} is in use: {holder} works on it, and two at once would spoil each other's files. "
+            "Wait until it has ended, or end it; or train another run, in another folder."
+        )
+
+
+class RunExists(FileError):
+    """A folder for a new run holds another run."""
+
+
+def reject_no_run(folder: Path) -> None:
+    """Raise FileError for what is not the folder of a run, or of one that was never completed."""
+    if (folder / UNFINISHED).is_file() and not any(_is_still(handle, folder / LOCK) for handle in _held):
+        raise FileError(
+            f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
+            "command again: it begins anew."
+        )
+    if (folder / RUN).is_file():
+        reject_not_utf8(folder)
+        return
+    reject_address(folder)
+    if folder.suffix in EXPORTED and folder.is_file():
+        raise FileError(
+            f"{folder} is a file, and this takes a run's folder. Name the run that it was exported from; cutaway "
+            "predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
+        )
+    inside = [str(found.parent) for found in sorted(folder.glob(f"*/{RUN}"))]
+    named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
+    raise FileError(
+        f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
+    )
+
+
+def reject_not_utf8(folder: Path) -> None:
+    """Raise FileError for a folder of weights whose name safetensors cannot open."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise FileError(
+            f"The name of the folder {folder} is not UTF-8, and weights can be read from no such folder. Give a run "
+            "another name, or rename the folder."
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the run's folder, so that no other process does. Raises RunInUse where one does, FileError where the folder
+    cannot be written to."""
+    path = folder / LOCK
+    handle = _lock(path)
+    _held.add(handle)
+    try:
+        with watch_folder(folder):
+            yield
+    finally:
+        _held.discard(handle)
+        with contextlib.suppress(OSError):
+            if _is_still(handle, path):
+                path.unlink()  # while it is held: who waits for it finds that it is gone, and makes another
+        os.close(handle)
+
+
+def _lock(path: Path) -> int:
+    """A descriptor of the file, locked, with who holds it written into it."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise FileError(f"{path.parent} cannot be written to: {error.strerror}. Check its permissions.") from error
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 300, 0).decode("utf-8", "replace").strip()
+            os.close(handle)
+            raise RunInUse(path.parent, holder or "another process") from None
+        except OSError:  # a file system without locks: better no lock than no training
+            pass
+        if _is_still(handle, path):
+            since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+            said = f"process {os.getpid()} on {socket.gethostname()}, since {since},"
+            with contextlib.suppress(OSError):  # on a full disk it is held all the same, by nobody in particular
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, said.encode(), 0)
+            return handle
+        os.close(handle)
+
+
+def _is_still(handle: int, path: Path) -> bool:
+    """Whether the file of that name is still the one that was opened."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
+
+
+def _let_go() -> None:
+    """A child, such as one that reads images, would hold its parent's lock on after that one's end."""
+    for handle in _held:
+        os.close(handle)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
+    """A folder for a new run: `out`, or the next free runs/NAME-N. With `overwrite` it may hold a run, whose files are
+    to be cleared once it is locked.
+
+    Raises FileError where it holds anything else, or one of `inputs`, paths that are read, stands in it.
+    """
+    if out is None:
+        for n in range(1, 1_000_000):
+            with contextlib.suppress(FileExistsError):
+                return _made(Path("runs") / f"{name}-{n}", exist_ok=False)
+        raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
+    folder = Path(out)
+    reject_not_utf8(folder)
+    # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
+    if not folder.exists() or (folder.is_dir() and all(_is_nothing(entry) for entry in folder.iterdir())):
+        return _made(folder, exist_ok=True)
+    if (folder / UNFINISHED).is_file():
+        raise FileError(
+            f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
+            "folder, or remove this one."
+        )
+    if not (folder / RUN).is_file():
+        raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder.")
+    if not overwrite:
+        way = "" if _learns_no_more(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
+        raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
+    for given in inputs:
+        if Path(given).resolve().is_relative_to(folder.resolve()):
+            raise FileError(
+                f"{given} is read here and stands in {folder}, which is not overwritten. Give another folder."
+            )
+    return folder
+
+
+def _learns_no_more(folder: Path) -> bool:
+    """Whether the run in a folder cannot be resumed: a quantized one, or one whose run.json cannot be read."""
+    try:
+        return "quantized" in read_json(folder / RUN)
+    except FileError:
+        return True
+
+
+@contextlib.contextmanager
+def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
+    """A folder for a new run, as `new_folder` makes it, held while it is filled. Where that fails nothing is left in
+    it: a run is whole, or it is not there. What a kill left is removed when the same folder is asked for again. Raises
+    FileError, before anything is computed, where it cannot be."""
+    fresh, done = out is None or not Path(out).exists(), False
+    if out is not None and (Path(out) / UNFINISHED).is_file():
+        with locked(Path(out)):
+            _clear(Path(out))
+    folder = new_folder(out, name, overwrite=False, inputs=())
+    try:
+        with locked(folder):
+            try:
+                (folder / UNFINISHED).touch()
+                yield folder
+                (folder / UNFINISHED).unlink()
+                done = True
+            finally:
+                if not done:
+                    with contextlib.suppress(FileError):  # what went wrong before is to be told
+                        _clear(folder)
+    finally:
+        if fresh and not done:
+            with contextlib.suppress(OSError):  # another process holds it
+                folder.rmdir()
+
+
+def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
+    """The folder of what trains several runs, a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
+
+    It may hold the same already, as told by its file `about`, or nothing but the files `beside` that. Raises FileError
+    where it holds anything else.
+    """
+    if out is None:
+        for n in range(1, 1_000_000):
+            with contextlib.suppress(FileExistsError):
+                folder = Path("runs") / f"{command}-{name}-{n}"
+                folder.mkdir(parents=True)
+                return folder
+    folder = Path(out or "")
+    reject_not_utf8(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
+        ) from error
+    there = {entry.name for entry in folder.iterdir() if not is_leftover(entry)}  # a kill before `about` was written
+    if not (folder / about).is_file() and there - {*beside}:
+        raise FileError(
+            f"{folder} exists already, is no {WHAT[command]}, and nothing in it is overwritten. Give another --out."
+        )
+    return folder
+
+
+def about_several(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
+    """The file `about` of such a folder, which has these keys at least. Raises FileError where there is none, or it is
+    damaged."""
+    path, what = Path(folder) / about, WHAT[command]
+    if not path.is_file():
+        reject_address(folder)
+        raise FileError(
+            f"{folder} is no {what}: it has no {about}. `cutaway {command}` makes them, and takes such a folder with "
+            f"`cutaway {command} --resume`."
+        )
+    found = read_json(path)
+    if not isinstance(found, dict) or not set(keys) <= set(found):
+        raise FileError(f"{path} is not complete: it needs {', '.join(keys)}. Restore it from a copy.")
+    return found
+
+
+def _made(folder: Path, exist_ok: bool) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and not exist_ok:
+            raise
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
+        ) from error
+    return folder
+
+
+def clear_run(folder: Path) -> None:
+    """Remove the files that make a folder a run, run.json first, and leave what else stands in it."""
+    for entry in (folder / RUN, *folder.iterdir()):
+        if entry.name in OF_A_RUN or entry.name.startswith(BOARD):
+            _remove(entry)
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything but the lock."""
+    for entry in folder.iterdir():
+        if entry.name != LOCK:
+            _remove(entry)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what kills left half-written: a checkpoint's can be as large as the checkpoint."""
+    inside = [entry for name in HOLD_WEIGHTS for entry in (folder / name).glob(".tmp*")]
+    for entry in [entry for entry in folder.rglob(".*.part") if is_leftover(entry)]:
+        _remove(entry)
+    for entry in inside:
+        if OF_SAFETENSORS.fullmatch(entry.name):
+            _remove(entry)
+
+
+def _remove(entry: Path) -> None:
+    try:
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    except OSError as error:
+        raise FileError(f"{entry} could not be removed: {error.strerror}. Check its permissions.") from error
+
+
+def _is_nothing(entry: Path) -> bool:
+    return entry.name == LOCK or is_leftover(entry)

@@ -1,0 +1,202 @@
+"""A model fitted to a data set, ready to learn or to be judged: what `train`, `check` and `quantize` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.custom import Own, preset_for
+from ..checkpoints.deferred_init import Deferred, NeedsNumbers
+from ..checkpoints.word_vectors import Vectors, take_vectors
+from ..core.config import among, build, short
+from ..core.errors import SettingError
+from ..core.memory_budget import shaped
+from ..core.spec import ImageSizes, Value
+from ..data.dataset_base import DataSet
+from ..data.open_data import open_data, open_guarded
+from ..data.settings import DataSettings
+from ..models.base import contract_of
+from ..models.registry import Preset
+from ..nn.resizing import resize
+from ..tasks.task import Task, learned_of, task_for
+from .batches import class_weights, padding_notes
+from .channel_pruning import prune_channels
+from .config import TrainSettings
+from .config_checks import reject_for_data, reject_for_task, reject_too_large_to_learn, reject_without_effect
+from .config_resolution import Resolved, model_settings, resolve, settle
+from .ctc_length_check import leave_out_crowded
+from .device import Placement, find_place, for_parts
+from .objectives.choice import OBJECTIVES, learning
+from .objectives.distillation import Teacher
+from .output_check import reject_other_shapes
+from .pretrained_weights import Taken, built_like, keep_origin, resized_at, take_weights
+from .processes import may_begin_in_parts, reject_for_processes, reject_parallel
+from .recompute import reject_for_recompute
+
+if TYPE_CHECKING:
+    from ..runs.run import Run
+
+
+@dataclass
+class Prepared:
+    """Everything that the loop needs, and where it comes from."""
+
+    preset: Preset
+    data: DataSet
+    model: nn.Module
+    config: Any  # of the model
+    task: Task
+    place: Placement
+    settings: TrainSettings
+    data_settings: DataSettings
+    model_settings: dict[str, Any]
+    sizes: ImageSizes  # of images, as the data was asked for
+    teacher: Teacher | None = None  # that is learned from, beside the labels
+    taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
+    deferred: Deferred | None = None  # what gives the model its numbers, where it has shapes alone so far
+
+
+def prepare(
+    model: str | nn.Module,
+    source: Any,
+    given: Mapping[str, Any],
+    resumed: bool = False,
+    opened: Callable[..., DataSet] | None = None,
+    shapes: bool = False,
+) -> Prepared:
+    """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
+
+    `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
+    its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
+    once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
+    it may be. Where processes may hold it in parts its numbers are `deferred`, and it is whole nowhere. Raises what a
+    person can fix.
+    """
+    found = preset_for(model)
+    asked = resolve(found, source, given, resumed)
+
+    opened = opened or (open_data if resumed or shapes else open_guarded)  # of a run that goes on, all is said
+    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
+    reject_for_data(asked.training, data, asked.joint_vocab)
+    data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
+    data.notes += padding_notes(data.splits["train"], asked.training)
+
+    own = model_settings(asked, data)
+    config = found.configure(data.spec, own)
+    if isinstance(found, Own):
+        config.channels_last = bool(asked.training.channels_last)
+        reject_other_shapes(found, data, asked.training)
+    if not shapes:
+        reject_too_large_to_learn(found, config, asked.training)
+    torch.manual_seed(asked.training.seed)
+    deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
+    try:
+        network, taken = _built(found, config, asked, data, resumed, shapes, deferred)
+    except NeedsNumbers:  # to be built
+        torch.manual_seed(asked.training.seed)
+        deferred = None
+        network, taken = _built(found, config, asked, data, resumed, shapes, None)
+    leave_out_crowded(network, data, asked.data.missing)
+    settings, data_settings = settle(asked, data, network, taken)
+    if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
+        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
+    if not resumed:
+        reject_without_effect(given, settings, data_settings, data, network)
+    loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
+    words = getattr(data.preprocessing, "words", None)
+    task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
+    reject_for_task(asked.training, data_settings, data, found, network, task)
+    teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
+    reject_for_processes(settings, data, network, found.name)
+    place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
+    reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
+    reject_parallel(settings, network, place)
+    place = for_parts(settings, place)
+    learns = (task, place, settings, data_settings)
+    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
+
+
+def prepared_of(run: Run, data: DataSet) -> Prepared:
+    """What a run was trained with, and its model as it stands, to be judged on its data."""
+    settings = run.about["settings"]
+    return Prepared(
+        run.preset,
+        data,
+        run.place.model(run.model, learns=False),
+        getattr(run.model, "config", None),
+        run.task,
+        run.place,
+        build(TrainSettings, among(settings, TrainSettings)),
+        build(DataSettings, among(settings, DataSettings)),
+        run.about["model_settings"],
+        run.image_sizes,
+    )
+
+
+def _built(
+    found: Preset,
+    config: Any,
+    asked: Resolved,
+    data: DataSet,
+    resumed: bool,
+    shapes: bool,
+    deferred: Deferred | None,
+) -> tuple[nn.Module, Taken | None]:
+    """The model with the weights that it begins with and what only learning needs, and what was taken of the weights.
+    Raises NeedsNumbers where it cannot be `deferred`."""
+    with deferred or nullcontext():
+        fraction = 0 if deferred else asked.training.memory_fraction
+        network = shaped(found, config) if shapes else found.build(config, fraction)
+        taken = _begin(network, found, asked, data, resumed)
+        if asked.training.prune_channels:
+            data.notes.append(_prune_channels(network, data, asked.training))
+        data.notes += learning(network, data.spec, asked.training)
+    return network, taken
+
+
+def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
+    """Put the weights and the word vectors that are asked for into the model; what was taken of the weights."""
+    taken, path = None, asked.training.weights
+    if path:
+        resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
+    if asked.begun and path:
+        taken = take_weights(network, found, path)
+        taken = replace(taken, notes=(*built_like(found, asked.model, asked.typed, asked.begun), *taken.notes))
+    elif path:
+        keep_origin(network, found, path)
+    if asked.training.vectors and not resumed:
+        data.notes.append(_take_vectors(network, data, asked.training.vectors, asked.training.seed))
+    return taken
+
+
+def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
+    """Take channels out of the model, before it learns; a sentence on how much that is."""
+    if not settings.weights:
+        raise SettingError(
+            f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
+            "they are random: give weights=RUN, or leave it out."
+        )
+    before = sum(p.numel() for p in model.parameters())
+    (batch,) = data.splits["train"].batches([torch.arange(2)])
+    prune_channels(model, batch.inputs, settings.prune_channels)
+    left = sum(p.numel() for p in model.parameters())
+    return f"Channels pruned: {left:,} of {before:,} weights are left."
+
+
+def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
+    """Put word vectors into the model's embedding; a sentence on how many there were. Raises SettingError for a model
+    or data without words."""
+    embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
+    if not isinstance(embedding, nn.Embedding) or tokenizer is None:
+        raise SettingError(f"vectors={short(path)} is for the words of text: leave it out.")
+    with torch.no_grad():
+        said = take_vectors(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
+        second = getattr(model, "static_embedding", None)
+        if isinstance(second, nn.Embedding):  # a second channel, which keeps them as they are
+            second.load_state_dict(embedding.state_dict())
+    return said

@@ -1,0 +1,78 @@
+"""Weights that processes hold in parts, by rows, by heads and hidden units or by both: a strategy of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.deferred_init import Deferred, take_memory, tensors_of, without_numbers
+from ..distributed.dtensors import TENSOR, fill, norm_of, part
+from ..distributed.fsdp import collect_gradients, mesh_of, shard
+from ..distributed.storage import Saver
+from ..distributed.tensor_parallel import parallelize
+from .checkpoint import LAST, State
+from .config import TrainSettings
+from .device import Placement
+from .parallel import Alone
+from .parameter_groups import blocks
+
+
+class Sharded(Alone):
+    """Each process holds a part of every weight, and learns from a copy of the model, which is shared before it has
+    numbers; of the model itself the shapes are left, for the end."""
+
+    def __init__(
+        self, model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None
+    ) -> None:
+        super().__init__(without_numbers(model).to(place.dtype), place, settings)
+        mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
+        if place.tensor > 1:
+            parallelize(self.model, mesh[TENSOR])
+        self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
+        self.root.to_empty(device=place.device)
+        fill(self.model, deferred.numbers(model) if deferred else tensors_of(model))
+        take_memory(model.to(place.dtype))
+        for own, of_all in zip(model.buffers(), self.model.buffers()):
+            own.copy_(of_all)
+        self.loss = self.root
+        self.saver = Saver()
+
+    def learn(self, loss: Callable[..., Any]) -> None:
+        """The same, by all processes."""
+        self.root.loss = loss
+
+    @contextmanager
+    def batch(self, last: bool) -> Iterator[None]:
+        """Until the last batch of an update gradients wait, whole, in each process."""
+        collect_gradients(self.root, last)
+        with super().batch(last), self.normalizing():
+            yield
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """What stands outside of blocks is whole here; a block's weights come when it computes."""
+        self.root.unshard()
+        try:
+            yield
+        finally:
+            self.root.reshard()
+
+    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+        """The norm is that of the whole gradient."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = norm_of(gradients)
+        torch._foreach_mul_([part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Each process writes the parts that it holds, while the loop goes on."""
+        self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
+
+    def saved(self) -> None:
+        """As above."""
+        self.saver.wait()

@@ -1,0 +1,143 @@
+"""Which examples an epoch is made of, where tasks are learned one after another.
+
+`epochs` are those of each task, and each task has a schedule of its own, so that the last is learned at the rate of the
+first. Data without tasks is a sequence of one, and so are tasks that are learned all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.config import as_text, short
+from ..core.errors import SettingError
+from ..data.dataset_base import DataSet, Split, Tasks
+from ..data.samplers import Batches
+from ..statistics.intervals import Metric
+from ..tasks import continual
+from ..tasks.classification import Classification
+from ..tasks.task import Task
+from .batches import batches_of
+from .checkpoint import load_weights, save_weights
+from .config import TrainSettings
+from .device import Placement
+from .evaluation import AT_ONCE, Results, results_of
+from .weight_averaging import lent
+
+# What would end the sequence early, or keep other weights than those at its end.
+NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
+
+
+class Sequence:
+    """The tasks of a training split, one after another."""
+
+    def __init__(self, tasks: Tasks | None, train: Split, epochs: int, at_once: bool = False) -> None:
+        """`epochs` are those of each task; with `at_once` all tasks are learned together."""
+        self.tasks, self.each = tasks, epochs
+        self.count = tasks.count if tasks is not None and not at_once else 1
+        self.of = tasks.of(train) if tasks is not None and not at_once else None  # the task of each example, (n,)
+
+    @property
+    def epochs(self) -> int:
+        """The epochs of all tasks."""
+        return self.each * self.count
+
+    def task(self, epoch: int) -> int:
+        """The task of an epoch."""
+        return min(epoch // self.each, self.count - 1)
+
+    def begins(self, epoch: int) -> bool:
+        """Whether a task begins with that epoch."""
+        return epoch % self.each == 0 and epoch < self.epochs
+
+    def ends(self, epoch: int) -> bool:
+        """Whether a task ends with that epoch, and another one comes after it."""
+        return epoch + 1 < self.epochs and (epoch + 1) % self.each == 0
+
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
+        """The example numbers of each batch of an epoch, all of its task."""
+        if self.of is None:
+            return batches_of(train, settings, epoch)
+        return batches_of(train, settings, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
+
+    def seen(self, split: Split, epoch: int) -> Split:
+        """Those of the examples of a split whose tasks have been learned, or are being learned in that epoch."""
+        return self.tasks.seen(split, self.task(epoch)) if self.tasks is not None and self.count > 1 else split
+
+    def keep(self, checkpoints: Path, epoch: int, weights: Mapping[str, Tensor]) -> None:
+        """Write the weights after the task that ends with that epoch: they are judged when the test split is opened."""
+        save_weights(_kept(checkpoints, self.task(epoch)), dict(weights))
+
+
+def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for a setting that a sequence of tasks gives no meaning to."""
+    usual = TrainSettings()
+    if data.tasks is None:
+        return
+    for key in NOT_WITH_TASKS:
+        value = getattr(settings, key)
+        if value and value != getattr(usual, key):
+            raise SettingError(
+                f"{key}={short(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
+                "the weights after the last one. Leave it out."
+            )
+
+
+def reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) -> None:
+    """Raise SettingError for a loss that a sequence of tasks cannot be learned by."""
+    if data.tasks is not None and task.loss_name == "perceptron":
+        raise SettingError(
+            "loss=perceptron ends training at the first epoch without a mistake, and tasks come one after another: "
+            "take loss=cross_entropy."
+        )
+    if settings.objective == "ewc" and task.loss_name not in ("cross_entropy", "map"):
+        raise SettingError(
+            f"objective=ewc asks how likely each class is, which loss={task.loss_name} does not tell: take "
+            "loss=cross_entropy."
+        )
+
+
+def reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[str, Any]) -> None:
+    """Raise SettingError where a run of several tasks is to be resumed with other epochs than it `before` had."""
+    if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
+        raise SettingError(
+            f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
+            f"{before['settings']['epochs']}: leave it out, or train anew."
+        )
+
+
+def over_tasks(
+    tasks: Tasks | None,
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    place: Placement,
+    run: Path,
+    results: Results,
+) -> tuple[dict[str, Metric], dict[str, Any]]:
+    """How well each task was answered after each task was learned: metrics, and what the report draws; without tasks
+    nothing.
+
+    `results` are the model's answers for the split. Those of the times before come from the weights that the run in
+    that folder kept; where it has none, as after joint training, or where they were removed, there is the end alone.
+    """
+    if tasks is None:
+        return {}, {}
+    assert isinstance(task, Classification)
+    kept = [_kept(run / "checkpoints", k) for k in range(tasks.count - 1)]
+    answers = []
+    if all(path.is_file() for path in kept):
+        for path in kept:
+            with lent(model, load_weights(path)):
+                answers.append(results_of(model, split, place, AT_ONCE, task))
+    right = torch.stack([task.decide(found.outputs) == found.target for found in (*answers, results)])  # (times, n)
+    of, original = tasks.of(split), tasks.original(split)
+    return continual.metrics(right, of, original), continual.details(right, of, tasks.names)
+
+
+def _kept(checkpoints: Path, task: int) -> Path:
+    return checkpoints / f"task-{task + 1}.safetensors"

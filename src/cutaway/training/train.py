@@ -1,0 +1,411 @@
+"""From a model's name and a source of data to a run's folder: everything around the loop."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.custom import preset_for
+from ..checkpoints.deferred_init import give_memory
+from ..checkpoints.huggingface.adapters import write_adapter
+from ..checkpoints.saving import save_model
+from ..core.config import as_text
+from ..core.errors import FileError, LostProcess, SettingError, visible
+from ..core.files import RUN, is_unmoved, write_csv, write_json
+from ..core.spec import Unlabelled
+from ..data.dataset_base import IN_MEMORY
+from ..data.in_memory.source import Given, as_source
+from ..data.text.tokenizer_fitting import AUTO
+from ..data.text.tokenizers import KINDS
+from ..distributed import environment
+from ..distributed.group import by_first, joined
+from ..distributed.group import place as group_place
+from ..distributed.launch import Stopped, launch
+from ..runs.run import Run
+from . import documents
+from .batches import reach
+from .checkpoint import State, load_weights, newest
+from .config_checks import reject_unfit
+from .config_resolution import resolve
+from .device import alone
+from .interruption import Interrupted
+from .memory.choice import reject_beyond_memory, settle_parallel
+from .objectives.choice import learned
+from .processes import and_how_to_go_on, asked_for, reject_beyond_machine, reject_small_batches, run_of
+from .progress import Progress
+from .reproducibility import differences, take_threads
+from .run_folder import LOCK, clear_leftovers, clear_run, locked, new_folder
+from .schemas import source_of, write_evaluation
+from .setup import Prepared, prepare
+from .task_schedule import reject_other_epochs
+from .tensorboard import Board
+from .trainer import SAVE_EVERY, Mean, Trainer
+
+# A run that had stopped goes on where one of these is changed.
+HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
+ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
+MAY_CHANGE = (
+    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
+    "max_restarts", "device", "tensorboard", "memory_fraction",
+)  # fmt: skip
+WORKER = "cutaway.training.worker"
+UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
+
+
+def fit(
+    model: str | nn.Module | None,
+    source: Any,
+    given: Mapping[str, Any],
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    judged: bool = True,
+) -> Run:
+    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
+    own learns itself, and holds at the end what the run keeps.
+
+    With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
+    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
+    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
+    those that share the work: where `processes` are asked for they are started here, and where torchrun has started
+    this one it joins the others.
+    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
+    """
+    if model is not None and not isinstance(model, str):
+        model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+    source = as_source(source)[0]
+    several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
+    if not environment.launched() and several.processes == 1:
+        return _fit(model, source, given, out, resume, progress, overwrite, judged)
+    name = environment.launch_id() or uuid.uuid4().hex
+    try:
+        if environment.launched():
+            with joined():
+                begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
+                if begun is not None:  # before the processes were started again
+                    own = None if isinstance(model, str) else model
+                    return _fit(own, None, {}, None, begun, progress, overwrite=False)
+                return _fit(model, source, given, out, resume, progress, overwrite, judged)
+        reject_beyond_machine(several)
+        if resume is None:  # what is typed wrong is told before any is started
+            if model is None or source is None:
+                raise SettingError(UNNAMED)
+            asked_of = resolve(preset_for(model), source, given, resumed=False).training
+            if asked_of.batch_size and not asked_of.batch_tokens:
+                reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
+        if isinstance(model, nn.Module):
+            raise SettingError(
+                f"processes={several.processes} starts processes that make the model by its name, and "
+                f"{type(model).__name__} is a module in this process alone: leave processes out, or start your script "
+                f"in so many, as in torchrun --nproc-per-node={several.processes} SCRIPT.py."
+            )
+        asked = {
+            "model": model,
+            "source": source,
+            "given": {key: value if isinstance(value, str) else as_text(value) for key, value in given.items()},
+            "out": None if out is None else str(out),
+            "resume": None if resume is None else str(resume),
+            "overwrite": overwrite,
+        }
+        return Run(launch(WORKER, asked, name, several.processes, several.max_restarts))
+    except LostProcess as lost:
+        raise and_how_to_go_on(lost, Path(resume) if resume is not None else run_of(name, out)) from None
+    except Stopped as stopped:
+        raise Interrupted(Path(str(stopped))) from None
+
+
+def _fit(
+    model: str | nn.Module | None,
+    source: Any,
+    given: Mapping[str, Any],
+    out: str | Path | None,
+    resume: str | Path | None,
+    progress: Progress | None,
+    overwrite: bool,
+    judged: bool = True,
+) -> Run:
+    """Train in this process, which may be one of several: they do the same, and the first alone writes."""
+    rank, processes = group_place()
+    if processes > 1 or "processes" in given or environment.launched():
+        given = {**given, "processes": processes}
+    typed = given
+    own = model if isinstance(model, nn.Module) else None
+    home = next((p.device for p in own.parameters()), None) if own is not None else None
+    earlier = Run(resume, own) if resume is not None else None
+    with contextlib.ExitStack() as held:
+        held.callback(torch.set_num_threads, torch.get_num_threads())
+        # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
+        torch.set_num_threads(torch.get_num_threads())
+        before: dict[str, Any] = {}
+        notes: list[str] = []
+        if earlier:
+            _reject_folder(earlier.folder, out, overwrite)
+            by_first(lambda: held.enter_context(locked(earlier.folder)))
+            before = by_first(lambda: earlier.about)
+            earlier.reject_other_module()
+            as_many = before["settings"].get("processes", 1) == processes
+            model, source, given = _resumed(before, model, source, given)
+            given = earlier.with_own_tokenizer(given)
+            if not as_many and "parallel" not in typed:
+                given["parallel"] = "auto"
+            notes = [] if given.get("threads") or not as_many else take_threads(before)
+        if model is None or source is None:
+            raise SettingError(UNNAMED)
+        goes_on = earlier is not None and newest(earlier.folder / "checkpoints") is not None
+        ready = prepare(model, source, given, resumed=goes_on)
+        reject_unfit(ready.settings, ready.data.splits["train"])
+        if not earlier or "max_steps" in typed:
+            settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        settle_parallel(ready)
+        notes += reject_beyond_memory(ready)
+        if earlier:
+            earlier.reject_other(ready.data, "or train anew.")
+            reject_other_epochs(ready.settings, ready.data, before)
+            _reject_other_files(before, ready)
+            notes += differences(before, ready.place)
+            folder = earlier.folder
+        else:
+            name = f"{ready.preset.file_name}-{ready.data.name}"
+
+            def begun() -> Path:
+                folder = new_folder(out, name, overwrite, _inputs(ready))
+                held.enter_context(locked(folder))
+                clear_run(folder)
+                for sentence in (
+                    ready.data.findings if progress is None or progress.shown else ()
+                ):  # before time is spent
+                    print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+                return folder
+
+            folder = by_first(begun)
+        by_first(lambda: clear_leftovers(folder))
+        bar = progress or Progress(shown=rank == 0)
+        try:
+            _train(folder, ready, before, given, goes_on, notes, bar, judged)
+        except FileError as error:
+            if not is_unmoved(folder) or not ((folder / RUN).is_file() or (folder / LOCK).exists()):  # which were there
+                raise FileError(
+                    f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
+                    "is left there to resume. Train again, and leave the folder where it is until training ends."
+                ) from error
+            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # as of a full disk
+                error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
+            raise
+        if own is not None:
+            own.eval().to(home)
+        run = Run(folder, own)
+        return run.hand_over(source) if isinstance(source, Given) else run
+
+
+def _train(
+    folder: Path,
+    ready: Prepared,
+    before: Mapping[str, Any],
+    given: Mapping[str, Any],
+    goes_on: bool,
+    notes: list[str],
+    progress: Progress,
+    judged: bool,
+) -> None:
+    """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
+    earlier sitting left it, and `notes` are what is to be said of this one."""
+    settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
+    about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
+    about["launch"] = environment.launch_id()
+    if before:
+        about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
+        about["notes"] = [*before.get("notes", ()), *notes]
+    writes, known = ready.place.writes, documents.known_by(about)
+    if writes and not goes_on:
+        write_json(folder / "run.json", about)
+
+    with progress as bar, Board(folder, ready.settings.tensorboard and writes) as board:
+        for sentence in notes:
+            bar.note(sentence)
+
+        written = -math.inf  # when, in seconds of training, metrics.csv was, which is written anew each time
+
+        def on_row(state: State) -> None:
+            nonlocal written
+            if writes:
+                board.write(state.history[-1])
+                if state.seconds - written >= SAVE_EVERY:
+                    write_csv(folder / "metrics.csv", state.history)
+                    written = state.seconds
+
+        trainer = Trainer(
+            ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
+            on_row=on_row, teacher=ready.teacher, deferred=ready.deferred,
+        )  # fmt: skip
+        if not goes_on:
+            trainer.begin()
+        else:
+            trainer.resume()
+            if trainer.state.run not in ("", known):
+                raise FileError(
+                    f"{newest(folder / 'checkpoints')} is the checkpoint of another run, of other data or with other "
+                    "settings. Resume with the run's own checkpoint, from a copy of its folder, or train anew."
+                )
+            if writes:  # now that there is something to go on from
+                write_json(folder / "run.json", about)
+            trainer.state.resumed += 1
+            if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
+                trainer.state.stopped = ""
+            if trainer.state.history and writes:
+                write_csv(folder / "metrics.csv", trainer.state.history)
+        trainer.state.run = known
+        try:
+            state = trainer.fit()
+        except Interrupted:
+            if writes:
+                finish(folder, about, ready, trainer.state, "interrupted")
+            raise
+        finally:
+            if trainer.state.history and writes:
+                write_csv(folder / "metrics.csv", trainer.state.history)
+    if writes:  # and tests, by itself
+        ready.place = alone(ready.place, ready.model, ready.settings.memory_fraction)
+        finish(folder, about, ready, state, "finished", trainer.mean, judged)
+
+
+def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
+    """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
+    `typed`; `cut` is how many epochs may have been left early."""
+    split, settings = ready.data.splits["train"], ready.settings
+    if settings.max_steps and "epochs" not in typed:
+        epochs = reach(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
+        ready.settings = replace(settings, epochs=max(epochs + cut, settings.freeze_epochs or 0))
+
+
+def finish(
+    folder: Path,
+    about: dict[str, Any],
+    ready: Prepared,
+    state: State,
+    status: str,
+    mean: Mean | None = None,
+    judged: bool = True,
+) -> None:
+    """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
+    over, and is to be judged, open the test split, once."""
+    kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
+    if kept.exists():
+        give_memory(ready.model)
+        ready.model.load_state_dict(load_weights(kept, ready.model))
+        if ready.settings.lora and ready.settings.weights:
+            write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
+        learned(ready.place.model(ready.model), ready.settings)
+        save_model(ready.model, folder / "model", ready.preset)
+        write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
+    about |= {
+        "status": status,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(state.seconds, 3),
+        "epochs_done": state.epoch,
+        "stopped": state.stopped or "interrupted",
+        "best": {
+            "epoch": state.best_epoch,
+            "metric": ready.settings.monitor or ready.task.watch,
+            "value": _finite(state.best_score),
+        },
+        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # what is kept instead of the best
+        "resumed": state.resumed,
+        "summary": None,
+    }
+    if status == "finished" and judged:
+        about["summary"] = documents.summary(ready, state)
+        judge(ready, folder)
+    write_json(folder / "run.json", about)
+
+
+def judge(ready: Prepared, folder: Path) -> None:
+    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
+    without classes has none that it could be judged by, and no such file."""
+    splits, target = ready.data.splits, ready.data.spec.target
+    if isinstance(target, Unlabelled) and len(target.names) < 2:
+        return
+    name = next(one for one in ("test", "val", "train") if one in splits)
+    write_evaluation(folder, documents.evaluation(ready, name, folder))
+
+
+def _finite(score: float | None) -> float | None:
+    """The score where it is a number, which JSON has; None for infinity, as a perplexity can be, and NaN."""
+    return score if score is not None and math.isfinite(score) else None
+
+
+def _inputs(ready: Prepared) -> list[str]:
+    """The paths that the run reads: data, weights, vectors and a tokenizer."""
+    settings, source = ready.settings, documents.path_of(ready.data.source)
+    tokenizer = ready.data_settings.tokenizer
+    named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
+    return [one for one in (*(source.split(",") if source else ()), *named) if one is not None]
+
+
+def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
+    """Raise SettingError where a run that is resumed is to stand elsewhere, or to be replaced."""
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(
+            f"A run is resumed where it stands, in {folder}, and --out {out} names another folder: leave --out out, or "
+            f"copy the run's folder to {out} and resume the copy."
+        )
+    if overwrite:
+        raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
+
+
+def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
+    """Raise FileError where the teacher of a run that is resumed is another now, or where one that was stopped before
+    its first checkpoint would begin with other weights."""
+    if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
+        raise FileError(
+            f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
+            "restore the file, or train anew."
+        )
+    if ready.teacher and ready.teacher.sha256 != about["teacher"]["sha256"]:
+        raise FileError(
+            f"The teacher {ready.teacher.run.folder} is not what it was when this run began: restore it, or train anew."
+        )
+
+
+def _resumed(
+    about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
+) -> tuple[str | nn.Module, Any, dict[str, Any]]:
+    """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
+    handed over again, or there is none to go on with."""
+    if "quantized" in about:
+        raise SettingError(
+            "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "
+            f"made of, {about['quantized']['from']}, and quantize that again."
+        )
+    own = model if isinstance(model, nn.Module) else None
+    model = None if own is not None else model
+    then = about["data"]["source"]
+    if then == IN_MEMORY:
+        if not isinstance(source, Given):
+            raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
+        source, given_again = IN_MEMORY, source
+    elif isinstance(source, Given):
+        raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
+    else:
+        given_again = source_of(about["data"])
+    for what, now, before in (("model", model, about["model"]), ("data", source, then)):
+        if now is not None and now != before:
+            raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
+    for key in given:
+        if key not in MAY_CHANGE:
+            raise SettingError(
+                f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
+                "For another setting, train anew."
+            )
+    before = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
+    return own or about["model"], given_again, {**before, **given}

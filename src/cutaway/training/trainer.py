@@ -1,0 +1,449 @@
+"""The loop: what is done with every batch, epoch after epoch, and how it stops and goes on.
+
+Everything random follows from the seed and from where the loop stands (the order of an epoch, the augmentation of a
+batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and resumed
+ends bit for bit where the uninterrupted one ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.deferred_init import Deferred
+from ..core.errors import TrainingError
+from ..core.metric_names import metric
+from ..data.dataset_base import Augment, Batch, DataSet, Split
+from ..data.samplers import Batches
+from ..distributed.dtensors import gathered, part
+from ..models.base import Network, contract_of
+from ..tasks.classification import Classification
+from ..tasks.task import HIGHER_IS_BETTER, Task
+from .batches import mix, reach
+from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
+from .config import TrainSettings
+from .config_checks import reject_unfit
+from .device import Placement, whole
+from .evaluation import AT_ONCE, at_once, results_of
+from .interruption import Interrupted, Stop
+from .metrics_log import add_row, is_cheap, is_due
+from .nan_check import first_broken
+from .objectives.choice import objective_for
+from .objectives.distillation import Teacher
+from .optimizers import build_optimizers
+from .parameter_groups import backbone, frozen, let_learn
+from .progress import Progress
+from .pruning import Pruning, pruning_of
+from .schedules import factor
+from .snapshots import Snapshots, moments
+from .strategies import strategy
+from .weight_averaging import Average, LastEpochs, lent
+
+LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
+SAVE_EVERY = 1.0  # seconds of training, at least, between checkpoints at ends of epochs: many are shorter than a save
+FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
+CONVERGED = "an epoch of the perceptron rule made no mistake"
+
+
+class Trainer:
+    """One model learning from one data set."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: DataSet,
+        task: Task,
+        settings: TrainSettings,
+        place: Placement,
+        checkpoints: Path,
+        progress: Progress,
+        on_row: Callable[[State], None] = lambda state: None,
+        teacher: Teacher | None = None,
+        deferred: Deferred | None = None,
+    ) -> None:
+        reject_unfit(settings, data.splits["train"])
+        self.strategy = strategy(model, place, settings, deferred)
+        self.model = self.strategy.model
+        self.train = place.hold(data.splits["train"])
+        self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
+        self.augment: Augment | None = data.augment
+        self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
+        self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
+        self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
+        self.higher_is_better = self.monitor in HIGHER_IS_BETTER
+        self.network = contract_of(self.model)
+        self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
+        self._frozen = frozen(self.model, settings.freeze)
+        let_learn(self.model, self._learnable, self._frozen)
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizers = build_optimizers(self.model, settings)
+        self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
+        self.pruning: Pruning | None = None  # where there is some, once the weights are there
+        self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
+        self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
+        self.strategy.learn(self.objective.loss)
+        self.sequence = self.objective.sequence
+        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
+        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
+        self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
+        self.state = State()
+        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
+        self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
+        self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
+        self._stop = Stop()
+        self._random = torch.Generator(place.device)
+
+    # --- the epochs -------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Give a model that is initialized from training images (`initialize_from`) up to 5 000 of them, as they are
+        without augmentation; unless it has its weights from a file. Each process draws by itself from then on."""
+        if self.place.rank:
+            torch.manual_seed(mix(self.settings.seed, self.place.rank))
+        self.pruning = pruning_of(self.model, self.settings, begun=self.settings.weights is not None)
+        if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
+            return
+        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
+        (images, *_), _ = self.place.batch(batch)
+        with torch.no_grad():
+            self.network.initialize_from(images)
+        if self.average:
+            self.average.load(self.model.state_dict())
+
+    def fit(self) -> State:
+        """Train from `self.state` until the epochs, the updates, the minutes or the patience are used up.
+
+        Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
+        """
+        state, settings = self.state, self.settings
+        began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.epoch)
+        in_all, an_epoch = self._in_all()
+        budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
+        if state.update == 0:
+            self.snapshots.keep(0, self.weights)
+        with self._stop.heard():
+            while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
+                for last in self.epoch():
+                    state.seconds, asked_to_stop = self._agreed(time.perf_counter() - began)
+                    self.progress.step(state, self.train_loss)
+                    out_of_time = 0 < budget < state.seconds
+                    ends = last or state.update >= self.updates or out_of_time
+                    if not ends and is_due(state, in_all, an_epoch, budget):
+                        self._add_row_within(an_epoch)
+                    if asked_to_stop:
+                        self.checkpoint_now()
+                        self.strategy.saved()
+                        raise Interrupted(self.checkpoints.parent)
+                    if state.update >= self.updates:
+                        break
+                    if out_of_time:
+                        state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
+                        break
+                    if state.seconds - self._saved[0] > 60 * settings.save_minutes:
+                        self.checkpoint_now()
+                self._end_epoch()
+        if self._saved[1] < state.epoch:
+            self.checkpoint_now()
+        self.strategy.saved()
+        all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
+        state.stopped = state.stopped or f"all {all_of_them} are done"
+        if self.last_epochs:
+            self.mean = self._mean_of(self.last_epochs)
+        return state
+
+    def epoch(self) -> Iterator[bool]:
+        """Do the running epoch from where it stands, an update for each value that is taken: whether it is the last."""
+        state, settings = self.state, self.settings
+        batches = self.batches_of(state.epoch)
+        steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
+        if state.batch == 0:
+            self.objective.carried = ()
+        self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
+        self.plan = batches
+        own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
+        remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
+        for group in _grouped(remaining, settings.accumulate):
+            self.step(group, steps)
+            self.snapshots.keep(state.update, self.weights)
+            yield state.batch == len(batches)
+
+    def next_epoch(self) -> bool:
+        """End the epoch and begin the next; whether it was the perceptron rule's last, without a mistake."""
+        state = self.state
+        if self.sequence.ends(state.epoch):
+            self.objective.end_task(self.train, self.place, state.epoch)
+        every_example_seen = self.settings.sampling == "shuffle"
+        perceptron = self.task.loss_name == "perceptron"
+        converged = perceptron and every_example_seen and state.mistakes == state.mistakes_before
+        state.mistakes_before = state.mistakes
+        state.epoch += 1
+        state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
+        state.row_loss_sum, state.row_counted = 0.0, 0.0
+        return converged
+
+    def _enter_phase(self, an_epoch: int) -> int:
+        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
+        if each of its epochs has as many as this one.
+
+        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well; a task is one.
+        """
+        state, alone = self.state, self.settings.freeze_epochs or 0
+        if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
+            state.phase_update, state.phase_seconds = state.update, state.seconds
+        heads_only = state.epoch < alone
+        let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
+        self.strategy.learn(self.objective.loss)
+        if not heads_only and self.updates < math.inf:
+            return int(self.updates) - state.phase_update
+        return an_epoch * (alone if heads_only else self.sequence.each - alone)
+
+    def step(self, group: list[Batch], steps: int) -> None:
+        """One update: the gradient of the mean loss over the batches of `group`, which are this process's share of
+        them, then the optimizers' step.
+
+        `steps` are the updates of the running phase.
+        """
+        state, settings, task, place = self.state, self.settings, self.task, self.place
+        state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
+        for optimizer in self.optimizers:
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = state.lr * parameters["scale"]
+        for parameter in self._parameters:
+            parameter.grad = None  # what zero_grad does, at a third of its cost
+        sizes = [len(index) for _, index in zip(group, self.plan[state.batch :])] if place.processes > 1 else []
+        weights = [place.weight(size, self.objective.carries) for size in sizes] or [1.0] * len(group)
+        (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, group)))
+        # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
+        divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
+        for weight in weights:
+            inputs, target = place.batch(group.pop(0).bare)  # popped: what was copied there is not kept here too
+            index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
+            own = (place.rank,) if place.processes > 1 else ()
+            self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))
+            if self.augment:
+                varied, target = self.augment(inputs[0], target, self._random)
+                inputs = (varied, *inputs[1:])
+            self._inputs = inputs
+            with self.strategy.batch(last=not group):
+                with place.autocast():
+                    loss, total, outputs = self.strategy.loss(inputs, target, index, self._random)
+                total.backward(torch.full_like(total, weight / divisor))  # the gradient of total · weight / divisor
+            self._losses.append(loss if weight == 1 else loss * weight)
+            state.batch += 1
+            if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
+                state.mistakes += round(place.total(weight * task.wrong_sides(outputs, target))[0])
+        state.counted += counted
+        if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
+            self.look()
+        if settings.grad_clip:
+            norm = self.strategy.clip(self._parameters, settings.grad_clip)
+            if place.looks_at_every_step and not math.isfinite(norm):
+                self._reject("a gradient")
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.network.constrain()
+        if self.average:
+            self.average.update(state.update)
+        state.update += 1
+        if self.pruning:
+            self.pruning.step(self._share_done(steps))
+
+    def _end_epoch(self) -> None:
+        """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
+        state, settings = self.state, self.settings
+        self.look()
+        self._reject_broken_weights()
+        scores = self.validate(self.val) if self.val is not None else {}
+        row = add_row(state, scores)
+        if self.sequence.ends(state.epoch) and self.place.writes:
+            self.sequence.keep(self.checkpoints, state.epoch, self.weights())
+        converged = self.next_epoch()
+        if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
+            state.best_epoch = state.epoch
+            state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
+            state.best_zeros = self.pruning.zeros if self.pruning else 0
+            weights = self.weights()
+            if self.place.writes:
+                save_weights(self.checkpoints / "best.safetensors", weights)
+        if self.last_epochs:
+            self.last_epochs.keep(state.epoch, gathered(self.model.state_dict(), self.place.writes))
+        if converged:
+            state.stopped = state.stopped or CONVERGED
+        elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
+            state.stopped = (
+                state.stopped or f"no better validation {metric(self.monitor)[0]} in {settings.patience} epochs"
+            )
+        if not self._saved[1] or state.seconds - self._saved[0] > SAVE_EVERY:
+            self.checkpoint_now()
+        self.progress.epoch_done(row)
+        self.on_row(state)
+
+    def _add_row_within(self, an_epoch: int) -> None:
+        """Write a row within an epoch. It changes nothing of the training, nor of what is random in it."""
+        self.look()
+        scores: dict[str, float] = {}
+        if self.val is not None and is_cheap(self.state, an_epoch, len(self.train), len(self.val)):
+            with torch.random.fork_rng([self.place.device] if self.place.device.type == "cuda" else []):
+                scores = self.validate(self.val)
+        add_row(self.state, scores)
+        self.on_row(self.state)
+
+    def _is_better(self, scores: dict[str, float]) -> bool:
+        """Whether an epoch with these metrics is better than the best one so far: of sparser weights while a model is
+        pruned, else by the metric that is monitored, and where that cannot rise, as accuracy comes to, by the loss."""
+        if self.pruning and self.pruning.zeros > self.state.best_zeros:
+            return True
+        sign = 1 if self.higher_is_better else -1
+
+        def rank(score: float | None, loss: float | None) -> tuple[float, ...]:
+            known = (math.nan if score is None else sign * score, math.nan if loss is None else -loss)
+            return tuple(-math.inf if math.isnan(x) else x for x in known)
+
+        best = rank(self.state.best_score, self.state.best_loss)
+        return rank(scores[self.monitor], scores["loss"]) > best or not self.state.best_epoch
+
+    # --- what a step needs ------------------------------------------------------------------------------------
+
+    def validate(self, split: Split) -> dict[str, float]:
+        """Loss and quick metrics on a split, of tasks on those so far, and the one that is monitored, with the averaged
+        weights where there are some; or what the objective says of it, where it judges by itself."""
+        settings = self.settings
+        if self.objective.scores is not None:
+            with self.average.applied() if self.average else nullcontext():
+                return self.objective.scores(split, self.place)
+        self.strategy.share_statistics()
+        split = self.sequence.seen(split, self.state.epoch)
+        size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
+        tokens = 0 if settings.eval_batch_size else settings.batch_tokens
+        with self.average.applied() if self.average else nullcontext(), self.strategy.answering():
+            outputs, target = results_of(
+                self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
+            )
+        target = target.to(outputs.dtype) if target.is_floating_point() else target
+        metrics = self.task.quick(outputs, target)
+        if "loss" not in metrics:
+            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **metrics}
+        if self.monitor not in metrics:
+            metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
+        return metrics
+
+    def _mean_of(self, last: LastEpochs) -> Mean:
+        """Write the mean weights after the last epochs, which are made of files alone, and score them."""
+        self.place.together(None)  # the first has written the last of them
+        weights, first = last.mean(self.state.epoch)
+        if self.place.writes:
+            save_weights(self.checkpoints / "average.safetensors", weights)
+        with lent(self.model, weights):
+            score = self.validate(self.val)[self.monitor] if self.val is not None else None
+        return Mean(first, self.state.epoch, score)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to keep, in the process that writes: the averaged ones where there are some."""
+        return gathered(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
+
+    @property
+    def train_loss(self) -> float:
+        """The mean training loss of the running epoch."""
+        return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
+
+    def batches_of(self, epoch: int) -> Batches:
+        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        return self.objective.batches(self.train, self.settings, epoch)
+
+    def _in_all(self) -> tuple[int, int]:
+        """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
+        firsts = range(0, self.sequence.epochs, self.sequence.each)
+        by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
+        return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
+
+    def _agreed(self, seconds: float) -> tuple[float, bool]:
+        """The seconds of the first process, by which all go, and whether any was asked to stop."""
+        own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
+        seconds, asked = self.place.total_of_all(*own)
+        return seconds, asked > 0
+
+    def _share_done(self, steps: int) -> float:
+        """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
+        state, by_time = self.state, 0.0
+        if self.settings.minutes:
+            left = 60 * self.settings.minutes - state.phase_seconds  # when the phase began
+            by_time = (state.seconds - state.phase_seconds) / left if left > 0 else 1.0
+        return max((state.update - state.phase_update) / steps, by_time)
+
+    # --- stopping, failing, going on --------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint."""
+        parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
+        self.state, carried, remembered = parts
+        self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
+        self.objective.remember(remembered)
+        self.pruning = pruning_of(self.model, self.settings, begun=True)
+
+    def checkpoint_now(self) -> None:
+        """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
+        self.look()
+        self._reject_broken_weights()
+        self.strategy.share_statistics()
+        of_each = self.place.together((self.objective.carried, random_state()))
+        carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
+        learned = carried, self.objective.remembered(), [random for _, random in of_each]
+        tensors = contents(self.model, self.optimizers, self.average, *learned)
+        self.strategy.save(self.checkpoints, tensors, self.state)
+        self._saved = self.state.seconds, self.state.epoch
+
+    def look(self) -> None:
+        """Bring the losses over from the device, and stop the run where one is not a number."""
+        losses = [loss.item() for loss in self._losses]
+        if self.place.processes > 1:
+            losses = [*self.place.total(sum(losses))]
+        for loss in losses:
+            self.state.loss_sum += loss
+        self._losses.clear()
+        if not math.isfinite(self.state.loss_sum):
+            self._reject("the loss")
+
+    def _reject_broken_weights(self) -> None:
+        """A gradient that was not finite is in the weights one update later: none such is ever saved."""
+        broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
+        if self.place.total_of_all(float(broken))[0]:
+            self._reject("a weight")
+
+    def _reject(self, what: str) -> None:
+        """Raise TrainingError: which update, which layer, what is left, what to try."""
+        state, where = self.state, first_broken(self.model, self._inputs)
+        if where.startswith("the weights"):
+            said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
+        else:
+            said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
+            said += f", and the first values that are not stand in {where}" if where else ""
+        self.strategy.saved()
+        last = newest(self.checkpoints)
+        kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
+        raise TrainingError(
+            f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
+            "`cutaway check` shows values out of range."
+        )
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the weights after the last epochs, which is what is kept where it was asked for."""
+
+    first: int  # epoch, counted from 1
+    last: int
+    score: float | None  # the metric that is monitored, on the validation split
+
+
+def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    while group := list(itertools.islice(batches, size)):
+        yield group

@@ -1,0 +1,144 @@
+"""Holding a model to an independent implementation: same weights, same inputs, float64, outputs and every gradient."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models.images import answers_of
+from . import Oracle
+from .dropping import fixed_dropout
+
+BOUND = 1e-9  # largest relative difference in float64
+# A gradient below this fraction of the largest is rounding: of a bias before a normalization, for one, n terms cancel
+# to √n · 2e-16 of their size. Of some thousand terms that is BOUND of this.
+NOISE = 1e-5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The largest relative differences, over training and evaluation mode."""
+
+    outputs: float
+    gradients: float
+    worst: str  # the parameter whose gradient differs most
+
+    @property
+    def equal(self) -> bool:
+        """Whether both are within the bound."""
+        return self.outputs <= BOUND and self.gradients <= BOUND
+
+
+def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Comparison:
+    """Run both with the same weights, inputs and gradient at the output, first in training mode, then in evaluation.
+
+    The model's weights are moved at random first, so that ones and zeros of an initialization hide nothing, and
+    training comes first, so that evaluation sees normalization statistics that are not those of a new model. Dropout is
+    no chance (`dropping.py`): its places and rates are compared. The model and the oracle are changed in copies only.
+    Raises ValueError where a weight of either side has no counterpart.
+    """
+    ours, theirs = copy.deepcopy(model).double(), copy.deepcopy(oracle.module).double()
+    with torch.no_grad():
+        for p in ours.parameters():
+            size = p.abs().mean().clamp(min=0.1)
+            p.add_(0.1 * size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    renamed = give_weights(ours, theirs, oracle)
+    outputs, gradients, worst = 0.0, 0.0, ""
+    for training in (True, False):
+        inputs = oracle.inputs(generator)
+        upstream: list[Tensor] = []
+        results: list[tuple[tuple[Tensor, ...], dict[str, Tensor | None]]] = []
+        for module in (ours, theirs):
+            module.train(training).zero_grad()
+            with torch.random.fork_rng(devices=[]), fixed_dropout():
+                torch.manual_seed(0)
+                given = answers_of(module(*inputs))
+            if oracle.compared is not None:
+                given = tuple(oracle.compared(inputs, answer) for answer in given)
+            upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
+            torch.autograd.backward(given, upstream)
+            results.append((tuple(y.detach() for y in given), gradients_of(module)))
+        (answers, grads), (expected, expected_grads) = results
+        if len(answers) != len(expected):
+            raise ValueError(f"{len(answers)} outputs are compared with {len(expected)}")
+        outputs = max(outputs, *(difference(a, b) for a, b in zip(answers, expected)))
+        largest = max(float(g.abs().max()) for g in expected_grads.values() if g is not None)
+        for key, grad in renamed(grads).items():
+            found = difference(grad, expected_grads[key], floor=NOISE * largest)
+            if found >= gradients:
+                gradients, worst = found, key
+    return Comparison(outputs, gradients, worst)
+
+
+def give_weights(
+    ours: nn.Module, theirs: nn.Module, oracle: Oracle
+) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Give their network, which the oracle built, the weights of ours. What names our tensors as theirs is returned.
+
+    Raises ValueError where a weight of either side has no counterpart.
+    """
+    if oracle.converted is not None:
+        copy_parameters(oracle.converted(dict(ours.named_parameters())), theirs)
+        return oracle.converted
+    key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
+    copy_weights(ours, theirs, key_map)
+    return lambda tensors: {key_map[key]: tensor for key, tensor in tensors.items()}
+
+
+def gradients_of(module: nn.Module) -> dict[str, Tensor | None]:
+    """The gradient of each parameter, by name."""
+    return {name: _dense(parameter.grad) for name, parameter in module.named_parameters()}
+
+
+def _dense(grad: Tensor | None) -> Tensor | None:
+    """A gradient as a whole, where it holds only the rows that were used."""
+    return grad.to_dense() if grad is not None and grad.is_sparse else grad
+
+
+def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str]) -> None:
+    """Copy every tensor of our state dict to the oracle's, by `key_map`: ours → theirs.
+
+    Raises ValueError where a tensor of either side is left over or two have different shapes.
+    """
+    source, target = ours.state_dict(), theirs.state_dict()
+    unmapped = [k for k in source if k not in key_map]
+    unfilled = sorted(set(target) - {key_map[k] for k in source if k in key_map})
+    if unmapped or unfilled:
+        raise ValueError(f"no counterpart: ours {unmapped[:3]}, the oracle's {unfilled[:3]}")
+    for key, tensor in source.items():
+        theirs_key = key_map[key]
+        if theirs_key not in target or target[theirs_key].shape != tensor.shape:
+            raise ValueError(f"{key} {tuple(tensor.shape)} does not fit the oracle's {theirs_key}")
+        target[theirs_key].copy_(tensor)
+
+
+@torch.no_grad()
+def copy_parameters(tensors: Mapping[str, Tensor], theirs: nn.Module) -> None:
+    """Copy tensors to the oracle's parameters of the same names. Raises ValueError where one of either side is left
+    over or two have different shapes; what is tied there has one name."""
+    target = dict(theirs.named_parameters())
+    unmapped, unfilled = sorted(set(tensors) - set(target)), sorted(set(target) - set(tensors))
+    if unmapped or unfilled:
+        raise ValueError(f"no counterpart: ours {unmapped[:3]}, the oracle's {unfilled[:3]}")
+    for key, tensor in tensors.items():
+        if target[key].shape != tensor.shape:
+            raise ValueError(f"{key} {tuple(tensor.shape)} does not fit the oracle's {tuple(target[key].shape)}")
+        target[key].copy_(tensor)
+
+
+def difference(a: Tensor | None, b: Tensor | None, floor: float = 0.0) -> float:
+    """max |a − b| / max |b|, the denominator at least `floor`; infinite where one is missing or not finite."""
+    if a is None and b is None:
+        return 0.0
+    if a is None or b is None or a.shape != b.shape:
+        return float("inf")
+    gap = float((a - b).abs().max())
+    scale = max(float(b.abs().max()), floor)
+    if gap == 0.0:
+        return 0.0
+    return gap / scale if gap < float("inf") and scale > 0 else float("inf")

@@ -1,0 +1,220 @@
+"""Oracles of GoogLeNet: torchvision's for the form that it has, a plain one for the form that was published."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..checkpoints.names import torchvision_key
+from ..models.googlenet import PRESETS, Config, GoogLeNet
+from . import Oracle, OracleMissing, changed, images, torchvision_models
+
+
+class OurOrder(nn.Module):
+    """torchvision's network with its answers in our order: logits, then the auxiliary heads' from the shallow on."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Logits, (N, classes), of images (N, C, H, W); in training three of them where there are auxiliary heads."""
+        answers = self.network(x)
+        if isinstance(answers, Tensor):
+            return answers
+        return answers.logits, answers.aux_logits1, answers.aux_logits2
+
+
+def torchvision_googlenet(config: Config) -> Oracle:
+    """torchvision's network, its layers as wide, and its first and large windows as large, as `config` has them."""
+    googlenet = torchvision_models("googlenet")
+
+    def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
+        inputs = config.in_channels if in_channels == 3 else config.scaled(in_channels)
+        block: nn.Module = googlenet.BasicConv2d(inputs, config.scaled(out_channels), **settings)
+        return block
+
+    module = googlenet.GoogLeNet(
+        num_classes=config.num_classes,
+        aux_logits=config.auxiliary,
+        init_weights=False,
+        blocks=[
+            conv,
+            functools.partial(googlenet.Inception, conv_block=conv),
+            functools.partial(googlenet.InceptionAux, conv_block=conv),
+        ],
+        **changed(config, PRESETS["googlenet"], dropout="dropout"),
+    )
+    module.fc = nn.Linear(config.scaled(1024), config.num_classes)
+    if config.auxiliary:
+        for head in (module.aux1, module.aux2):
+            head.fc1 = nn.Linear(config.scaled(2048), config.scaled(1024))
+            head.fc2 = nn.Linear(config.scaled(1024), config.num_classes)
+    if config.stem == "small":
+        module.conv1 = conv(3, 64, kernel_size=3, padding=1)
+        module.maxpool1 = nn.Identity()
+    if config.large_kernel == 5:
+        for part in module.modules():
+            if isinstance(part, googlenet.Inception):
+                small = part.branch3[1].conv
+                part.branch3[1] = googlenet.BasicConv2d(small.in_channels, small.out_channels, kernel_size=5, padding=2)
+    key_map = {key: f"network.{torchvision_key('googlenet', key)}" for key in _keys(config)}
+    # The last map of such images is 2×3: with one pixel normalization would leave two values of each channel.
+    size = (50, 66) if config.stem == "imagenet" else (12, 18)
+    return Oracle(OurOrder(module), images(2, config.in_channels, *size), key_map)
+
+
+# The paper's table 1: 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool proj. A star: an auxiliary head looks at what leaves.
+TABLE = """
+    3a    64   96  128  16   32   32
+    3b   128  128  192  32   96   64
+    max    3
+    4a*  192   96  208  16   48   64
+    4b   160  112  224  24   64   64
+    4c   128  128  256  24   64   64
+    4d*  112  144  288  32   64   64
+    4e   256  160  320  32  128  128
+    max    2
+    5a   256  160  320  32  128  128
+    5b   384  192  384  48  128  128
+"""
+ROWS = [line.split() for line in TABLE.split("\n") if line.strip()]
+
+
+class PlainGoogLeNet(nn.Module):
+    """The published network row by row, with one list of weights. A convolution is a product with every window."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        c, second = config.scaled(64), config.scaled(192)
+        stem = 7 if config.stem == "imagenet" else 3
+        self._add((c, config.in_channels, stem, stem), (c, c, 1, 1), (second, c, 3, 3))
+        c, seen = second, []  # channels, and those that the auxiliary heads see
+        for name, *widths in ROWS:
+            if name != "max":
+                n1, r3, n3, r5, n5, pool = (config.scaled(int(n)) for n in widths)
+                k = config.large_kernel
+                self._add((n1, c, 1, 1), (r3, c, 1, 1), (n3, r3, 3, 3), (r5, c, 1, 1), (n5, r5, k, k), (pool, c, 1, 1))
+                c = n1 + n3 + n5 + pool
+                seen += [c] if name.endswith("*") else []
+        self.heads = len(self.weights)  # the place of the first head's first layer
+        reduced, units = config.scaled(128), config.scaled(1024)
+        for channels in seen if config.auxiliary else []:
+            self._add((reduced, channels, 1, 1), (units, 16 * reduced), (config.num_classes, units))
+        self._add((config.num_classes, c))
+
+    def _add(self, *shapes: tuple[int, ...]) -> None:
+        for shape in shapes:
+            self.weights.append(nn.Parameter(torch.zeros(shape)))
+            self.biases.append(nn.Parameter(torch.zeros(shape[0])))
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Logits, (N, classes), of images (N, C, H, W); in training also the two auxiliary heads', if there are any."""
+        layers = iter(range(self.heads))
+
+        def rectified(x: Tensor, stride: int = 1) -> Tensor:
+            """The next convolution, and ReLU."""
+            return torch.clamp(self._windows(next(layers), x, stride), min=0)
+
+        if self.config.stem == "imagenet":
+            x = _largest(rectified(x, stride=2), 3, 2)
+        else:
+            x = rectified(x)
+        x = rectified(rectified(_normalized(x)))
+        x = _largest(_normalized(x), 3, 2)
+        auxiliary: list[Tensor] = []
+        for name, *numbers in ROWS:
+            if name == "max":
+                x = _largest(x, int(numbers[0]), 2)
+                continue
+            ones, threes, fives = rectified(x), rectified(rectified(x)), rectified(rectified(x))
+            around = F.pad(x, (1, 1, 1, 1), value=-torch.inf)
+            x = torch.cat([ones, threes, fives, rectified(_largest(around, 3, 1))], dim=1)
+            if name.endswith("*") and self.config.auxiliary and self.training:
+                auxiliary.append(self._head(self.heads + 3 * len(auxiliary), x))
+        x = F.dropout(x.mean((2, 3)), self.config.dropout, self.training)
+        logits = self._full(len(self.weights) - 1, x)
+        return (logits, *auxiliary) if auxiliary else logits
+
+    def _windows(self, i: int, x: Tensor, stride: int = 1) -> Tensor:
+        """Layer i on every window of a map that keeps its size at stride 1."""
+        weight, k = self.weights[i], self.weights[i].shape[-1]
+        windows = F.pad(x, [k // 2] * 4).unfold(2, k, stride).unfold(3, k, stride)  # (N, C, H', W', k, k)
+        result: Tensor = torch.einsum("nchwij,ocij->nohw", windows, weight) + self.biases[i][:, None, None]
+        return result
+
+    def _full(self, i: int, x: Tensor) -> Tensor:
+        result: Tensor = torch.einsum("nc,oc->no", x, self.weights[i]) + self.biases[i]
+        return result
+
+    def _head(self, i: int, x: Tensor) -> Tensor:
+        """The auxiliary head whose layers are i, i + 1 and i + 2."""
+        height, width = x.shape[2:]
+        published = self.config.auxiliary_pool == "5x5" and {height, width} <= {14, 15, 16}
+        rows, columns = _shares(height, published), _shares(width, published)
+        x = torch.einsum("nchw,ih,jw->ncij", x, rows.to(x), columns.to(x))  # (N, C, 4, 4)
+        x = torch.clamp(self._windows(i, x), min=0).reshape(len(x), -1)
+        x = F.dropout(torch.clamp(self._full(i + 1, x), min=0), 0.7, self.training)
+        return self._full(i + 2, x)
+
+
+def _shares(n: int, published: bool) -> Tensor:
+    """What part of each of 4 means each of n pixels is, (4, n): windows of 5, 3 apart, or 4 equal parts."""
+    weights = torch.zeros(4, n, dtype=torch.float64)
+    for i in range(4):
+        first, after = (3 * i, 3 * i + 5) if published else (math.floor(i * n / 4), math.ceil((i + 1) * n / 4))
+        weights[i, first:after] = 1 / (after - first)
+    return weights
+
+
+def _largest(x: Tensor, side: int, step: int) -> Tensor:
+    """The largest of every window of side×side; the last window of a row or column may reach beyond the map."""
+    height, width = (math.ceil((n - side) / step) * step + side - n for n in x.shape[2:])
+    x = F.pad(x, (0, width, 0, height), value=-torch.inf)
+    return x.unfold(2, side, step).unfold(3, side, step).amax((4, 5))
+
+
+def _normalized(x: Tensor) -> Tensor:
+    """Local response normalization: the sum over five channels as a product with a matrix of ones in a band."""
+    channel = torch.arange(x.shape[1])
+    band = (channel[:, None] - channel).abs() <= 2
+    total = torch.einsum("nchw,cd->ndhw", x**2, band.to(x))
+    return x * (1 + 1e-4 / 5 * total) ** -0.75
+
+
+def plain_googlenet(config: Config) -> Oracle:
+    """The plain implementation; its weights stand in the order of ours."""
+    keys = _keys(config)
+    key_map = {key: f"weights.{i}" for i, key in enumerate(k for k in keys if k.endswith("weight"))}
+    key_map |= {key: f"biases.{i}" for i, key in enumerate(k for k in keys if k.endswith("bias"))}
+    # From 223 pixels on the auxiliary heads look at maps of 14 to 16: the windows of the paper come to 4×4 there.
+    size = (223, 240) if config.stem == "imagenet" else (30, 36)
+    return Oracle(PlainGoogLeNet(config), images(2, config.in_channels, *size), key_map)
+
+
+def _keys(config: Config) -> list[str]:
+    with torch.device("meta"):
+        return list(GoogLeNet(config).state_dict())
+
+
+def _build(config: Config) -> Oracle:
+    """torchvision's where normalization is by the batch, the plain one where it is not."""
+    if config.norm == "response":
+        return plain_googlenet(config)
+    if config.auxiliary_pool == "equal":
+        return torchvision_googlenet(config)
+    raise OracleMissing("torchvision's auxiliary heads of GoogLeNet look at equal parts, not at windows of 5×5.")
+
+
+ORACLES = dict.fromkeys(PRESETS, _build)
+
+# googlenet is compared whole; the published one, which needs large images, with an eighth of the channels.
+REDUCED = {"googlenet-2014": dataclasses.replace(PRESETS["googlenet-2014"], width=8)}

@@ -1,0 +1,139 @@
+"""What the oracles from transformers have in common."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.huggingface import Family, renamed
+from ..models.registry import preset
+from . import Oracle, OracleMissing
+from .operators import make_torchvision_importable
+from .published import TRANSFORMERS, resolved
+
+LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch, padded after
+SPOKEN = ("num_labels",)  # a setting of the data
+ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of one function there
+
+
+class Answering(nn.Module):
+    """A network of transformers that takes and gives plain tensors: token ids and their mask, to what `field` names."""
+
+    def __init__(self, model: nn.Module, field: str = "logits", **always: Any) -> None:
+        super().__init__()
+        self.model, self.field, self.always = model, field, always
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, target: Tensor | None = None) -> Tensor:
+        """The raw outputs."""
+        more: dict[str, Any] = dict(self.always)
+        if target is not None:
+            more["decoder_input_ids"] = target
+        found: Tensor = getattr(self.model(input_ids=tokens, attention_mask=mask, **more), self.field)
+        return found
+
+
+def transformers_oracle(
+    family: Family,
+    name: str,
+    config: Any,
+    *,
+    inputs: Callable[[torch.Generator], tuple[Tensor, ...]] | None = None,
+    **more: Any,
+) -> Oracle:
+    """The network of the preset `name` there, by its own plain attention, given our weights under its names.
+
+    Its config is the library's own and what is published of `name`, not ours: of `config` only what differs from our
+    preset, sizes that a comparison needs for one, is taken over, and then `more`.
+    """
+    library = transformers_library()
+    kind = getattr(library, family.architecture(config))
+    asked, own = family.settings(config), family.settings(preset(name).config)
+    changed = {key: value for key, value in asked.items() if key not in own or own[key] != value}
+    reference = reference_config(family, name)
+    for key, value in {**changed, **more}.items():
+        setattr(reference, key, value)
+    module = kind(reference)
+    module.set_attn_implementation("eager")
+    if not getattr(config, "tie_weights", True):
+        _with_one_table(module, family)
+
+    def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {f"model.{key}": tensor for key, tensor in renamed(family, tensors).items()}
+
+    drawn = inputs or ragged_tokens(config.vocab_size)
+    return Oracle(Answering(module), drawn, converted=converted, compared=where_real)
+
+
+def _with_one_table(module: Any, family: Family) -> None:
+    """Make one again of what that library has as several where its output matrix is not the embedding, beside which
+    it then lets each stack have a table of its own, and the output a second bias that nothing reads."""
+    module.set_input_embeddings(module.get_input_embeddings())
+    if family.output_bias is not None:
+        added, saved = family.output_bias
+        layer, _, kind = added.rpartition(".")
+        setattr(module.get_submodule(layer), kind, module.get_parameter(saved))
+
+
+def reference_config(family: Family, name: str) -> Any:
+    """The config of transformers that the published weights of a preset have: its library's defaults and what their
+    config.json says else. Raises OracleMissing where transformers is not here."""
+    library = transformers_library()
+    kind = getattr(library, family.architecture(preset(name).config)).config_class
+    return kind(**TRANSFORMERS[name])
+
+
+def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
+    """What of a preset's config is not as the reference has it, both ways: what is written for transformers, and what
+    is read of the reference's own config.json."""
+    reference = reference_config(family, name)
+    written = {k: v for k, v in family.settings(config).items() if k not in SPOKEN}
+    theirs = {key: getattr(reference, key, None) for key in written}
+    sizes = {"n_inner": 4 * getattr(reference, "n_embd", 0)}  # left open there too
+    heads = {"classifier_dropout": getattr(reference, "hidden_dropout_prob", None)}
+    found = [
+        f"{key}={value!r}, transformers {theirs[key]!r}"
+        for key, value in written.items()
+        if not _same(key, value, theirs[key], {**sizes, **heads})
+    ]
+    read, ours = resolved(family.config(reference.to_dict())), resolved(config)
+    found += [
+        f"{field}={ours[field]!r}, read of transformers' config {value!r}"
+        for field, value in read.items()
+        if field not in ("head", "num_classes") and ours[field] != value
+    ]
+    return found
+
+
+def _same(key: str, ours: Any, theirs: Any, opened: Mapping[str, Any]) -> bool:
+    """Whether a setting is the reference's; what either leaves open is what it comes to."""
+    ours, theirs = (opened.get(key) if value is None else value for value in (ours, theirs))
+    return bool(ours == theirs) or any({ours, theirs} <= names for names in ALIKE if isinstance(ours, str))
+
+
+def where_real(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
+    """Outputs (N, T, V) of text with 0 at padding; others as they are."""
+    return outputs * inputs[1][..., None] if outputs.ndim == 3 and len(inputs) == 2 else outputs
+
+
+def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Token ids (N, T) of texts of different lengths, and their mask."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        lengths = torch.tensor(LENGTHS)
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        return torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0), mask
+
+    return draw
+
+
+def transformers_library() -> Any:
+    """The module transformers. Raises OracleMissing, saying why, where it cannot be imported here."""
+    make_torchvision_importable()
+    try:
+        return importlib.import_module("transformers")
+    except (ImportError, RuntimeError) as error:
+        raise OracleMissing(f"transformers cannot be imported here ({str(error).splitlines()[0]}).") from error

@@ -1,0 +1,173 @@
+"""Oracle of the recurrent networks: each sequence alone, one step after the other, through PyTorch's cells.
+
+No batch, no padding, no packing and no fused layer: `nn.RNNCell`, `nn.LSTMCell` or `nn.GRUCell` is called once for each
+real step of each sequence, forwards and backwards, and what is asked of the states is taken from their list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..models import gru, lstm, rnn
+from ..models.forecasting import Config
+from . import Oracle
+
+MakeCell = Callable[[int], nn.Module]  # from the numbers that it reads at a step
+State = Any  # h, or h and c
+
+
+class Stack(nn.Module):
+    """Layers of cells, each in one direction or both. `cells` are forward, backward, forward, backward, …"""
+
+    def __init__(self, make: MakeCell, inputs: int, hidden: int, layers: int, ways: int) -> None:
+        super().__init__()
+        self.ways = ways
+        widths = [inputs] + [hidden * ways] * (layers - 1)
+        self.cells = nn.ModuleList(make(width) for width in widths for _ in range(ways))
+
+    def forward(self, steps: list[Tensor], states: list[State] | None = None) -> tuple[list[Tensor], list[State]]:
+        """One sequence, a list of (F,), to what the last layer shows at each step, and each cell's last state."""
+        after: list[State] = []
+        for level in range(0, len(self.cells), self.ways):
+            shown: list[list[Tensor]] = [[] for _ in steps]
+            for way in range(self.ways):
+                cell = self.cells[level + way]
+                state = states[level + way] if states else None
+                order = reversed(range(len(steps))) if way else range(len(steps))
+                for t in order:
+                    state = cell(steps[t], state)
+                    shown[t].append(state[0] if isinstance(state, tuple) else state)
+                after.append(state)
+            steps = [torch.cat(both) for both in shown]
+        return steps, after
+
+
+class StepByStep(nn.Module):
+    """The whole network, for one sequence after the other."""
+
+    def __init__(self, config: Config, make: MakeCell) -> None:
+        super().__init__()
+        self.config = config
+        ways = 1 + config.bidirectional
+        if config.vocab_size:
+            self.words = nn.Parameter(torch.zeros(config.vocab_size, config.embedded))
+        self.reader = Stack(make, config.embedded, config.hidden_dim, config.layers, ways)
+        forecasts_by_step = config.horizon > 0 and (config.known_future > 0 or config.recursive)
+        if config.known_future and not config.recursive:
+            self.writer = Stack(make, config.known_future, config.hidden_dim, config.layers, 1)
+        outputs = config.num_classes // config.horizon if forecasts_by_step else config.num_classes
+        seen = config.hidden_dim * ways * (config.steps if config.pooling == "flat" else 1)
+        self.matrix = None if config.tie_weights else nn.Parameter(torch.zeros(outputs, seen))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def head(self, seen: Tensor) -> Tensor:
+        """W r + b, of one read-out (R,), or of one at each step, after dropout."""
+        dropped = F.dropout(seen, self.config.dropout, self.training)
+        return dropped @ (self.words if self.matrix is None else self.matrix).T + self.bias
+
+    def forward(self, x: Tensor, beside: Tensor | None = None) -> Tensor:
+        """What the head gives, for every sequence; beyond the end of one, what it gives of zeros."""
+        answers = []
+        for i, sequence in enumerate(x):
+            if self.config.horizon:
+                answers.append(self.forecast(sequence, None if beside is None else beside[i]))
+                continue
+            length = len(sequence) if beside is None else int(beside[i].sum())
+            steps = [self.words[int(k)] for k in sequence[:length]] if self.config.vocab_size else [*sequence[:length]]
+            shown, after = self.reader(steps)
+            if self.config.pooling == "every":
+                zeros = [torch.zeros_like(shown[0])] * (len(sequence) - length)
+                answers.append(torch.stack(shown + zeros))
+            else:
+                answers.append(self.read(shown, after))
+        if self.config.horizon:
+            return torch.stack(answers)
+        return self.head(torch.stack(answers))
+
+    def read(self, shown: list[Tensor], after: list[State]) -> Tensor:
+        """What the head sees of one sequence."""
+        if self.config.pooling in ("auto", "last"):
+            top = after[-self.reader.ways :]
+            return torch.cat([state[0] if isinstance(state, tuple) else state for state in top])
+        if self.config.pooling == "flat":
+            return torch.cat(shown)
+        stacked = torch.stack(shown)
+        return stacked.sum(0) / len(shown) if self.config.pooling == "mean" else stacked.max(0).values
+
+    def forecast(self, sequence: Tensor, future: Tensor | None) -> Tensor:
+        """The steps to come of one series, (H · C,)."""
+        config, columns = self.config, self.config.num_classes // self.config.horizon
+        relative = config.relative is None or config.relative
+        base = sequence[-1, :columns] if relative else torch.zeros_like(sequence[-1, :columns])
+        if relative:  # what is known in advance stays as it is
+            own = torch.tensor([float(i < config.in_features - config.known_future) for i in range(config.in_features)])
+            sequence = sequence - own.to(sequence) * sequence[-1]
+        if config.recursive:
+            told = [*sequence[1:, columns:], *(sequence[:0] if future is None else future)]
+            values, said = [*sequence[:, :columns]], []
+            for _ in range(config.horizon):  # from the beginning each time
+                steps = [torch.cat([v, told[t]]) if config.known_future else v for t, v in enumerate(values)]
+                value = self.head(self.reader(steps)[0][-1])
+                value = value + values[-1] if relative else value
+                values.append(value)
+                said.append(value)
+            return torch.cat(said) + base.repeat(config.horizon)
+        shown, after = self.reader([*sequence])
+        if future is None:
+            return self.head(self.read(shown, after)) + base.repeat(config.horizon)
+        return torch.cat([self.head(h) + base for h in self.writer([*future], after)[0]])
+
+
+def step_by_step(config: Config) -> Oracle:
+    """The cells, and which of our weights is which of theirs. There is no dropout between layers."""
+    if isinstance(config, rnn.Config):
+        activation = config.activation
+
+        def make(inputs: int) -> nn.Module:
+            return nn.RNNCell(inputs, config.hidden_dim, nonlinearity=activation)
+    else:
+        cell = nn.LSTMCell if isinstance(config, lstm.Config) else nn.GRUCell
+        assert isinstance(config, lstm.Config | gru.Config)
+
+        def make(inputs: int) -> nn.Module:
+            return cell(inputs, config.hidden_dim)
+
+    module = StepByStep(config, make)
+    key_map = {"head.weight": "words" if config.tie_weights else "matrix", "head.bias": "bias"}
+    if config.vocab_size:
+        key_map["embedding.weight"] = "words"
+    stacks = {"rnn": "reader", "decoder": "writer"} if hasattr(module, "writer") else {"rnn": "reader"}
+    for ours, theirs in stacks.items():
+        stack: Stack = getattr(module, theirs)
+        for i in range(len(stack.cells)):
+            level, way = divmod(i, stack.ways)
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                key_map[f"{ours}.{name}_l{level}{'_reverse' * way}"] = f"{theirs}.cells.{i}.{name}"
+    return Oracle(module, inputs_for(config), key_map)
+
+
+def inputs_for(config: Config, count: int = 4, longest: int = 7) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Random inputs of that network: sequences of many lengths where it takes them, with numbers in their padding."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        steps = config.steps if config.pooling == "flat" else longest
+        if config.vocab_size:
+            x = torch.randint(config.vocab_size, (count, steps), generator=generator)
+        else:
+            x = torch.randn(count, steps, config.in_features, generator=generator, dtype=torch.float64)
+        if config.known_future:
+            return x, torch.randn(count, config.horizon, config.known_future, generator=generator, dtype=torch.float64)
+        if config.horizon or config.pooling == "flat":
+            return (x,)
+        lengths = torch.randint(1, steps + 1, (count,), generator=generator)
+        return x, torch.arange(steps) < lengths[:, None]
+
+    return draw
+
+
+ORACLES = {name: step_by_step for family in (rnn, lstm, gru) for name in family.PRESETS}

@@ -1,0 +1,170 @@
+"""Oracles of the networks for segmentation: torchvision's FCN and DeepLabV3, and a U-Net of plain layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..models import deeplabv3, fcn, unet
+from . import Oracle, OracleMissing, images, torchvision_models
+
+# --- FCN and DeepLabV3 ------------------------------------------------------------------------------------------
+
+
+class InOrder(nn.Module):
+    """torchvision's network with its answers in our order: the head's logits, in training the auxiliary head's too."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Logits, (N, classes, H, W), of images (N, C, H, W)."""
+        answers = self.network(x)
+        return (answers["out"], answers["aux"]) if self.training and "aux" in answers else answers["out"]
+
+
+def _backbone(config: fcn.Config | deeplabv3.Config) -> Any:
+    """torchvision's ResNet of that config, its last two stages dilated. Its basic blocks refuse to be: they are built
+    with strides, and their convolutions are changed."""
+    resnet = torchvision_models("resnet")
+    if (config.stem, config.width, len(config.layers)) != ("imagenet", 64, 4):
+        raise OracleMissing("torchvision has no residual network of these settings.")
+    neck = config.block == "bottleneck"
+    network = resnet.ResNet(
+        resnet.Bottleneck if neck else resnet.BasicBlock,
+        list(config.layers),
+        replace_stride_with_dilation=[False, neck, neck],
+    )
+    for stage, rate in () if neck else ((network.layer3, 2), (network.layer4, 4)):
+        for i, block in enumerate(stage):
+            for conv in (block.conv1, block.conv2):
+                own = rate if i else rate // 2
+                conv.stride, conv.dilation, conv.padding = (1, 1), (own, own), (own, own)
+        stage[0].downsample[0].stride = (1, 1)
+    network.conv1 = nn.Conv2d(config.in_channels, 64, 7, stride=2, padding=3, bias=False)
+    return network
+
+
+def _joined(config: Any, network: Any, head: nn.Module, model: type[nn.Module]) -> Oracle:
+    """torchvision's network of that backbone and head, with its auxiliary head where there is one."""
+    segmentation = torchvision_models("segmentation")
+    returned = {"layer4": "out"} | ({"layer3": "aux"} if config.auxiliary else {})
+    backbone = torchvision_models("_utils").IntermediateLayerGetter(network, return_layers=returned)
+    auxiliary = None
+    if config.auxiliary:
+        auxiliary = segmentation.fcn.FCNHead(network.fc.in_features // 2, config.num_classes)
+    kind = segmentation.fcn.FCN if isinstance(config, fcn.Config) else segmentation.deeplabv3.DeepLabV3
+    with torch.device("meta"):
+        keys = model(config).state_dict()
+    # Of a map of 4×5 all windows with the largest gaps see padding; there are several values of each channel.
+    return Oracle(
+        InOrder(kind(backbone, head, auxiliary)),
+        images(2, config.in_channels, 25, 33),
+        {key: f"network.{key}" for key in keys},
+    )
+
+
+def torchvision_fcn(config: fcn.Config) -> Oracle:
+    """torchvision's FCN, with our channels and dropout."""
+    network = _backbone(config)
+    head = torchvision_models("segmentation").fcn.FCNHead(network.fc.in_features, config.num_classes)
+    return _joined(config, network, head, fcn.FCN)
+
+
+def torchvision_deeplab(config: deeplabv3.Config) -> Oracle:
+    """torchvision's DeepLabV3, with our channels and rates."""
+    if config.dim != 256:
+        raise OracleMissing("torchvision's DeepLabV3 has 256 channels.")
+    network = _backbone(config)
+    head = torchvision_models("segmentation").deeplabv3.DeepLabHead(
+        network.fc.in_features, config.num_classes, config.rates
+    )
+    return _joined(config, network, head, deeplabv3.DeepLabV3)
+
+
+# --- U-Net ------------------------------------------------------------------------------------------------------
+
+
+class Level(nn.Module):
+    """Figure 1 from one level down, as its boxes and arrows stand: the levels below are one module within."""
+
+    def __init__(self, in_channels: int, width: int, below: int, config: unet.Config) -> None:
+        super().__init__()
+        self.first = self._twice(in_channels, width, config, drops=below <= 1)
+        if below:
+            self.below = nn.Sequential(
+                nn.MaxPool2d(2),
+                Level(width, 2 * width, below - 1, config),
+                nn.ConvTranspose2d(2 * width, width, kernel_size=2, stride=2),
+            )
+            self.second = self._twice(2 * width, width, config)
+
+    def _twice(self, in_channels: int, width: int, config: unet.Config, drops: bool = False) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        for channels in (in_channels, width):
+            layers.append(nn.Conv2d(channels, width, kernel_size=3, padding="same", bias=config.norm == "none"))
+            layers += [nn.BatchNorm2d(width)] if config.norm == "batch" else []
+            layers.append(nn.ReLU())
+        return nn.Sequential(*layers, *([_Dropout(config.dropout)] if drops else []))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, width, H, W)."""
+        x = self.first(x)
+        if not hasattr(self, "below"):
+            return x
+        y: Tensor = self.second(torch.cat([x, self.below(x)], 1))
+        return y
+
+
+class _Dropout(nn.Module):
+    """By its function, so that a rate that is not passed on would show."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.rate, self.training)
+
+
+def plain_unet(config: unet.Config) -> Oracle:
+    """The network of plain layers, level within level, and which of our weights is which of its."""
+    network = nn.Sequential(
+        Level(config.in_channels, config.width, config.levels, config), nn.Conv2d(config.width, config.num_classes, 1)
+    )
+    batch = config.norm == "batch"
+    step = 3 if batch else 2  # layers to each convolution
+    places = {"conv1": 0, "norm1": 1, "conv2": step, "norm2": step + 1}
+    with torch.device("meta"):
+        keys = unet.UNet(config).state_dict()
+    key_map = {}
+    for key in keys:
+        part, *rest = key.split(".")
+        if part == "head":
+            key_map[key] = f"1.{rest[0]}"
+            continue
+        level = "0." + "below.1." * int(rest[0])
+        if part == "grow":
+            key_map[key] = f"{level}below.2.{rest[1]}"
+        else:
+            side = "first" if part == "down" else "second"
+            key_map[key] = f"{level}{side}.{places[rest[1]]}.{rest[2]}"
+    least = config.least_size
+    return Oracle(network, images(2, config.in_channels, least, least + config.size_step), key_map)
+
+
+ORACLES = (
+    dict.fromkeys(fcn.PRESETS, torchvision_fcn)
+    | dict.fromkeys(deeplabv3.PRESETS, torchvision_deeplab)
+    | dict.fromkeys(unet.PRESETS, plain_unet)
+)
+REDUCED = {
+    "fcn-resnet50": dataclasses.replace(fcn.PRESETS["fcn-resnet50"], layers=(1, 1, 1, 1)),
+    "deeplabv3-resnet50": dataclasses.replace(deeplabv3.PRESETS["deeplabv3-resnet50"], layers=(1, 1, 1, 1)),
+    "unet": dataclasses.replace(unet.PRESETS["unet"], width=8),
+}

@@ -1,0 +1,84 @@
+"""Oracle of Whisper: transformers' network, by its own plain attention, each recording alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.huggingface.whisper import FAMILY
+from ..models.transformer_asr import PRESETS, Config
+from . import Oracle
+from .hugging import transformers_oracle
+
+LENGTHS = (14, 6, 10, 2)  # frames of the recordings that are compared: there two are a place, always
+STEPS = 5  # tokens of each transcript so far
+
+
+class Table(nn.Module):
+    """The first rows of the table of sinusoids there, as many as are asked for."""
+
+    weight: Tensor
+
+    def __init__(self, rows: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", rows)
+        self.num_embeddings = len(rows)
+
+    def forward(self, places: Tensor) -> Tensor:
+        """Those of these places."""
+        return self.weight[places]
+
+
+class Alone(nn.Module):
+    """The network there over one recording after another, cut to its length. It takes those of one length and no
+    others: which, is set for each here."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.model.model.encoder.embed_positions = Table(model.model.encoder.embed_positions.weight.detach())
+
+    def forward(self, x: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """Logits (N, S, vocab_size) of frames (N, T, F), their mask (N, T) and the transcripts so far (N, S)."""
+        encoder, found = self.model.model.encoder, []
+        for one, real, so_far in zip(x, mask, target):
+            places = int(real.sum()) // 2
+            self.model.config.max_source_positions = encoder.config.max_source_positions = places
+            encoder.embed_positions.num_embeddings = places
+            found.append(self.model(input_features=one[real].T[None], decoder_input_ids=so_far[None]).logits)
+        return torch.cat(found)
+
+
+def transformers_whisper(name: str, config: Config) -> Oracle:
+    """WhisperForConditionalGeneration. The id of padding (1) is never drawn: no gradient reaches its embedding."""
+    oracle = transformers_oracle(FAMILY, name, config, inputs=recordings(config), pad_token_id=1)
+    return dataclasses.replace(oracle, module=Alone(oracle.module.model))
+
+
+def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Random frames of recordings of several lengths, with numbers in their padding, their mask, and the transcripts
+    so far."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        shape = (len(LENGTHS), max(LENGTHS), config.in_features)
+        x = torch.randn(shape, generator=generator, dtype=torch.float64)
+        so_far = torch.randint(2, config.target_vocab_size, (len(LENGTHS), STEPS), generator=generator)
+        return x, torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None], so_far
+
+    return draw
+
+
+ORACLES = {name: functools.partial(transformers_whisper, name) for name in PRESETS}
+# All but words, bands, width and depth: as many heads, of two numbers each.
+REDUCED = {
+    name: dataclasses.replace(
+        preset, in_features=6, target_vocab_size=40, context_length=16, dim=2 * preset.heads, layers=2
+    )
+    for name, preset in PRESETS.items()
+    if name != "transformer-asr"
+}

@@ -1,0 +1,49 @@
+"""The oracle of the VGG networks: torchvision's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from ..checkpoints.names import torchvision_key
+from ..models.vgg import PRESETS, VGG, Config
+from . import Oracle, changed, images, torchvision_models
+
+
+def torchvision_vgg(config: Config) -> Oracle:
+    """torchvision's network: its stages from our depths and widths, its fixed parts exchanged where ours are others."""
+    vgg = torchvision_models("vgg")
+    plan: list[int | str] = []
+    for count, width in zip(config.stages, config.widths):
+        plan += [width] * count + ["M"]
+    with torch.device("meta"):  # every weight is copied over: what it was costs nothing
+        module = vgg.VGG(
+            vgg.make_layers(plan, config.batch_norm),
+            config.num_classes,
+            **changed(config, PRESETS["vgg11"], dropout="dropout"),
+        )
+        if config.in_channels != 3:
+            module.features[0] = nn.Conv2d(config.in_channels, config.width, 3, padding=1)
+        if (config.widths[-1], config.pool_to, config.hidden_dim) != (512, 7, 4096):
+            module.avgpool = nn.AdaptiveAvgPool2d(config.pool_to)
+            module.classifier[0] = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden_dim)
+            module.classifier[3] = nn.Linear(config.hidden_dim, config.hidden_dim)
+            module.classifier[6] = nn.Linear(config.hidden_dim, config.num_classes)
+        ours = VGG(config).state_dict()
+    key_map = {key: torchvision_key("vgg11", key) for key in ours}  # the names are the same for every depth
+    size = (config.least_size + 5, 2 * config.least_size)  # the last map is 1×2, spread over the grid
+    return Oracle(module.to_empty(device="cpu"), images(2, config.in_channels, *size), key_map)
+
+
+ORACLES = dict.fromkeys(PRESETS, torchvision_vgg)
+
+# Whole, the smallest takes 7 GB in float64, for three quarters of its weights are fc6. So vgg11 keeps every convolution
+# as it is, with fewer units after; the others, with more convolutions of the same kinds, have fewer channels too.
+REDUCED = {
+    name: dataclasses.replace(config, hidden_dim=32, num_classes=10)
+    if name == "vgg11"
+    else dataclasses.replace(config, width=4, hidden_dim=32, num_classes=10)
+    for name, config in PRESETS.items()
+}

@@ -1,0 +1,195 @@
+"""Oracles of the networks for sentences: their equations, one sentence and one window at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..models.collobert import Config as CollobertConfig
+from ..models.dcnn import Config as DCNNConfig
+from ..models.textcnn import Config as TextCNNConfig
+from ..nn.textbook.pooling import k_max
+from . import Oracle
+
+LENGTHS = (9, 1, 4, 6)  # of the sentences that are compared
+
+
+def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Token ids (4, 9) of sentences of four lengths, and their mask."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        tokens = torch.randint(1, vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
+        mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+        return tokens * mask, mask
+
+    return draw
+
+
+class BySentence(nn.Module):
+    """Applies `one` to the real words of each sentence, and stacks the answers."""
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Answers (N, …), filled up after the last word as `filler` says."""
+        answers = [self.one(row[keep]) for row, keep in zip(tokens, mask)]
+        return self.together(answers, tokens)
+
+    def one(self, words: Tensor) -> Tensor:
+        """The answer for one sentence, token ids (s,)."""
+        raise NotImplementedError
+
+    def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
+        """All answers as one tensor."""
+        return torch.stack(answers)
+
+
+class SummedTextCNN(BySentence):
+    """Kim's network with each filter applied to each window by a sum of products."""
+
+    def __init__(self, c: TextCNNConfig) -> None:
+        super().__init__()
+        self.windows, self.dropout = c.kernel_sizes, nn.Dropout(c.dropout)
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.filters = nn.ParameterList(torch.zeros(c.filters, c.dim, h) for h in c.kernel_sizes)
+        self.biases = nn.ParameterList(torch.zeros(c.filters) for _ in c.kernel_sizes)
+        self.fc = nn.Linear(c.filters * len(c.kernel_sizes), c.num_classes)
+        self.second = nn.Parameter(torch.zeros(c.vocab_size, c.dim)) if c.channels == "two-channel" else None
+        for table, still in ((self.table, c.channels == "static"), (self.second, True)):
+            if table is not None and still:
+                table.requires_grad_(False)
+
+    def one(self, words: Tensor) -> Tensor:
+        """The features of one sentence."""
+        channels = [self.table] if self.second is None else [self.table, self.second]
+        found = []
+        for h, w, b in zip(self.windows, self.filters, self.biases):
+            answers = []
+            for begin in range(1 - h, len(words)):
+                inside = [(j, int(words[begin + j])) for j in range(h) if 0 <= begin + j < len(words)]
+                sums = [w[:, :, j] @ table[word] for table in channels for j, word in inside]
+                answers.append((torch.stack(sums).sum(0) + b).clamp(min=0))
+            found.append(torch.stack(answers).max(0).values)
+        return torch.cat(found)
+
+    def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
+        """Dropout and head on all features."""
+        logits: Tensor = self.fc(self.dropout(torch.stack(answers)))
+        return logits
+
+
+def summed_textcnn(config: TextCNNConfig) -> Oracle:
+    """The sums, and which of our weights is which of theirs."""
+    key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
+    if config.channels == "two-channel":
+        key_map["static_embedding.weight"] = "second"
+    for i in range(len(config.kernel_sizes)):
+        key_map |= {f"convs.{i}.weight": f"filters.{i}", f"convs.{i}.bias": f"biases.{i}"}
+    return Oracle(SummedTextCNN(config), sentences(config.vocab_size), key_map)
+
+
+class SummedDCNN(BySentence):
+    """Kalchbrenner's network: rows and maps one by one, each convolved with its own filter."""
+
+    def __init__(self, c: DCNNConfig) -> None:
+        super().__init__()
+        self.c, self.dropout = c, nn.Dropout(c.dropout)
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.filters, self.biases = nn.ParameterList(), nn.ParameterList()
+        rows, before = c.dim, 1
+        for maps, window in zip(c.feature_maps, c.kernel_sizes):
+            self.filters.append(nn.Parameter(torch.zeros(rows * maps, before, window)))  # as ours are written
+            self.biases.append(nn.Parameter(torch.zeros(rows // 2, maps)))
+            rows, before = rows // 2, maps
+        self.fc = nn.Linear(rows * before * c.k_top, c.num_classes)
+
+    def one(self, words: Tensor) -> Tensor:
+        """The features of one sentence."""
+        s, layers = len(words), len(self.c.feature_maps)
+        rows = [self.table[words, r][None] for r in range(self.c.dim)]  # of each row (maps, s)
+        for number, (filters, bias) in enumerate(zip(self.filters, self.biases), 1):
+            by_row = filters.unflatten(0, (len(rows), -1))  # (rows, maps', maps, window)
+            wide = [self._wide(row, kernels) for row, kernels in zip(rows, by_row)]  # of each row (maps', s + m − 1)
+            k = max(self.c.k_top, math.ceil((layers - number) / layers * s))
+            folded = [wide[2 * r] + wide[2 * r + 1] for r in range(len(rows) // 2)]
+            rows = [torch.tanh(k_max(row, k) + bias[r][:, None]) for r, row in enumerate(folded)]
+        return torch.cat([row.flatten() for row in rows])
+
+    @staticmethod
+    def _wide(maps: Tensor, kernels: Tensor) -> Tensor:
+        """The wide cross-correlation of a row's maps (maps, n) with kernels (maps', maps, m): (maps', n + m − 1)."""
+        width = kernels.shape[2]
+        nothing = maps.new_zeros(len(maps), width - 1)
+        around = torch.cat([nothing, maps, nothing], 1)
+        windows = torch.stack([around[:, t : t + width] for t in range(maps.shape[1] + width - 1)], 1)
+        return torch.einsum("itj,oij->ot", windows, kernels)
+
+    def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
+        """Dropout and head on all features."""
+        logits: Tensor = self.fc(self.dropout(torch.stack(answers)))
+        return logits
+
+
+def summed_dcnn(config: DCNNConfig) -> Oracle:
+    """The sums, and which of our weights is which of theirs."""
+    key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
+    for i in range(len(config.feature_maps)):
+        key_map |= {f"layers.{i}.conv.weight": f"filters.{i}", f"layers.{i}.bias": f"biases.{i}"}
+    return Oracle(SummedDCNN(config), sentences(config.vocab_size), key_map)
+
+
+class WindowByWindow(BySentence):
+    """Collobert's networks with the vectors of each window put one after another, as the paper writes them."""
+
+    def __init__(self, c: CollobertConfig) -> None:
+        super().__init__()
+        self.c = c
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.first = nn.Parameter(torch.zeros(c.hidden_dim, c.dim, c.window))
+        self.first_bias = nn.Parameter(torch.zeros(c.hidden_dim))
+        sentence = c.approach == "sentence"
+        self.second = nn.Linear(c.hidden_dim, c.second) if sentence else None
+        self.fc = nn.Linear(c.second if sentence else c.hidden_dim, c.num_classes)
+
+    def one(self, words: Tensor) -> Tensor:
+        """The answer for one sentence."""
+        half = self.c.window // 2
+        bordered = [0] * half + words.tolist() + [0] * half
+        matrix = self.first.transpose(1, 2).flatten(1)  # the words of a window one after another
+        windows = [torch.cat([self.table[w] for w in bordered[t : t + self.c.window]]) for t in range(len(words))]
+        hidden = torch.stack([matrix @ window + self.first_bias for window in windows])  # (s, hidden)
+        if self.second is not None:
+            hidden = self.second(hidden.max(0).values)
+        answer: Tensor = self.fc(hidden.clamp(-1, 1))
+        return answer
+
+    def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
+        """Sentences' answers, or those of words with what a border in nothing but borders gives after the last."""
+        if self.c.approach == "sentence":
+            return torch.stack(answers)
+        longest = tokens.shape[1]
+        return torch.stack([torch.cat([a, self._behind(row, len(a), longest)]) for a, row in zip(answers, tokens)])
+
+    def _behind(self, row: Tensor, words: int, longest: int) -> Tensor:
+        """What is answered for padding, whose windows may still hold the last words of the sentence."""
+        padded = self.one(row)
+        return padded[words:longest]
+
+
+def windowed_collobert(config: CollobertConfig) -> Oracle:
+    """The windows, and which of our weights is which of theirs."""
+    key_map = {"embedding.weight": "table", "conv.weight": "first", "conv.bias": "first_bias"}
+    layers = ("second", "fc") if config.approach == "sentence" else ("fc",)
+    for theirs in layers:
+        ours = {"second": "linear"}.get(theirs, theirs)
+        key_map |= {f"{ours}.{k}": f"{theirs}.{k}" for k in ("weight", "bias")}
+    return Oracle(WindowByWindow(config), sentences(config.vocab_size), key_map)
+
+
+ORACLES = {
+    "textcnn": summed_textcnn,
+    "dcnn": summed_dcnn,
+    "collobert-window": windowed_collobert,
+    "collobert-sentence": windowed_collobert,
+}

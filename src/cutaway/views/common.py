@@ -1,0 +1,233 @@
+"""What views of layers share: what modules gave, a model's convolutions, and options as typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.custom import Own
+from ..core.errors import SettingError, UnknownName
+from ..core.spec import Target
+from ..draw.number_format import count, plural
+from ..models.base import Convolves, Dense, TokenGrid, contract_of
+from ..nn.eval_mode import resting
+from .subject import Subject
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+ACTIVATION_OF: dict[type[nn.Module], str] = {  # as nn/activations.py names what a Sequential may hold
+    nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Identity: "identity",
+}  # fmt: skip
+Item = TypeVar("Item")
+Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+
+
+@contextmanager
+def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
+    """Inside the block, `see(name, module, inputs, output)` is called after each module within, or each of `names`, of
+    which "" is the whole; what it keeps it should copy, because what follows may write over it. No hook stays."""
+    wanted = None if names is None else set(names)
+    handles = [
+        module.register_forward_hook(partial(see, name))
+        for name, module in model.named_modules()
+        if (name if wanted is None else name in wanted)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def examples_said(subject: Subject) -> str:
+    """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
+    if subject.kind != "graph":
+        return plural(subject.count, "example" if subject.given or subject.split is not None else "random example")
+    nodes = plural(len(subject.inputs[0]), "node")
+    batch = batch_of(subject.inputs)
+    graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
+    return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
+
+
+def batch_of(inputs: Sequence[Tensor]) -> Tensor | None:
+    """Of which graph each node is, (V,), where whole graphs are looked at; None where nodes of one graph are."""
+    return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
+
+
+def nodes_called(subject: Subject) -> list[str]:
+    """What the nodes of graphs side by side are called, atoms for one; nothing where they have no names."""
+    called = getattr(subject.split, "node_names", None)
+    names: list[str] = called(subject.rows) if called is not None and subject.rows else []
+    return names if len(names) == len(subject.inputs[0]) else []
+
+
+def run(subject: Subject, i: int) -> None:
+    """Example i through the model, alone, resting and without gradients; of a text or a video without the padding of
+    its batch."""
+    inputs = [x[i : i + 1] for x in subject.inputs]
+    if subject.kind in ("text", "video") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+        last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
+        inputs = [x[:, :last] for x in inputs]
+    with resting(subject.model), torch.no_grad():
+        subject.model(*inputs)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer that lays a window on its input: y = Σ w·x + b, over 1 to 3 axes."""
+
+    name: str
+    weight: Tensor  # (O, C / groups, *kernel)
+    bias: Tensor | None  # (O,)
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]  # zeros before and after each axis
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Entries of a window along each axis."""
+        return tuple(self.weight.shape[2:])
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """From the first entry of a window to its last, along each axis."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation))
+
+
+def convolutions(model: nn.Module) -> dict[str, Convolution]:
+    """The convolutions of a model by their names, in the order in which it has them. Weights are detached."""
+    found = (_convolution(name, module) for name, module in model.named_modules())
+    return {c.name: c for c in found if c is not None}
+
+
+def _convolution(name: str, module: nn.Module) -> Convolution | None:
+    bias = getattr(module, "bias", None)
+    bias = bias.detach() if isinstance(bias, Tensor) else None
+    if isinstance(module, Convolves):
+        return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
+    if not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return None
+    padding = module.padding
+    if isinstance(padding, str):
+        padding = tuple(
+            d * (k - 1) // 2 if padding == "same" else 0 for k, d in zip(module.kernel_size, module.dilation)
+        )
+    return Convolution(name, module.weight.detach(), bias, module.stride, padding, module.dilation, module.groups)
+
+
+def dense_layers_of(model: nn.Module) -> dict[str, Dense]:
+    """The layers of a fully connected network by their titles, first to last; none of any other."""
+    layers = contract_of(model).dense_layers() or _stacked(model)
+    return {f"hidden {i}" if i < len(layers) else "output": layer for i, layer in enumerate(layers, 1)}
+
+
+def _stacked(model: nn.Module) -> list[Dense]:
+    """The layers of a Sequential of linear maps, each with an activation after it or none; none of anything else."""
+    if isinstance(model, nn.Linear):
+        return [Dense("", "")]
+    layers: list[Dense] = []
+    for name, module in model.named_children() if isinstance(model, nn.Sequential) else ():
+        known = ACTIVATION_OF.get(type(module))
+        if isinstance(module, nn.Linear):
+            layers.append(Dense(name, name))
+        elif known is not None and layers and layers[-1].gives == layers[-1].linear:
+            layers[-1] = layers[-1]._replace(gives=name, activation=known)
+        elif not isinstance(module, nn.Dropout) and not (isinstance(module, nn.Flatten) and not layers):
+            return []
+    return layers
+
+
+def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
+    """The linear map of a layer."""
+    linear = model.get_submodule(layer.linear)
+    assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
+    return linear
+
+
+def patch_blocks(subject: Subject) -> list[str]:
+    """The blocks that give a token for each patch of an image; none of a model of other kinds."""
+    if subject.inputs[0].ndim != 4 or patches_of(subject) is None:
+        return []
+    return [name for name, _ in subject.model.named_modules() if name.startswith("blocks.") and name.count(".") == 1]
+
+
+def patches_of(subject: Subject) -> TokenGrid | None:
+    """How the tokens of its images lie, where the model makes some of them."""
+    height, width = subject.inputs[0].shape[-2:]
+    return contract_of(subject.model).token_grid(int(height), int(width))
+
+
+def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
+    """What gives what the head sees, of what `forward` takes: the model's features, or, of a module of one's own, what
+    its last linear layer is given; None where it has none."""
+    model = subject.model
+    if not isinstance(subject.preset, Own):
+        return getattr(model, "features", None)
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not last:
+        return None
+
+    def features(*inputs: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        handle = last[-1].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        try:
+            model(*inputs)
+        finally:
+            handle.remove()
+        return seen[-1]
+
+    return features
+
+
+def target_of(subject: Subject) -> Target | None:
+    """What the model learned to say; None where it has not met data."""
+    return subject.spec.target if subject.spec is not None else None
+
+
+def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
+    """The option `key`, one of `known`; None where it was not given. Raises UnknownName with the nearest."""
+    value = options.get(key)
+    if value is not None and value not in known:
+        raise UnknownName(kind, value, known)
+    return value
+
+
+def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int:
+    """The option `key` as a whole number from 0 on and below `below`. Raises SettingError."""
+    value = options.get(key)
+    if value is None:
+        return default
+    number = int(value) if value.strip().isdecimal() else -1
+    if not 0 <= number < below:
+        raise SettingError(f"{key}={value} cannot be: it must be a whole number from 0 to {below - 1}.")
+    return number
+
+
+def spread_over(those: Sequence[Item], most: int) -> list[Item]:
+    """At most `most` of them, evenly spaced, with the first and the last."""
+    if len(those) <= most:
+        return list(those)
+    return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]
+
+
+@contextmanager
+def of_these_examples(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
+    """Batch normalization with the statistics `of_the_batch`; all else is evaluated. Buffers and modes are restored."""
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
+    try:
+        for module in model.modules():
+            module.training = isinstance(module, NORMS) and of_the_batch
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers.items():
+                buffer.copy_(before)

@@ -1,0 +1,187 @@
+"""One word through the layers: its vectors where it stands in several places, after each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..core.errors import SettingError
+from ..draw import charts
+from ..draw.description import Drawing
+from ..draw.number_format import number, percent, plural
+from ..inspect.projection import pca
+from ..nn.eval_mode import resting
+from .common import seeing
+from .subject import Subject
+
+MOST = 4  # places of the word that are compared
+AROUND = 6  # tokens shown to either side of it
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """Where the word stands."""
+
+    example: int
+    place: int  # in the row of the batch
+    before: list[str]
+    word: str
+    after: list[str]
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The blocks that a text goes through, in order: of an encoder–decoder those of the encoder."""
+    found: Any = getattr(model, "blocks", None) or getattr(model, "encoder", None)
+    if not isinstance(found, nn.ModuleList):
+        return []
+    return list(found)
+
+
+def bare(token: str) -> str:
+    """A token without the signs for blanks that some tokenizers put before or after it, in lower case."""
+    return token.strip().strip("Ġ▁").removeprefix("##").removesuffix("</w>").lower()
+
+
+def occurrences(subject: Subject) -> list[Occurrence]:
+    """The places of the word that was asked for, or of the first that stands twice in the examples; empty where none
+    does. Raises SettingError for a word that was asked for and does not stand there twice."""
+    asked = subject.options.get("word")
+    places: dict[str, list[tuple[int, int, int]]] = {}
+    texts = [subject.tokens(i) for i in range(len(subject.inputs[0]))]
+    mask = subject.inputs[1]
+    for i, text in enumerate(texts):
+        real = mask[i].nonzero()[:, 0].tolist()
+        for k, token in enumerate(text):
+            places.setdefault(bare(token), []).append((i, k, real[k]))
+    if asked is not None:
+        found = places.get(bare(asked), [])
+        if len(found) < 2:
+            twice = [word for word, stands in places.items() if len(stands) > 1 and word]
+            known = f" These do: {', '.join(twice[:12])}." if twice else " None does."
+            raise SettingError(
+                f"word={asked} stands {plural(len(found), 'time')} in the examples as one token, and it takes two to "
+                f"compare.{known}"
+            )
+    else:
+        repeated = [word for word, stands in places.items() if len(stands) > 1]
+        words = [word for word in repeated if word.isalpha() and len(word) > 3]
+        words = words or [word for word in repeated if word.isalpha()] or [word for word in repeated if word]
+        found = places[words[0]] if words else []
+    return [
+        Occurrence(i, place, texts[i][max(0, k - AROUND) : k], texts[i][k], texts[i][k + 1 : k + 1 + AROUND])
+        for i, k, place in _apart(found)
+    ]
+
+
+def _apart(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """At most four of the places, of as many examples as there are."""
+    first: dict[int, tuple[int, int, int]] = {}
+    for place in found:
+        first.setdefault(place[0], place)
+    rest = [place for place in found if place not in first.values()]
+    return sorted([*first.values(), *rest][:MOST])
+
+
+@torch.no_grad()
+def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
+    """The word's vectors as they enter the first block and as they leave each, (layers + 1, occurrences, dim)."""
+    rows = sorted({one.example for one in found})
+    at = torch.tensor([rows.index(one.example) for one in found])
+    places = torch.tensor([one.place for one in found])
+    kept: list[Tensor] = []
+    blocks = [name for name, module in subject.model.named_modules() if module in blocks_of(subject.model)]
+
+    def see(name: str, block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        for x in (output,) if kept else (args[0], output):
+            kept.append(x[at, places].clone())
+
+    with resting(subject.model), seeing(subject.model, see, blocks):
+        subject.model(*(x[rows] for x in subject.inputs))
+    return torch.stack(kept).double()
+
+
+def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """The drawings of one word, what there is to see, and its rows for the table; all empty where no word stands
+    twice."""
+    found = occurrences(subject)
+    if not found:
+        return [], "", []
+    vectors = through(subject, found)  # (layers + 1, occurrences, dim)
+    word = bare(found[0].word) or found[0].word
+    layers, count, _ = vectors.shape
+    pairs = list(combinations(range(count), 2))
+    cosines = {(a, b): F.cosine_similarity(vectors[:, a], vectors[:, b], dim=1).tolist() for a, b in pairs}
+    series = [
+        {"name": f"{a + 1} and {b + 1}", "points": [[k, float(f"{v:.4g}")] for k, v in enumerate(values)]}
+        for (a, b), values in cosines.items()
+    ]
+    plane = pca(vectors.flatten(0, 1))
+    points = [
+        {
+            "label": "in" if layer == 0 else str(layer),
+            "group": k,
+            "tip": ["before the first block" if layer == 0 else f"after block {layer}"],
+        }
+        for layer in range(layers)
+        for k in range(count)
+    ]
+    at = [[float(f"{v:.4g}") for v in place] for place in plane.places.tolist()]
+    drawn: list[Drawing] = [
+        {
+            "kind": "tokens",
+            "title": f"“{word}” in its places",
+            "scale": "amount",
+            "key": False,
+            "items": [
+                {
+                    "label": f"{k + 1}: {subject.name(one.example)}",
+                    "tokens": [*one.before, one.word, *one.after],
+                    "values": [*(None for _ in one.before), 1, *(None for _ in one.after)],
+                    "warning": None,
+                }
+                for k, one in enumerate(found)
+            ],
+        },
+        charts.lines(f"How alike “{word}” is to itself: cosine by layer", "blocks passed", series, zero=False),
+        {
+            "kind": "scatter",
+            "title": f"The way of “{word}” through the blocks",
+            "points": points,
+            "groups": [f"{k + 1}: {_context(one)}" for k, one in enumerate(found)],
+            "places": [{"name": "PCA", **axes(plane.explained), "at": at}],
+            "measures": [],
+            "labels": True,
+            "paths": [[layer * count + k for layer in range(layers)] for k in range(count)],
+            "point": None,
+        },
+    ]
+    least = min(cosines, key=lambda pair: cosines[pair][-1])
+    said = (
+        f"“{word}” stands in {plural(count, 'place')}: its vectors in {least[0] + 1} and {least[1] + 1} have a cosine "
+        f"of {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} after the last, the "
+        "least of all pairs."
+    )
+    rows = [
+        [f"“{word}”", f"{a + 1} and {b + 1}", f"cosine, {k} blocks passed", value]
+        for (a, b), values in cosines.items()
+        for k, value in enumerate(values)
+    ]
+    return drawn, said, rows
+
+
+def axes(explained: tuple[float, float] | None) -> dict[str, str]:
+    """What the axes of a plane are called."""
+    if explained is None:
+        return {"x": "", "y": ""}
+    names = ("1st component", "2nd component")
+    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, explained)}
+
+
+def _context(one: Occurrence) -> str:
+    return " ".join(token.strip() for token in [*one.before[-2:], one.word, *one.after[:2]])

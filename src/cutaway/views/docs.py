@@ -1,0 +1,42 @@
+"""What the views say of themselves, read from their files without running them: no view is imported, nor torch.
+
+A view says it at the head of its file, before its first function or class, in plain literals.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UnknownName
+from . import VIEWS
+
+HERE = Path(__file__).parent
+NAMES = ("SAYS", "READ", "MISLEADS", "OPTIONS")
+
+
+@functools.cache
+def sayings(name: str) -> dict[str, Any]:
+    """SAYS, READ, MISLEADS and OPTIONS of a view, by these names. Raises UnknownName for what is no view."""
+    if name not in VIEWS:
+        raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
+    said: dict[str, Any] = {}
+    head, *_ = re.split(r"^(?:def|class|@)", (HERE / f"{name}.py").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for node in ast.parse(head).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id in NAMES and isinstance(node, ast.Assign | ast.AnnAssign):
+            said[target.id] = ast.literal_eval(node.value) if node.value else None
+    return said
+
+
+def options_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """Every option that these views have, and which of them have it."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        for option in sayings(name)["OPTIONS"]:
+            found.setdefault(option, []).append(name)
+    return found

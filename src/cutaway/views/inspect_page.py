@@ -1,0 +1,161 @@
+"""From a subject to a page: what was opened, and then the views of it, as many as suit or as were asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checkpoints.custom import Own
+from ..core.errors import ModelError, UnknownName
+from ..core.version import __version__
+from ..data.dataset_base import in_units
+from ..draw.description import Drawing, Page, View, table
+from ..draw.number_format import by, count, number
+from . import VIEWS, module_of, suitable
+from .common import examples_said
+from .docs import options_of, sayings
+from .network import layers_of
+from .subject import Subject
+
+# How often a view runs the model, about, where that is often.
+PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}
+WORK = 60e9  # MACs that a view may take without being asked for by name
+SHOWN = 40  # examples that the head names, at most
+SAID = 120  # letters of what is said of one
+
+
+def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
+    """The page of these views, or of all that suit, with its head. `subject.options` go to the views that have them:
+    `layer=conv1` to each that has a layer, `filters.layer=conv1` to one.
+
+    Raises UnknownName for a view or an option that does not exist, ModelError for a view that has nothing to show, and
+    SettingError for an option that cannot be.
+    """
+    chosen, costly = list(dict.fromkeys(names)), list[str]()
+    for name in chosen:
+        if not module_of(name).suits(subject):
+            raise ModelError(
+                f"The view {name} ({sayings(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
+                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable(subject))}."
+            )
+    if not names:
+        suit = suitable(subject)
+        costly = too_long(subject, suit)
+        chosen = [name for name in suit if name not in costly]
+    asked = options_for(chosen, subject.options)
+    views = [described(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
+    return Page(
+        title=_title(subject),
+        views=[head(subject, costly), *views],
+        colophon=f"Cutaway {__version__} · This page holds all that it shows and asks no network for more.",
+    )
+
+
+def too_long(subject: Subject, names: Sequence[str]) -> list[str]:
+    """The views among these that would take long for so large a model, or so many examples."""
+    if not set(names) & set(PASSES):
+        return []
+    work = layers_of(subject).multiply_adds * (1 if subject.kind == "graph" else subject.count)
+    return [name for name in names if work * PASSES.get(name, 0) > WORK]
+
+
+def described(name: str, subject: Subject) -> View:
+    """One view, with the words on how to read it and where it misleads."""
+    module = module_of(name)
+    view: View = module.view(subject)
+    return {**view, "read": module.READ, "misleads": module.MISLEADS}
+
+
+def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The options of each view, by its name. Raises UnknownName for one that none of them has."""
+    known = options_of(names)
+    inner = given.get("of", given.get("time.of", ""))
+    if "time" in names and inner in VIEWS:  # what it shows has options too
+        for option in options_of([inner]):
+            known.setdefault(option, []).append("time")
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    for key, value in given.items():
+        view, dot, option = key.partition(".")
+        of = [view] if dot and view in known.get(option, ()) else [] if dot else known.get(key, [])
+        if not of:
+            shown = "this page" if len(names) != 1 else f"the view {names[0]}"
+            elsewhere = [name for name in options_of(VIEWS).get(key, []) if name not in names]
+            has = "has" if len(elsewhere) == 1 else "have"
+            hint = (
+                f"Of the views, {' and '.join(elsewhere)} {has} one." if elsewhere else "See `cutaway inspect --help`."
+            )
+            raise UnknownName(f"option of {shown} named", key, known, hint)
+        for name in of:
+            found[name][option if dot else key] = str(value)
+    return found
+
+
+def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
+    """The head of the page: what was opened, with which examples, and which views were left out."""
+    parameters = sum(p.numel() for p in subject.model.parameters())
+    about = [f"{count(parameters)} parameters"]
+    if subject.run is not None:
+        about.append(f"learned from {subject.run.about['data']['name']}")
+    return View(
+        id="opened",
+        title=_title(subject),
+        says=f"{', '.join(about)}; opened with {examples_said(subject)}.",
+        summary=f"{_card(subject)} It takes {subject.kind} data, here of shape {by(subject.inputs[0].shape[1:])}.",
+        table=table({"example": "text", "the model says": "text"}, _rows(subject)),
+        drawings=_notes(subject, left_out),
+    )
+
+
+def _title(subject: Subject) -> str:
+    of = f", learned from {subject.run.about['data']['name']}" if subject.run is not None else ""
+    return f"Inside {subject.called}{of}"
+
+
+def _card(subject: Subject) -> str:
+    card = subject.preset.card.card
+    if isinstance(subject.preset, Own):
+        return f"{card.title.partition(',')[0]}, a module of one's own."
+    return f"{card.title}, {card.authors}, {card.year}."
+
+
+def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:
+    sentences = list(subject.notes)
+    if left_out:
+        names = " and ".join(left_out)
+        sentences.append(f"Left out, as it would take long here: {names}. Asked for by name, it is shown.")
+    return [{"kind": "prose", "sentences": sentences}] if sentences else []
+
+
+def _rows(subject: Subject) -> list[list[Any]]:
+    """The name of each example, and what the model says of it where that is a word or a number."""
+    names = [subject.name(i) for i in range(min(subject.count, SHOWN))]
+    return [[name, said] for name, said in zip(names, predictions(subject), strict=False)]
+
+
+def predictions(subject: Subject) -> list[str]:
+    """What the model says of each example, in words; nothing where it says something of every token."""
+    if subject.task is None or hasattr(subject.task, "keep"):
+        return [""] * subject.count
+    outputs = subject.outputs()
+    outputs = outputs[list(subject.rows)] if _of_nodes(subject, outputs) else outputs
+    if subject.split is not None and subject.rows:
+        outputs = in_units(subject.split, outputs, torch.tensor(subject.rows))
+    rows = subject.task.predictions(outputs)
+    return [_shortened(", ".join(map(_said, row.values()))) for row in rows]
+
+
+def _of_nodes(subject: Subject, outputs: Tensor) -> bool:
+    """Whether the model answers for all nodes of a graph, and some of them are asked for."""
+    return subject.kind == "graph" and len(outputs) == len(subject.inputs[0]) and len(subject.rows) > 0
+
+
+def _said(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"

@@ -1,0 +1,120 @@
+"""What a person names, opened to be looked at: a run, a preset, a folder, a file, or a model at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..checkpoints.convert import open_model as read_model
+from ..checkpoints.hub import here
+from ..checkpoints.huggingface.folders import read_folder
+from ..checkpoints.huggingface.loading import is_folder
+from ..checkpoints.saving import CONFIG
+from ..core.config import parted
+from ..core.errors import DataError, FileError, SettingError, UnknownName
+from ..core.files import reject_address
+from ..models.registry import presets
+from ..runs.run import Run
+from .external_model import preprocessing_beside
+from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
+
+HEAD_ALONE = "head"  # what is untrained of a folder that has none
+RANDOM = "The examples are random numbers."
+LARGE = 20_000_000  # parameters of a preset from which on one random example is enough
+
+
+def open_subject(
+    what: Run | nn.Module | str | os.PathLike[str],
+    inputs: Sequence[Any] = (),
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Subject:
+    """What was named, opened with these examples. `options` with a name that begins with `model.` are settings of a
+    preset, the others are for the views. Raises CutawayError for what a person can fix."""
+    given = dict(options or {})
+    settings, others = parted(given)
+    asked = {key: str(value) for key, value in others.items()}
+    if isinstance(what, nn.Module):
+        _reject_settings(settings, "a model at hand")
+        return _opened(what, inputs, asked)
+    if isinstance(what, Run):
+        _reject_settings(settings, "a run")
+        return open_run(what, inputs, asked)
+    if not isinstance(what, str | os.PathLike):
+        raise FileError(
+            f"What is looked into is a run, a model, or the path or name of one, and this is a {type(what).__name__}."
+        )
+    path = here(what)
+    if path.exists():
+        _reject_settings(settings, "a model with weights")
+        if (path / "run.json").is_file():
+            return open_run(Run(path), inputs, asked)
+        return _from_files(path, inputs, asked, name)
+    known = {p.name: p for p in presets().values()} | {p.file_name: p for p in presets().values()}
+    if str(what) not in known:
+        reject_address(what)
+        raise UnknownName(
+            "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs stand in runs/."
+        )
+    subject = open_preset(str(what), settings, asked)
+    if inputs:
+        return _with_files(subject, inputs, None)
+    large = sum(p.numel() for p in subject.model.parameters()) > LARGE
+    return with_first(subject, 1) if large else subject
+
+
+def _opened(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -> Subject:
+    """A model at hand. Raises DataError for inputs that its forward does not take."""
+    if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
+        raise DataError(
+            f"A model at hand is looked at with what its forward takes, tensors, and {strange!r} is none.",
+            fix="Give a run's folder instead, to show it files.",
+        )
+    subject = open_model(model, *inputs, options=asked)
+    return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # who knows what it has learned
+
+
+def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], name: str | None) -> Subject:
+    """A model's folder, a Hugging Face folder, or torchvision's file, with files where there is a way for them."""
+    if path.is_dir() and not is_folder(path) and not (path / CONFIG).is_file():
+        raise FileError(
+            f"{path} is neither a run, nor a model's folder, nor Hugging Face's: it has no run.json and no {CONFIG}. "
+            "`cutaway train` makes runs, by default in runs/."
+        )
+    if path.is_file() and name is None:
+        raise FileError(
+            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, name its model: `cutaway "
+            f"inspect {path} --model NAME`."
+        )
+    untrained = ""
+    if path.is_dir() and is_folder(path):
+        found = read_folder(path, name)
+        model, called, notes = found.model, found.preset.name, found.notes
+        untrained = HEAD_ALONE if found.new else ""
+    else:
+        model, called, notes = read_model(path, name)
+    subject = open_model(model, options=asked)
+    subject = dataclasses.replace(subject, preset=presets()[called], notes=(*notes, RANDOM), untrained=untrained)
+    return _with_files(subject, inputs, path if path.is_dir() else None, notes) if inputs else subject
+
+
+def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, notes: Sequence[str] = ()) -> Subject:
+    """The subject with a person's own files."""
+    way, told = preprocessing_beside(subject.preset, subject.config, folder)
+    split = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
+    subject = dataclasses.replace(subject, preprocessing=way, notes=(*notes, *((told,) if told else ())))
+    return with_examples(subject, split, range(len(split)))
+
+
+def _reject_settings(settings: Mapping[str, Any], of: str) -> None:
+    """Raise SettingError where settings of a model are given that is made already."""
+    if settings:
+        key = next(iter(settings))
+        raise SettingError(
+            f"model.{key} is a setting of an untrained preset, and this is {of}, which is what it is: leave it out."
+        )

@@ -1,0 +1,325 @@
+"""Views of how it was made: the curves, the data, the network, and everything needed to repeat the run."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from typing import Any
+
+from ...core.metric_names import column_name, metric
+from ...draw import charts
+from ...draw.description import Drawing, View, table
+from ...draw.number_format import UNKNOWN, capital, count, duration, moment, percent, plural, written
+from .documents import INSIDE, Cell
+from .settings_table import settings, text
+
+LOG_FROM = 20.0  # a metric whose largest value is so many times its smallest is drawn on a log scale
+CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the split that it is measured on
+
+
+# --- curves ---------------------------------------------------------------------------------------------------
+
+
+def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
+    """How loss, metrics and learning rate went, epoch by epoch."""
+    names = list(metrics[0])
+    epochs = _epochs(metrics)
+    tasks = run["settings"].get("tasks")  # of which the last weights are kept, whatever was best
+    best = None if tasks else (run.get("best") or {}).get("epoch")
+    drawings: list[Drawing] = []
+    for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
+        name, format = metric(key)
+        splits = {
+            split: _points(metrics, epochs, prefix + key) for prefix, split in CURVES.items() if prefix + key in names
+        }
+        values = [y for points in splits.values() for _, y in points if y is not None]
+        log = format == "number" and min(values, default=0.0) > 0 and max(values) >= LOG_FROM * min(values)
+        drawings.append(_lines(name, format, splits, best, log=log))
+    summary = " ".join(_went(d) for d in drawings)
+    if "lr" in names:
+        drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
+    says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
+    if not all(float(epoch).is_integer() for epoch in epochs):
+        says = (
+            "Training loss is the mean since the point before, in which the weights still move; validation is of the "
+        )
+        says += "weights at that moment."
+    if tasks:
+        says += " Validation is on the tasks so far. The weights after the last task were kept."
+    elif best:
+        mean = run.get("average")
+        kept = f"the mean after epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
+        says += f" The dashed line is epoch {count(best)}{f'; {kept}' if kept else ', whose weights were kept'}."
+    return View(
+        id="curves",
+        title="Learning curves",
+        says=says,
+        summary=summary,
+        table=table({column_name(n): _format(n) for n in names}, [[row[n] for n in names] for row in metrics]),
+        drawings=drawings,
+    )
+
+
+def _lines(
+    name: str,
+    format: str,
+    splits: dict[str, list[list[Any]]],
+    best: int | None,
+    log: bool = False,
+    zero: bool = False,
+) -> Drawing:
+    return charts.lines(
+        capital(name),
+        "epoch",
+        [{"name": split, "split": split, "points": points} for split, points in splits.items()],
+        format=format,
+        log=log,
+        zero=zero,
+        mark={"x": best, "label": f"best, epoch {count(best)}"} if best else None,
+    )
+
+
+def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
+    """[x, y] of every row that has such a metric; y is None, and the line is broken, where it is no finite number, or
+    an epoch ended without one."""
+    rows = [(x, row[name]) for x, row in zip(epochs, metrics) if row[name] is not None or float(x).is_integer()]
+    return [[x, y if isinstance(y, float) else None] for x, y in rows]
+
+
+def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
+    """How many epochs were done at each row (`training/metrics_log.py` says what rows there are): whole ones at the
+    last row of an epoch, which is its end, and within it as much of the epoch as its steps tell."""
+    found: list[float] = []
+    begin = 0.0
+    for epoch, group in itertools.groupby(enumerate(metrics), key=lambda at: _number(at[1], "epoch") or at[0] + 1.0):
+        steps = [_number(row, "step") for _, row in group]
+        found += [epoch - (steps[-1] - step) / max(steps[-1] - begin, 1.0) for step in steps]
+        begin = steps[-1]
+    return found
+
+
+def _number(row: dict[str, Cell], key: str) -> float:
+    value = row.get(key)
+    return value if isinstance(value, float) else 0.0
+
+
+def _went(drawing: Drawing) -> str:
+    """Where a metric began and ended: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
+    said = []
+    for series in drawing["series"]:
+        known = [written(y, drawing["format"]) for _, y in series["points"] if y is not None]
+        if known:
+            said.append(f"{series['name']} {' to '.join(dict.fromkeys((known[0], known[-1])))}")
+    return f"{drawing['title']}: {', '.join(said)}." if said else ""
+
+
+def _format(column: str) -> str:
+    if column in ("epoch", "step"):
+        return "count"
+    prefix = next((p for p in CURVES if column.startswith(p)), None)
+    return metric(column.removeprefix(prefix))[1] if prefix else "number"
+
+
+# --- data -----------------------------------------------------------------------------------------------------
+
+
+def data(run: dict[str, Any]) -> View:
+    """What was learned from: its splits, its columns, and what a person should know of it."""
+    about = run["data"]
+    splits = about["splits"]
+    total = sum(splits.values()) or 1
+    drawings: list[Drawing] = [
+        {
+            "kind": "fractions",
+            "title": "Examples in each split",
+            "parts": [{"name": name, "value": n} for name, n in splits.items()],
+        }
+    ]
+    if about.get("distributions"):
+        drawings.append(_spread(about["distributions"], splits["train"]))
+    findings = about.get("findings") or []
+    if findings:
+        drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
+    notes = [note for note in about.get("notes") or () if note not in findings]
+    notes += (run.get("weights") or {}).get("notes") or ()
+    if notes:
+        drawings.append({"kind": "prose", "sentences": notes})
+    licence = about.get("licence") or "not stated"
+    drawings.append({"kind": "prose", "facts": [["source", about["source"]], ["licence", licence]]})
+    columns = about.get("columns")
+    if columns:
+        heads = list(dict.fromkeys(name for column in columns for name in column))
+        rows = [[column.get(h) for h in heads] for column in columns]
+        drawings.append({"kind": "prose", "title": "Columns", "table": table(dict.fromkeys(heads, "text"), rows)})
+    each = ", ".join(f"{count(n)} {name} ({percent(n / total)})" for name, n in splits.items())
+    return View(
+        id="data",
+        title="Data",
+        says="The model learns from the train split; val chooses among epochs; test is opened once, at the end.",
+        summary=f"{plural(sum(splits.values()), 'example')} of {about['name']}: {each}.",
+        table=table(
+            {"split": "text", "examples": "count", "fraction": "fraction"},
+            [[name, n, n / total] for name, n in splits.items()],
+        ),
+        drawings=drawings,
+    )
+
+
+def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
+    """A small histogram of each column."""
+    items = []
+    for column in columns:
+        gaps = f"{percent(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
+        different = f", {plural(column['different'], 'value')}" if "different" in column else ""
+        keys = ("name", "counts", "ends", "labels", "missing")
+        shown = {key: column[key] for key in keys if key in column}
+        items.append({**shown, "note": f"{column['type']}{different}", "gaps": gaps})
+    return {"kind": "columns", "title": "Columns, as they are in training", "items": items}
+
+
+# --- network --------------------------------------------------------------------------------------------------
+
+
+def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> View:
+    """The blocks with bars for what each gives, has and costs, the paper that the network comes from, and how to look
+    inside: a command, or, where it was given, the page beside this one. Documents of earlier versions have the layers
+    alone."""
+    rows = layers["rows"]
+    tree: Drawing | None = layers.get("tree")
+    drawing: Drawing = tree or charts.rows(
+        "Parameters and MACs of each layer",
+        [charts.bar("parameters"), charts.bar("MACs")],
+        [
+            {
+                "label": row["name"],
+                "note": _shape(row["shape"]),
+                "cells": [{"value": row["parameters"]}, {"value": row["multiply_adds"]}],
+                "tip": _costs(row),
+            }
+            for row in rows
+        ],
+    )
+    multiply_adds = f"{written(layers['multiply_adds'], 'count')} MACs (multiply-adds)"
+    if not layers.get("complete", True):
+        multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"
+    return View(
+        id="network",
+        title="Network",
+        says=f"{'Block by block' if tree else 'Layer by layer'}, for one example of shape {_shape(layers['input'])}: "
+        f"what each gives, and what it costs{'; a click opens a block, down to its products' if tree else ''}.",
+        summary=f"{written(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
+        table=table(
+            {
+                "layer": "text",
+                "type": "text",
+                "output": "text",
+                "parameters": "count",
+                "MACs": "count",
+                "receptive field": "count",
+            },
+            [
+                [
+                    row["name"],
+                    row["type"],
+                    _shape(row["shape"]),
+                    row["parameters"],
+                    row["multiply_adds"],
+                    row.get("receptive_field"),
+                ]
+                for row in rows
+            ],
+        ),
+        drawings=[drawing, *_look(folder, inside), *_card(layers.get("card"))],
+    )
+
+
+def _costs(row: dict[str, Any]) -> list[str]:
+    said = [
+        f"{row['name']}, {row['type']}",
+        f"gives {_shape(row['shape'])}",
+        f"{written(row['parameters'], 'count')} parameters",
+        f"{written(row['multiply_adds'], 'count')} MACs",
+    ]
+    field, frames = row.get("receptive_field"), row.get("frames")
+    over = f"{plural(frames, 'frame')}, " if frames else ""
+    return [*said, f"sees {over}{count(field)} × {count(field)} of the input"] if field else said
+
+
+def _look(folder: str, inside: bool) -> list[Drawing]:
+    """How to look inside this run's model."""
+    if not folder:
+        return []
+    command = shlex.join(["cutaway", "inspect", folder])
+    drawings: list[Drawing] = [{"kind": "prose", "title": "Look inside", "command": command}]
+    if inside:
+        page = {"words": "the page that it has left beside this one", "link": INSIDE}
+        drawings[0]["facts"] = [["seen already", page]]
+    return drawings
+
+
+def _card(card: dict[str, Any] | None) -> list[Drawing]:
+    """The paper, its equation, and where paper, code and common implementations are not the same."""
+    if not card:
+        return []
+    paper = {"words": f"{card['authors']}, {card['title']}, {card['year']}", "link": card["link"]}
+    drawings: list[Drawing] = [{"kind": "prose", "facts": [["paper", paper], ["equation", card["equation"]]]}]
+    if card.get("divergences"):
+        heads = {"what": "what", "paper": "in the paper", "here": "here", "common": "in common implementations"}
+        rows = [[d.get(key, "") for key in heads] for d in card["divergences"]]
+        shown = table(dict.fromkeys(heads.values(), "text"), rows)
+        drawings.append({"kind": "prose", "title": "Where this is not the paper's network", "table": shown})
+    return drawings
+
+
+def _shape(shape: list[int] | None) -> str:
+    """6 × 28 × 28."""
+    return " × ".join(count(n) for n in shape) if shape else UNKNOWN
+
+
+# --- repeat ---------------------------------------------------------------------------------------------------
+
+
+def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
+    """Everything needed to run it again and get the same; `config` is the whole of the model's."""
+    about, machine = run["data"], run["machine"]
+    groups = {
+        "setting": run["settings"],
+        "model setting": run["model_settings"],
+        "version": run["versions"],
+        "machine": machine,
+        "sha256": {"data": about["fingerprint"], "split": about["split_hash"]},
+    }
+    facts = [
+        ["seed", str(run["seed"])],
+        ["started", moment(run["started"])],
+        ["finished", moment(run.get("finished"))],
+        ["took", _took(run)],
+        ["stopped", run.get("stopped") or UNKNOWN],
+        ["device", " · ".join(str(machine[k]) for k in ("device", "cpu", "platform") if machine.get(k))],
+        ["versions", " · ".join(f"{name} {version}" for name, version in run["versions"].items())],
+        ["data", about["fingerprint"]],
+        ["split", about["split_hash"]],
+    ]
+    return View(
+        id="repeat",
+        title="How to repeat it",
+        says="The same command, seed, data and versions on the same kind of machine give the same weights.",
+        summary="Data and split are sha256 sums: of the content that was read, and of which example is in which split.",
+        table=table(
+            {"kind": "text", "name": "text", "value": "text"},
+            [[kind, name, text(value)] for kind, group in groups.items() for name, value in group.items()],
+        ),
+        drawings=[
+            {"kind": "prose", "command": run["command"]},
+            *settings(run, config),
+            {"kind": "prose", "facts": facts},
+        ],
+    )
+
+
+def _took(run: dict[str, Any]) -> str:
+    """12.3 s for 20 epochs; resumed 2 times."""
+    if run.get("seconds") is None:
+        return UNKNOWN
+    again = f"; resumed {plural(run['resumed'], 'time')}" if run.get("resumed") else ""
+    return f"{duration(run['seconds'])} for {plural(run.get('epochs_done') or 0, 'epoch')}{again}"

@@ -1,0 +1,191 @@
+"""What a search over thoughts grew, as steps with what is true of each: a tree, or chains by lines, and its drawing.
+
+The value of a step is the model's opinion; whether it is right, and whether a solution can still follow, is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..data.problems.problem import Branches
+from ..data.text.problems import END, ProblemPreprocessing
+from ..draw.description import Drawing
+from ..draw.number_format import plural
+from ..inference.language_model_thinker import LINE, tokens_of
+from ..inference.thought_search import CHAINS, Found, Method, Thought
+
+CHAINS_SHOWN = 24
+SAYS_OF = {  # what is true of a step, which the drawing has a sign for
+    "solved": "solves the problem",
+    "open": "right, and a solution can still follow",
+    "dead": "right, but no solution can follow",
+    "wrong": "wrong",
+    "after": "right by itself, after a wrong step",
+}
+THOUGHT = "thought"  # what the choice of one is called
+
+
+@dataclass(eq=False)
+class Step:
+    """A line of a solution, after those before it: a thought of a tree, or a line of a chain."""
+
+    number: int  # from 1, in the order of the search
+    text: str
+    parent: Step | None
+    before: list[int]  # tokens of the question and of all steps before it
+    tokens: list[int]  # its own, with the one that ended the solution
+    thought: Thought  # which it is, or is a line of
+    born: int  # the moment of the search at which it was proposed, from 1
+    log_p: float | None = None  # of its tokens; of a line of a chain until somebody reads it None
+    truth: str = ""  # one of SAYS_OF
+    why: str = ""  # what is wrong
+    path: bool = False  # whether it is a step of the answer
+
+    @property
+    def depth(self) -> int:
+        """From 1 on."""
+        return 1 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def kept(self) -> bool:
+        """Whether it was gone on from, or is of the answer."""
+        return self.thought.kept
+
+    @property
+    def count(self) -> int:
+        """How many tries led to it."""
+        return int(getattr(self.thought.held, "count", 1))
+
+    @property
+    def name(self) -> str:
+        """What it is called where one is chosen."""
+        return f"{self.number}: {self.text or '(the end)'}"
+
+
+def steps_of(found: Found, preprocessing: ProblemPreprocessing, method: Method) -> list[Step]:
+    """All steps that were proposed, in the order of the search, judged."""
+    asked = preprocessing.encode(preprocessing.kind.ask(found.root.text, preprocessing.form))
+    grown = _lines if method.method in CHAINS else _thoughts
+    steps = grown(found, preprocessing, asked)
+    moments: list[object] = []
+    for step in steps:
+        if method.method == "depth-first":
+            moments += [] if moments and moments[-1] is step.parent else [step.parent]  # what was gone on from
+            step.born = len(moments)
+        _judge(step, found.root.text, preprocessing)
+    return steps
+
+
+def _thoughts(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+    """Of a tree, whose thoughts are steps."""
+    steps: dict[int, Step] = {}
+    answer = found.best.path() if found.best is not None else []
+    for thought in found.thoughts:
+        parent = steps.get(id(thought.parent))
+        before = asked if parent is None else [*parent.before, *parent.tokens]
+        step = Step(len(steps) + 1, thought.text.strip(), parent, before, tokens_of(thought, preprocessing), thought, 1)
+        step.born, step.log_p, step.path = step.depth, thought.log_p, any(thought is one for one in answer)
+        steps[id(thought)] = step
+    return list(steps.values())
+
+
+def _lines(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+    """Of chains, the chosen one first, then those that were drawn most often."""
+    chains = sorted(found.thoughts, key=lambda t: (t is not found.best, -t.held.count, -t.log_p))[:CHAINS_SHOWN]
+    steps: list[Step] = []
+    end = preprocessing.ids.get(LINE)
+    for chain in chains:
+        tokens, parent, before = tokens_of(chain, preprocessing), None, asked
+        cuts = [k + 1 for k, token in enumerate(tokens) if token == end]
+        for start, stop in zip([0, *cuts], [*cuts, len(tokens)]):
+            if own := tokens[start:stop]:
+                text = preprocessing.words(own).strip()
+                parent = Step(len(steps) + 1, text, parent, before, own, chain, 1, path=chain is found.best)
+                steps.append(parent)
+                before = [*before, *own]
+    return steps
+
+
+def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> None:
+    """What is true of a step: of one that can be judged by itself, or of the solution that it is."""
+    kind = preprocessing.kind
+    written = preprocessing.words([*step.before, *step.tokens][_asked(step) :])
+    if isinstance(kind, Branches) and preprocessing.form in kind.stepwise:
+        last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
+        if not step.text and not last:
+            step.truth, step.why = "wrong", "an empty line is no step"
+            return
+        found = kind.so_far(problem, written)
+        step.why = found.last
+        step.truth = "wrong" if found.last else "after" if found.why else "open" if found.leads else "dead"
+        if not last or found.why:
+            return
+    verdict = kind.judge(problem, preprocessing.form, written)
+    step.truth, step.why = ("solved" if verdict.solved else "wrong"), verdict.why
+
+
+def _asked(step: Step) -> int:
+    """How many tokens the question has."""
+    while step.parent is not None:
+        step = step.parent
+    return len(step.before)
+
+
+def drawing(
+    found: Found, steps: Sequence[Step], method: Method, options: Sequence[Step] = (), first: Step | None = None
+) -> Drawing:
+    """The steps in their columns. Those of `options` can be opened, the `first` of them is: a choice of thoughts has
+    them by their names."""
+    places = _places(steps, method)
+    opens = {id(step) for step in options}
+    numbers = {id(step): k for k, step in enumerate(steps)}
+    nodes = [
+        {
+            "text": step.text or "(the end)",
+            "name": step.name,
+            "parent": None if step.parent is None else numbers[id(step.parent)],
+            "depth": step.depth,
+            "place": places[id(step)],
+            "born": step.born,
+            "value": None if step.thought.value is None else round(step.thought.value, 4),
+            "log_p": None if step.log_p is None else round(step.log_p, 3),
+            "count": step.count,
+            "kept": step.kept,
+            "path": step.path,
+            "truth": step.truth,
+            "why": step.why,
+            "opens": id(step) in opens,
+        }
+        for step in steps
+    ]
+    tree = method.method not in CHAINS
+    return {
+        "kind": "thoughts",
+        "title": "The tree as it grew" if tree else plural(len({id(s.thought) for s in steps}), "chain"),
+        "question": found.root.text,
+        "nodes": nodes,
+        "kept": "kept" if tree else "chosen",
+        "pruned": "pruned" if tree else "not chosen",
+        "moment": "depth" if method.method == "tree" else "expansion",
+        "says": {truth: says for truth, says in SAYS_OF.items() if any(step.truth == truth for step in steps)},
+        "label": THOUGHT,
+        "chosen": first.name if first is not None else None,
+    }
+
+
+def _places(steps: Sequence[Step], method: Method) -> dict[int, int]:
+    """Where steps stand in their columns, from above: chains beside one another; of a tree of which the best of each
+    depth are kept these first, by value; of others those of the same parent together."""
+    places: dict[int, int] = {}
+    for depth in sorted({step.depth for step in steps}):
+        column = [step for step in steps if step.depth == depth]
+        if method.method in CHAINS and depth > 1:
+            places |= {id(step): places[id(step.parent)] for step in column}
+            continue
+        if method.method == "tree":
+            column.sort(key=lambda s: (not s.kept, not s.path, -(s.thought.value or 0.0)))
+        elif method.method == "depth-first":
+            column.sort(key=lambda s: (places.get(id(s.parent), 0), not s.path, -(s.thought.value or 0.0)))
+        places |= {id(step): k for k, step in enumerate(column)}
+    return places

@@ -1,0 +1,148 @@
+"""The layer table in words, as `cutaway show` prints it and `cutaway.describe` gives it."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..core.errors import ModelError, brief
+from ..draw.number_format import UNKNOWN, by, count
+from ..inspect.attribution.target import kind_of
+from ..inspect.interventions import as_tuple
+from ..inspect.layers import LayerTable, Row, alike, layer_table, names_of
+
+ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is put together as its block
+TITLES = ("layer", "type", "output", "parameters", "MACs", "sees")
+RIGHT = TITLES[2:]  # columns of figures
+WIDTH = 80  # letters to a line of the sentences below
+
+
+@dataclass(frozen=True)
+class Words:
+    """A layer table as it is written: its columns, a line for each layer and one for all, and sentences below."""
+
+    titles: tuple[str, ...]
+    lines: list[tuple[str, ...]]  # the last is of the whole model
+    below: list[str]
+
+
+def in_words(layers: LayerTable, example: str) -> Words:
+    """The table in at most 60 lines, if blocks can be put together to that; `example` is what one is called. Where
+    nothing has a receptive field, its column goes."""
+    for depth in range(layers.depth, 0, -1):
+        rows = layers.at(depth)
+        if len(lines := _lines(rows)) <= ROWS:
+            break
+    at_least = "" if layers.complete else "at least "
+    total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
+    fields, frames = any(row.receptive_field for row in rows), any(row.frames for row in rows)
+    shown = len(TITLES) if fields else -1
+    seen = f"; sees: receptive field in {'frames×' if frames else ''}pixels" if fields else ""
+    below = [f"for {example}; MACs (multiply-adds) of convolutions and matrix products{seen}"]
+    below += [f"{row.name}: the MACs of {', '.join(row.unknown)} are unknown" for row in rows if row.unknown]
+    return Words(TITLES[:shown], [line[:shown] for line in (*lines, total)], below)
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
+    there are besides."""
+    lines: list[tuple[str, ...]] = []
+    for (_, first), *others in alike(rows):
+        lines += map(_line, first)
+        if others:
+            inside = [row for _, of_one in others for row in of_one]
+            cost = sum(row.multiply_adds or 0 for row in inside)
+            parameters = sum(row.parameters for row in inside)
+            lines.append((names_of(others), "the same", "", count(parameters), count(cost), ""))
+    return lines
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    """One layer as it is printed; what would be 0 by its nature is left empty."""
+    called = bool(row.shape)  # if not, its parent used its weights, or nothing did
+    cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
+    return (
+        row.name,
+        row.type,
+        by(row.shape[1:]) if called else "not called",
+        count(row.parameters) if row.parameters else "",
+        cost if row.multiply_adds != 0 else "",
+        by([n for n in (row.frames, row.receptive_field) if n]) if row.receptive_field else "",
+    )
+
+
+class Description:
+    """What each layer of a model gives, has, costs and sees. It shows itself, in a notebook as a table; `layers` holds
+    the figures."""
+
+    def __init__(self, name: str, layers: LayerTable, example: str) -> None:
+        self.name, self.layers = name, layers
+        self._words = in_words(layers, example)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters of the model."""
+        return self.layers.parameters
+
+    @property
+    def multiply_adds(self) -> int:
+        """The MACs of one example: at least so many, and all of them where `layers.complete`."""
+        return self.layers.multiply_adds
+
+    def __repr__(self) -> str:
+        words = self._words
+        table = [words.titles, *words.lines]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        rows = [
+            "  ".join(
+                cell.rjust(width) if title in RIGHT else cell.ljust(width)
+                for cell, width, title in zip(line, widths, words.titles)
+            ).rstrip()
+            for line in table
+        ]
+        below = [part for sentence in words.below for part in textwrap.wrap(sentence, WIDTH)]
+        return "\n".join([self.name, *rows, *below])
+
+    def _repr_html_(self) -> str:
+        """The same as a table."""
+
+        def row(line: Sequence[str], tag: str) -> str:
+            sides = ["right" if title in RIGHT else "left" for title in self._words.titles]
+            cells = (f'<{tag} style="text-align: {side}">{html.escape(c)}</{tag}>' for c, side in zip(line, sides))
+            return f"<tr>{''.join(cells)}</tr>"
+
+        *lines, total = self._words.lines
+        return (
+            f"<table><caption>{html.escape(self.name)}</caption><thead>{row(self._words.titles, 'th')}</thead>"
+            f"<tbody>{''.join(row(line, 'td') for line in lines)}</tbody><tfoot>{row(total, 'th')}</tfoot></table>"
+            f"<p>{'<br>'.join(map(html.escape, self._words.below))}</p>"
+        )
+
+
+def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Description:
+    """The layers of any module, for one example: the first of a batch that its forward takes, or all of one graph.
+
+    `example` is what forward takes, (N, …), or several in a list. The model runs once, in evaluation mode without
+    gradients, and is left as it was. Raises ModelError where it cannot take the example.
+    """
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"What is described is a torch.nn.Module, and this is a {type(model).__name__}. `cutaway show` is for the "
+            "names of models."
+        )
+    inputs = as_tuple(example)
+    if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
+        raise ModelError(f"An example is what forward takes, tensors, and {brief(strange)} is none.")
+    name, graph = type(model).__name__, kind_of(inputs) == "graph"
+    one: tuple[Any, ...] = inputs if graph else tuple(x[:1] for x in inputs)
+    shape = by(one[0].shape if graph else one[0].shape[1:])
+    try:
+        layers = layer_table(model, *one)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise ModelError(f"{name} cannot take an example of shape {shape}: {error}") from error
+    return Description(name, layers, f"a graph of shape {shape}" if graph else f"one example of shape {shape}")

@@ -1,0 +1,146 @@
+"""Commands that are killed at any moment: the same command again completes, or says how, and no half is left."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cutaway
+from cutaway.apps.cli import main
+from cutaway.core.errors import FileError
+from cutaway.core.files import is_leftover
+from cutaway.training.run_folder import folder_of_several
+
+from ..training.test_kills import PROCESSES
+
+WRITES = ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+COMMANDS = {  # and the moments of a kill: writes from the first, or from the last
+    "export onnx": (("export", "run", "out.onnx"), (1, 3, -2)),
+    "export pt2": (("export", "run", "out.pt2"), (2, -1)),
+    "export with its tokenizer": (("export", "gpt", "out.onnx"), (4, 6, -3)),
+    "convert": (("convert", "gpt", "out", "--to", "huggingface"), (2, 6, -1)),
+}
+
+
+def run_in(folder: Path, words: Sequence[str], kill_at: int, answer: Path) -> None:
+    """Run a command in that folder, and end without a word just before its write of that number; write down its status,
+    what it said and how many writes it made."""
+    os.chdir(folder)
+    root, count = str(folder.resolve()), 0
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        nonlocal count
+        changes = event in WRITES or (event == "open" and isinstance(given[2], int) and given[2] & os.O_ACCMODE)
+        if not changes or not isinstance(given[0], str | os.PathLike):
+            return
+        if not os.path.abspath(given[0]).startswith(root):
+            return
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
+
+    sys.addaudithook(hook)
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(list(words))
+    answer.write_text(json.dumps([status, " ".join(err.getvalue().split()), count]))
+
+
+def outcome(folder: Path, words: Sequence[str], kill_at: int = -1) -> tuple[int, str, int] | None:
+    """Status, what was said and the number of writes of a command in a process of its own; None where it was killed."""
+    answer = folder.with_name("answer.json")
+    answer.unlink(missing_ok=True)
+    child = PROCESSES.Process(target=run_in, args=(folder, [*words], kill_at, answer))
+    child.start()
+    child.join(120)
+    if child.is_alive():
+        child.kill()
+        pytest.fail(f"{words} does not end")
+    if not answer.exists():
+        assert child.exitcode == -signal.SIGKILL
+        return None
+    status, said, count = json.loads(answer.read_text())
+    return status, said, count
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Every file that a command has left under its final name, and its size."""
+    found = {}
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not any(is_leftover(Path(part)) for part in parts):
+            found["/".join(parts)] = path.stat().st_size
+    return found
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs and a text."""
+    folder = tmp_path_factory.mktemp("begun")
+    (folder / "poem.txt").write_text("Tiger, tiger, burning bright\nIn the forests of the night,\n" * 300)
+    quiet: dict[str, Any] = {"tensorboard": False}
+    cutaway.train("mlp", "iris", out=folder / "run", epochs=1, **quiet)
+    small = {"model.layers": 1, "model.heads": 1, "model.dim": 8, "length": 16, "max_steps": 2}
+    cutaway.train("gpt2", str(folder / "poem.txt"), out=folder / "gpt", **small, **quiet)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_same_command_completes_or_says_how(tmp_path: Path, begun: Path, name: str) -> None:
+    words, moments = COMMANDS[name]
+    folder = tmp_path / "work"
+
+    def anew() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(begun, folder)
+
+    anew()
+    whole = outcome(folder, words)
+    assert whole is not None
+    assert whole[0] == 0, whole[1]
+    wanted = files_of(folder)
+    for moment in moments:
+        anew()
+        assert outcome(folder, words, moment % whole[2]) is None
+        once = outcome(folder, words)
+        assert once is not None
+        if once[0]:  # the file was there already, and whole
+            assert re.search(
+                r"exists and is not written over. Give another name, or (add --overwrite|move it away)\.$", once[1]
+            )
+            if "--overwrite" in once[1]:
+                once = outcome(folder, [*words, "--overwrite"])
+            else:
+                (folder / "out").rename(folder / "aside")
+                once = outcome(folder, words)
+                assert {f"aside{key[3:]}": size for key, size in wanted.items() if key.startswith("out/")}.items() <= (
+                    files_of(folder).items()
+                )
+                shutil.rmtree(folder / "aside")
+            assert once is not None
+        assert once[0] == 0, (moment, once[1])
+        assert files_of(folder).keys() == wanted.keys(), moment
+        made = [key for key in wanted if key.startswith("out") and not key.endswith((".json", ".pt2"))]
+        assert {key: files_of(folder)[key] for key in made} == {key: wanted[key] for key in made}
+
+
+@pytest.mark.parametrize("command", ["search", "compare"])
+def test_what_a_kill_before_the_first_file_leaves_is_no_other_work(tmp_path: Path, command: str) -> None:
+    out = tmp_path / "out"
+    (out / f".{command}.json.123.part").mkdir(parents=True)
+    assert folder_of_several(out, command, "mlp-iris", f"{command}.json", ()) == out
+    (out / "thesis.tex").write_text("years")
+    with pytest.raises(FileError, match="nothing in it is overwritten"):
+        folder_of_several(out, command, "mlp-iris", f"{command}.json", ())

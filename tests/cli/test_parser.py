@@ -1,0 +1,59 @@
+"""What is typed by habit, from other tools, and is not so here: each answer is a paragraph that says what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cutaway.apps.cli import COMMANDS, MEANT
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("train mlp iris --epochs 5", "Settings are typed without dashes: epochs=5."),
+        ("train mlp iris --batch-size=5", "Settings are typed without dashes: batch_size=5."),
+        ("predict r x --beams 3", "cutaway predict has no option --beams: it is now --num-beams."),
+        ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help` says what it takes."),
+        ("train mlp iris --ouput x", "cutaway train has no option --ouput. Similar: --out."),
+        ("train --resume", "--resume: expected one argument"),
+        ("generate runs/x --temprature 1", "Similar: --temperature."),
+        ("generate runs/x --count many", "invalid int value: 'many'"),
+        ("predict", "cutaway predict needs RUN, INPUT."),
+        ("report runs/x y", "cutaway report does not take 'y'."),
+        ("show", "Which model?"),
+        ("onnx runs/x", "There is no command 'onnx': here it is `cutaway export`."),
+        ("trian", "Similar: train."),
+    ],
+)
+def test_a_mistake_is_answered_by_what_to_type(cli: Cli, typed: str, said: str) -> None:
+    answer = cli(*typed.split())
+    assert (answer.status, answer.out) == (2, "")
+    assert said in answer.said
+    assert answer.said.startswith("cutaway: ")
+    assert "usage:" not in answer.said
+    assert len(answer.err.splitlines()) <= 4
+
+
+def test_what_other_tools_call_it_is_here_by_another_name() -> None:
+    assert {meant.split()[0] for meant in MEANT.values()} <= set(COMMANDS)
+    assert not set(MEANT) & set(COMMANDS)
+
+
+def test_help_of_a_command_is_its_help(cli: Cli) -> None:
+    assert cli("help", "report").out == cli("report", "--help").out
+    assert cli("help").out == cli("--help").out
+
+
+def test_a_run_is_named_where_the_folder_of_runs_was_given(cli: Cli) -> None:
+    for name in ("a", "b"):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "run.json").write_text("{}")
+    assert "These in it are: runs/a, runs/b." in cli("evaluate", "runs").said
+    assert "cutaway inspect runs/a" in cli("show", "runs/a").said

@@ -1,7 +1,0 @@
-"""torchvision's wheel may be built for CUDA beside a PyTorch for the CPU: it is made importable before any test."""
-
-from __future__ import annotations
-
-from cutaway.interop.oracles.operators import make_torchvision_importable
-
-make_torchvision_importable()

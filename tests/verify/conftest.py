@@ -1,0 +1,7 @@
+"""torchvision's wheel may be built for CUDA beside a PyTorch for the CPU: it is made importable before any test."""
+
+from __future__ import annotations
+
+from cutaway.verify.operators import make_torchvision_importable
+
+make_torchvision_importable()
