@@ -26,7 +26,7 @@ import cutaway  # noqa: E402
 project, author, copyright = "Cutaway", "the Cutaway authors", "the Cutaway authors. Apache-2.0"
 version = release = cutaway.__version__
 root_doc, language = "index", "en"
-exclude_patterns = ["extensions", "cluster", "gallery/notebooks", "beside_others.md"]
+exclude_patterns = ["extensions", "cluster", "gallery/notebooks", "comparison.md"]
 
 extensions = [
     "myst_nb",

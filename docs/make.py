@@ -173,7 +173,7 @@ PAGES = (
     ),
     Page(
         "vision",
-        "# Networks that see\n\n"
+        "# Vision models\n\n"
         + ABOUT.format(more="What a convolution\nand a normalization are stands in [convolution.md](convolution.md).")
         + "\nIn the drawings a block is as tall as its map and as deep as it has channels, both on a logarithmic "
         "scale, and as\ncoloured as it is made: {legend}.\n",
@@ -182,7 +182,7 @@ PAGES = (
     ),
     Page(
         "sequences",
-        "# Networks for words and sequences\n\n"
+        "# Sequence models\n\n"
         + ABOUT.format(
             more="Here are those without\nattention over all places: for words, text, signals, audio, series and video."
         )
@@ -193,7 +193,7 @@ PAGES = (
     ),
     Page(
         "attention",
-        "# Networks of attention\n\n"
+        "# Transformers\n\n"
         + ABOUT.format(
             more="Those for words\nare here; the Vision Transformer stands with the [networks that see](vision.md)."
         )
@@ -206,7 +206,7 @@ PAGES = (
     ),
     Page(
         "graphs",
-        "# Networks on graphs\n\n"
+        "# Graph neural networks\n\n"
         + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
         + "\nIn the drawings a block is as tall as there are nodes and as deep as each has numbers, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n" + MOLECULES + LINKS,
@@ -218,7 +218,7 @@ PAGES = (
 
 INSIDE = HERE / "inspect.md"
 LOOKING = """\
-# Looking inside
+# Inspect a model
 
 Any model here, trained or not, opens by three doors, and each shows the same views:
 

@@ -4,7 +4,7 @@ import test from "node:test";
 
 import { tick, written } from "../../src/cutaway/draw/format.js";
 
-const FORMATS = JSON.parse(readFileSync(new URL("../report/formats.json", import.meta.url), "utf8"));
+const FORMATS = JSON.parse(readFileSync(new URL("../reports/formats.json", import.meta.url), "utf8"));
 
 test("numbers are written as in the sentences that Python makes", () => {
   for (const [value, format, text] of FORMATS) assert.equal(written(value, format), text);

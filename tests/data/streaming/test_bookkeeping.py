@@ -32,7 +32,7 @@ class KilledError(Exception):
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Data of each kind, which makes several shards."""
-    for module in ("text", "media", "tables"):
+    for module in ("text", "media", "parquet_shards"):
         monkeypatch.setattr(f"cutaway.data.streaming.{module}.MEBIBYTE", LITTLE)
     monkeypatch.setattr(parquet_shards, "LEAST_ROWS", 50)
     rng = np.random.default_rng(0)
