@@ -448,6 +448,7 @@ def hidden_difference(found: Loaded, folder: Path) -> float:
     return float((ours - theirs)[mask].abs().max())
 
 
+@pytest.mark.slow
 def test_minilms_hidden_states_are_transformers(minilm: Path, tmp_path: Path) -> None:
     found = read_folder(minilm)
     assert (found.preset.name, found.tokenizer) == ("bert-base-uncased", minilm / "tokenizer.json")

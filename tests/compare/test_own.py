@@ -17,6 +17,8 @@ from cutaway.experiments.compare.comparison_page import command
 from cutaway.experiments.compare.result import Comparison
 from cutaway.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 SHORT: dict[str, Any] = {"epochs": 2, "seeds": 2, "threads": 1, "baselines": False}
 
 

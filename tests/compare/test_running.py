@@ -31,6 +31,8 @@ from cutaway.models.registry import preset
 from cutaway.statistics.blocks import too_few
 from cutaway.tasks.forecasting import Forecasting
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 SHORT: dict[str, Any] = {"epochs": 3, "seeds": 2, "threads": 1, "jobs": 1}
 
 

@@ -197,6 +197,7 @@ print(abs(answered - array(pair["output"])).max())
 """
 
 
+@pytest.mark.slow
 def test_pt2_is_written_and_never_read(run: cutaway.Run, tmp_path: Path) -> None:
     path = cutaway.export(run, tmp_path / "digits.pt2")
     command = [sys.executable, "-W", "ignore", "-c", READ_ELSEWHERE, str(path)]  # PyTorch alone, on our own file

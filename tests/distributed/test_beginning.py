@@ -22,6 +22,8 @@ from cutaway.training.train import fit
 
 from .ranks import together
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 TEXT = "Return the sum of all that is given, or zero where nothing is.\n" * 300
 GIVEN = {"length": 16, "batch_size": 4, "threads": 1, "tensorboard": False, "device": "cpu", "processes": 2}
 SMALL = {"model.layers": 2, "model.dim": 32, "model.heads": 2}

@@ -39,6 +39,8 @@ from cutaway.training.train import fit
 
 from .ranks import ended, start, together
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 GIVEN = {
     "epochs": 2, "max_samples": 70, "batch_size": 12, "ema": 0.9, "grad_clip": 1.0, "crop": 0, "mixup": 0.0,
     "flip": False, "save_minutes": 0, "tensorboard": False, "threads": 1, "seed": 7,

@@ -18,6 +18,8 @@ from cutaway.core.files import read_json
 
 from .ranks import PATIENCE, tensors, together
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 GIVEN = ["max_samples=200", "batch_size=20", "epochs=4", "threads=1", "tensorboard=false", "seed=5", "save_minutes=0"]
 
 

@@ -24,6 +24,8 @@ from cutaway.training.trainer import Trainer
 
 from .ranks import tensors, together
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 TEXT = "".join(
     f"In line {k} the {('fox', 'dog', 'hen')[k % 3]} saw {k * 7 % 13} birds and went home.\n" for k in range(80)
 )

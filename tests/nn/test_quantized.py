@@ -186,6 +186,7 @@ print(exact_kernels())
 @pytest.mark.parametrize(
     "has", [{"ATEN_CPU_CAPABILITY": "avx2"}, {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2"}]
 )
+@pytest.mark.slow
 def test_the_largest_sums_are_right_whatever_the_processor_has(has: dict[str, str]) -> None:
     found = subprocess.run(
         [sys.executable, "-c", PROBE], env={**os.environ, **has}, capture_output=True, text=True, check=False

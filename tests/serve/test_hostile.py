@@ -110,6 +110,7 @@ def test_an_image_that_would_unpack_to_gigabytes(side: int, served: Client) -> N
 @pytest.mark.parametrize(
     "content", [b"no image", b"PK\x03\x04" * 9, b"\x80\x04\x95cos\nsystem\n", b"GIF89a", b"\xff\xd8\xff"]
 )
+@pytest.mark.slow
 def test_what_is_no_image(content: bytes, served: Client) -> None:
     client = served("images")
     answer = client.post("/predict?name=a.png", content=content, headers={"content-type": "image/png"})

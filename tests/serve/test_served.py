@@ -133,6 +133,7 @@ def pictures(count: int, side: int) -> bytes:
 
 
 @pytest.mark.parametrize(("count", "side"), [(1000, 360), (6, 4600)])
+@pytest.mark.slow
 def test_another_client_is_answered_while_a_large_request_is_computed(
     count: int, side: int, run_of: Callable[[str], Run]
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_state_goes_on_with_the_rows_that_are_left() -> None:
     assert going_on(None, 4) is None
 
 
+@pytest.mark.slow
 def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = text(tmp_path)
     fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
@@ -106,6 +107,7 @@ def test_what_is_carried_is_not_compiled(tmp_path: Path) -> None:
         fit("lstm", text(tmp_path), {**GIVEN, "compile": True}, out=tmp_path / "run", progress=Progress(shown=False))
 
 
+@pytest.mark.slow
 def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> None:
     path, losses = tmp_path / "counted.txt", {}
     path.write_text("aaaab" * 160)  # after an a, only counting further back than a window tells what comes

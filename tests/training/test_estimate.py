@@ -22,6 +22,8 @@ from cutaway.training.device import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 WORDS, LENGTH, BATCH = 50_257, 64, 8
 
 

@@ -50,6 +50,7 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
             fit("lenet5-modern", "digits", given, out=folder, progress=Heard())
 
 
+@pytest.mark.slow
 def test_the_recorded_threads_are_taken_and_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(2)
     whole = fit("lenet5-modern", "digits", GIVEN, out=tmp_path / "whole", progress=Heard())
@@ -74,6 +75,7 @@ def test_the_recorded_threads_are_taken_and_given_back(tmp_path: Path, monkeypat
     assert all(torch.equal(ours[k], theirs[k]) for k in ours)
 
 
+@pytest.mark.slow
 def test_other_threads_another_pytorch_and_other_instructions_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

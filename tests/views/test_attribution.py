@@ -70,6 +70,7 @@ def test_a_method_can_be_asked_for(method: str) -> None:
     assert method.split("_")[0] in str(OPTIONS["method"])
 
 
+@pytest.mark.slow
 def test_targets_are_outputs_names_and_places(run: Run) -> None:
     assert "the score of '7'" in view(open_run(run, options={"target": "7"}))["says"]
     assert "output 3" in view(opened("lenet5", target="3"))["says"]
@@ -99,6 +100,7 @@ def test_what_cannot_be_asked_is_rejected(
         view(opened(name, **options))
 
 
+@pytest.mark.slow
 def test_padding_is_no_part_of_the_text_and_the_place_is_the_last_real_one() -> None:
     model, (tokens, mask) = small("gpt2")
     mask = mask.clone()

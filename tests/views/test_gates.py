@@ -119,6 +119,7 @@ def test_a_single_step_has_gates_and_no_lag(name: str) -> None:
     json.dumps(found, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_long_sequences_and_many_layers_stay_small() -> None:
     model = cutaway.create_model("lstm", in_features=2, hidden_dim=40, layers=4, bidirectional=True, num_classes=2)
     found = gates.view(open_model(model, torch.randn(1, 700, 2)))

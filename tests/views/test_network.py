@@ -100,6 +100,7 @@ def test_resnet18_is_what_its_paper_counts() -> None:
     assert rows["layer4.1.conv2"]["cells"][3] == 435
 
 
+@pytest.mark.slow
 def test_blocks_that_are_alike_stand_as_one_line() -> None:
     rows = {line["full"]: line for line in lines_of(network.view(open_preset("gpt2"))["drawings"][0]["rows"])}
     same = rows["blocks.1"]
@@ -109,6 +110,7 @@ def test_blocks_that_are_alike_stand_as_one_line() -> None:
     assert "blocks.2" not in rows
 
 
+@pytest.mark.slow
 def test_nothing_is_computed_for_what_has_shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = open_preset("bert-base-uncased", {"layers": 2})
     monkeypatch.setattr(subject.model, "forward", lambda *inputs: pytest.fail("the model ran"))

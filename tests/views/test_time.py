@@ -19,6 +19,8 @@ from cutaway.views import time as over_time
 from cutaway.views.inspect_page import describe, described
 from cutaway.views.subject import Subject, open_preset, open_run
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:

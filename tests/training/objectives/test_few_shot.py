@@ -27,6 +27,8 @@ from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 KINDS = ["maml", "prototypes"]
 GIVEN: dict[str, Any] = {
     "ways": 2, "queries": 2, "batch_size": 16, "max_steps": 30, "lr": 1e-2, "val": 0.25, "test": 0.25,

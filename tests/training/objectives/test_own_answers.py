@@ -23,6 +23,8 @@ from cutaway.training.setup import prepare
 
 from ..conftest import stopping
 
+pytestmark = pytest.mark.slow  # processes, or runs that are trained
+
 SMALL = {
     "model.dim": 48, "model.layers": 2, "model.heads": 2, "model.dropout": 0.0, "max_samples": 2000,
     "batch_size": 64, "epochs": 16, "lr": 4e-3, "tensorboard": False,
