@@ -310,7 +310,7 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
 
 
 def _reject_shape(shape: Any, size: Size, where: str) -> None:
-    """Raise ValueError for an invalid segmentation, or one so far outside its image that drawing needs too much memory."""
+    """Raise ValueError for an invalid segmentation, or one that needs too much memory to draw."""
     if isinstance(shape, dict):
         counts = shape.get("counts")
         if shape.get("size") not in (list(size), size) or not isinstance(counts, list | str):
@@ -504,7 +504,7 @@ class MaskPreprocessing(ImagePreprocessing):
         return pixels.permute(0, 2, 3, 1).numpy()
 
     def restored(self, mask: Pixels, size: Size) -> Pixels:
-        """Resize a mask (H, W) to the image's original size (h, w). Pixels outside the network's input are `ignored`."""
+        """Resize a mask (H, W) to the image's original size (h, w). Pixels outside the network's view are `ignored`."""
         (rows, columns), (height, width) = mask.shape, size
         if self.fit == "pad":
             seen = inside(size, self.box)
