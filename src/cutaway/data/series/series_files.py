@@ -352,18 +352,18 @@ def read_several(
     step: Step | None = None,
     check: Callable[[Series], None] = lambda series: None,
 ) -> tuple[list[Series], list[str]]:
-    """Read each series of a table, in the order of their first rows.
+    """Read all series of a table, in the order of their first rows.
 
     Args:
         table: The table; without `columns.id` it holds one series.
         columns: The role of each column.
-        gaps: What is done about missing steps and values, as in `read_series`.
-        missing: With drop, series that cannot be read, or that `check` rejects, are left out.
-        step: The step that every series must have; None for the step of the first.
+        gaps: Handling of missing steps and values, as in `read_series`.
+        missing: With "drop", series that cannot be read or that `check` rejects are left out.
+        step: The step that every series must have. None uses the step of the first series.
         check: Raises DataError for a series that cannot be used.
 
     Returns:
-        The series, and a note on those that are left out.
+        The series, and notes on those that are left out.
 
     Raises:
         DataError: As `read_series`, with the name of the series, unless it is left out; if no series is left; if rows
