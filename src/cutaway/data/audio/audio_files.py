@@ -79,7 +79,7 @@ def look_at(path: Recording) -> Look | Problem:
     try:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
-        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_words(error)})")
+        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_error_text(error)})")
     promised, there = data_bytes(data)
     if there < promised:
         return Problem(
@@ -146,7 +146,7 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     except DataError as error:
         return error.problems[0]
     except (soundfile.SoundFileError, OSError) as error:
-        return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
+        return Problem(str(path), f"it is damaged or cannot be read ({_error_text(error)})")
     if len(samples) < promised:
         return Problem(
             str(path), f"it is cut short: its head promises {promised:,} samples, and {len(samples):,} are there"
@@ -209,7 +209,7 @@ def unusable(problems: Sequence[Problem], total: int) -> DataError:
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
-def _words(error: Any) -> str:
+def _error_text(error: Any) -> str:
     """Return libsndfile's message without the file name before it."""
     return str(getattr(error, "error_string", None) or getattr(error, "strerror", None) or error).rstrip(".")
 

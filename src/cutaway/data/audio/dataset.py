@@ -147,20 +147,20 @@ def preparation_notes(
     notes = []
     if other:
         notes.append(
-            f"Brought to {rate:,} samples a second by a polyphase filter: {len(other):,} of {total}, {_some(other)}."
+            f"Brought to {rate:,} samples a second by a polyphase filter: {len(other):,} of {total}, {_shorten(other)}."
         )
         if lower := sum(look.rate < rate for look in seen):
             notes[0] += f" The rate of {lower:,} was lower, and nothing sounds there above half of it."
     if several:
-        notes.append(f"Channels averaged to one: {len(several):,} of {total}, {_some(several)}.")
+        notes.append(f"Channels averaged to one: {len(several):,} of {total}, {_shorten(several)}.")
     if long:
-        notes.append(f"Cut at {seconds:g} s: {len(long):,} of {total}, {_some(long)}.")
+        notes.append(f"Cut at {seconds:g} s: {len(long):,} of {total}, {_shorten(long)}.")
     if silent:
-        notes.append(f"Silent throughout: {len(silent):,} of {total}, {_some(silent)}.")
+        notes.append(f"Silent throughout: {len(silent):,} of {total}, {_shorten(silent)}.")
     return notes
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
@@ -206,7 +206,7 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
-    note = _dropped([*dropped, *lengthy])
+    note = _dropped_note([*dropped, *lengthy])
     spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
     notes = [*([note] if note else []), *usable.notes]
     return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
@@ -259,8 +259,8 @@ def spoken_dataset(
     sums = [look.digest for look in looks]
     used = np.concatenate(list(indices.values()))
     about = [
-        _alphabet(alphabet),
-        _dropped(problems),
+        _alphabet_note(alphabet),
+        _dropped_note(problems),
         *preparation_notes([looks[i] for i in used], [names[i] for i in used], rate, None, peaks),
         straddle_note(sums, indices, names.__getitem__, "recordings"),
     ]
@@ -275,7 +275,7 @@ def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix
         raise DataError(f"{count} of {path} cannot be learned from:", problems, fix=f"{fix}{DROP}.")
 
 
-def _dropped(problems: Sequence[Problem]) -> str | None:
+def _dropped_note(problems: Sequence[Problem]) -> str | None:
     """Return a note on the items that were left out."""
     if not problems:
         return None
@@ -285,7 +285,7 @@ def _dropped(problems: Sequence[Problem]) -> str | None:
     return f"missing=drop left out {count}: {named}{more}."
 
 
-def _alphabet(alphabet: Sequence[str]) -> str:
+def _alphabet_note(alphabet: Sequence[str]) -> str:
     """Return a note that lists the characters of the alphabet."""
     shown = " ".join(repr(c) if c.isspace() or not c.isprintable() else c for c in alphabet)
     return f"The training transcripts have {len(alphabet):,} characters: {shown}"

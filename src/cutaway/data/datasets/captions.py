@@ -129,7 +129,7 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
         drawn, said = described(digits, labels, form.counts[name], form, SEED + number)
         splits[name] = np.arange(len(texts), len(texts) + len(said))
         pixels.append(drawn)
-        texts += _drawn(said, form.said) if name == "train" else said
+        texts += _sample_captions(said, form.said) if name == "train" else said
     indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(texts, indices, settings)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
@@ -156,17 +156,17 @@ def described(
         digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
     )
     tried = islice(scenes, round(SPARE * count))
-    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _can_be_said(placed)), count))
+    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _is_unambiguous(placed)), count))
     if len(found) < count:
         raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
     return np.stack([pixels for pixels, _ in found]), [captions_of(placed) for _, placed in found]
 
 
-def _can_be_said(placed: Sequence[Placed]) -> bool:
+def _is_unambiguous(placed: Sequence[Placed]) -> bool:
     return len(placed) == 2 or (len(placed) == 3 and len({digit.label for digit in placed}) == 3)
 
 
-def _drawn(captions: Sequence[list[str]], most: int) -> list[list[str]]:
+def _sample_captions(captions: Sequence[list[str]], most: int) -> list[list[str]]:
     """Sample at most `most` captions of each scene."""
     rng = np.random.default_rng(SEED)
     return [[said[k] for k in rng.permutation(len(said))[:most]] for said in captions]

@@ -72,7 +72,7 @@ NAMED = {
 def held_out() -> dict[str, list[State]]:
     """Return the validation and test multisets of four numbers of Countdown and the game of 24."""
     test = [tuple(int(digit, 14) for digit in word) for word in HARD.split()]
-    rest = [state for state in _all() if 24 in reached(state) and state not in set(test)]
+    rest = [state for state in _all_multisets() if 24 in reached(state) and state not in set(test)]
     return {"val": sorted(Random(24).sample(rest, HELD_OUT)), "test": test}
 
 
@@ -137,10 +137,10 @@ def _states() -> dict[str, list[State]]:
     """Return the multisets of four numbers of each split; training has all that are not held out."""
     held = held_out()
     out = {state for of_split in held.values() for state in of_split}
-    return {"train": [state for state in _all() if state not in out], **held}
+    return {"train": [state for state in _all_multisets() if state not in out], **held}
 
 
-def _all() -> list[State]:
+def _all_multisets() -> list[State]:
     """Return all multisets of four numbers."""
     return list(combinations_with_replacement(range(1, LARGEST + 1), 4))
 

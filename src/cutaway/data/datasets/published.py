@@ -121,7 +121,7 @@ def open_csv(request: Request, notes: Sequence[str] = ()) -> DataSet:
 def open_titanic(request: Request) -> DataSet:
     """Load the Titanic table without redundant columns."""
     settings = request.settings
-    twins = [other for pair in TITANIC_TWINS for other in pair if other != _kept(pair, settings.target)]
+    twins = [other for pair in TITANIC_TWINS for other in pair if other != _preferred_column(pair, settings.target)]
     repeated = [column for column in (*twins, *TITANIC_DERIVED) if column != settings.target]
     note = (
         f"Left out: {', '.join(repeated)}. Each says in other words what another column says, or follows from others."
@@ -130,7 +130,7 @@ def open_titanic(request: Request) -> DataSet:
     return open_csv(dataclasses.replace(request, settings=dataclasses.replace(settings, ignore=ignore)), [note])
 
 
-def _kept(pair: tuple[str, str], target: str | None) -> str:
+def _preferred_column(pair: tuple[str, str], target: str | None) -> str:
     """Return which of two equivalent columns to keep: the target, otherwise the first."""
     return pair[1] if pair[1] == target else pair[0]
 

@@ -20,7 +20,7 @@ from .download import obtain, roots
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
 
-def _collected() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
+def _collect() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
     """Collect the data sets and their loaders from every module of this package with `NAMED` or `OPENERS`.
 
     A new data set is an entry in both dictionaries of one module and needs no registration.
@@ -36,7 +36,7 @@ def _collected() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], Dat
     return named, openers
 
 
-NAMED, OPENERS = _collected()
+NAMED, OPENERS = _collect()
 
 
 def where(name: str) -> Path | None:

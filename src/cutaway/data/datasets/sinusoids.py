@@ -60,7 +60,7 @@ class SinusoidSplit(Split):
         self, count: int, points: int, as_read: int, row: bool = False, target: Episodes | None = None
     ) -> None:
         self.count, self.points, self.as_read, self.rows, self.episodes = count, points, as_read, row, target
-        self.target = self._drawn(torch.arange(count), as_read)[1]
+        self.target = self._points(torch.arange(count), as_read)[1]
 
     def __len__(self) -> int:
         return self.count
@@ -76,7 +76,7 @@ class SinusoidSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield the batches of these examples, generated from the seed."""
         for index in order:
-            x, y = self._drawn(index, self.as_read if seed is None else seed)
+            x, y = self._points(index, self.as_read if seed is None else seed)
             yield Batch((x.view(-1, 1),), y)
 
     def name(self, i: int) -> str:
@@ -88,7 +88,7 @@ class SinusoidSplit(Split):
         """Return the point of a single-point example, otherwise None."""
         if not self.rows:
             return None
-        x, y = self._drawn(torch.tensor([i]), self.as_read)
+        x, y = self._points(torch.tensor([i]), self.as_read)
         return {"x": f"{x.item():.6g}", "y": f"{y.item():.6g}"}
 
     def functions(self, index: Tensor, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +98,7 @@ class SinusoidSplit(Split):
             low + (high - low) * uniform(seed, places, draw) for draw, (low, high) in enumerate((AMPLITUDES, PHASES))
         )
 
-    def _drawn(self, index: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    def _points(self, index: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Generate the points x (E, points) of these examples, and y."""
         amplitude, phase = (v[:, None] for v in self.functions(index, seed))
         places = index.cpu().numpy()[:, None] * self.points + np.arange(self.points)

@@ -48,12 +48,12 @@ class Take:
 def open_strings(request: Request) -> DataSet:
     """Compose strings: takes 10 and later are for training, takes 5 to 9 for validation, takes 0 to 4 for the test."""
 
-    def split_of(take: Take) -> str:
+    def assign_split(take: Take) -> str:
         return "test" if take.take < FSDD_TEST_TAKES else "val" if take.take < VAL_TAKES else "train"
 
-    return _composed(
+    return _build_dataset(
         request,
-        split_of,
+        assign_split,
         "The same speakers speak in every split: a score says how well new takes of voices that are known are "
         "understood, and nothing of new voices. `fsdd_strings_speaker` leaves one out.",
     )
@@ -62,18 +62,18 @@ def open_strings(request: Request) -> DataSet:
 def open_strings_speaker(request: Request) -> DataSet:
     """Compose test strings of an unseen speaker; takes 5 to 9 of the other speakers are for validation."""
 
-    def split_of(take: Take) -> str:
+    def assign_split(take: Take) -> str:
         return "test" if take.speaker == LEFT_OUT else "val" if FSDD_TEST_TAKES <= take.take < VAL_TAKES else "train"
 
-    return _composed(
+    return _build_dataset(
         request,
-        split_of,
+        assign_split,
         f"All test strings are of one speaker, {LEFT_OUT}, who speaks in no other: a score of one voice alone, whose "
         "interval says nothing of other voices.",
     )
 
 
-def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> DataSet:
+def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: str) -> DataSet:
     """Build the data set of strings. Raises DataError for recordings that are missing or cannot be used."""
     from ..audio.audio_files import InMemory, Look, look_at, read_samples, unusable  # slow imports
     from ..audio.dataset import Spoken, spoken_dataset
@@ -95,7 +95,7 @@ def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> D
     splits: dict[str, Rows] = {}
     for seed, (split, count) in enumerate(SIZES.items()):
         rng = np.random.default_rng(seed)
-        own = [take for take in takes if split_of(take) == split]
+        own = [take for take in takes if assign_split(take) == split]
         start = len(names)
         for i, string in enumerate(strings(own, count, rng)):
             recordings.append(InMemory(joined([samples[take] for take in string], rate, rng), rate))

@@ -33,7 +33,7 @@ def open_moving_digits(request: Request) -> DataSet:
     labels = directions_of(len(digits))
     which = np.arange(len(digits))
     each = "Each digit is in one video, so that none stands in two splits."
-    return _opened(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
+    return _build_dataset(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
 
 
 def open_moving_digits_named(request: Request) -> DataSet:
@@ -43,7 +43,7 @@ def open_moving_digits_named(request: Request) -> DataSet:
     directions = np.array([list(DIRECTIONS).index(name) for name in FOUR])[way]
     classes = tuple(f"{digit} {name}" for digit in range(10) for name in FOUR)
     each = "Each digit moves in each of four directions, and its four videos stand in one split."
-    return _opened(request, digits, which, directions, classes, shown[which] * len(FOUR) + way, each)
+    return _build_dataset(request, digits, which, directions, classes, shown[which] * len(FOUR) + way, each)
 
 
 def _digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -54,7 +54,7 @@ def _digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
-def _opened(
+def _build_dataset(
     request: Request,
     digits: npt.NDArray[np.uint8],
     which: npt.NDArray[np.int64],

@@ -61,7 +61,7 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     target = labels.fit(indices["train"])
     check_taught(labels, target, indices)
     taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
-    given, left = _edges_given(graphs, taught, settings)
+    given, left = _edges_to_fit(graphs, taught, settings)
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
     if graphs.table is not None:
         preprocessing = replace(preprocessing, written=graphs.table.form.kept(), smiles=settings.smiles or "")
@@ -85,7 +85,7 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
-def _edges_given(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
+def _edges_to_fit(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
     """Return the rows of edges to fit edge attributes on: those between or to training nodes.
 
     Returns None, with a note, if the model does not receive edge attributes.

@@ -53,7 +53,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     kept: list[int] = []
     with _quiet():
         for i, cell in enumerate(table.text(column)):
-            molecule, why = _parsed(chem, cell)
+            molecule, why = _parse(chem, cell)
             if why:
                 problems.append(Problem(table.where(i, column), why))
             else:
@@ -68,13 +68,13 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     bonds = [(start, bond) for start, molecule in zip(starts, found) for bond in molecule.GetBonds()]
     ends = [(start + bond.GetBeginAtomIdx(), start + bond.GetEndAtomIdx()) for start, bond in bonds]
     there = np.array(ends, np.int64).reshape(-1, 2).T  # (2, bonds)
-    said = [_of_bond(bond) for _, bond in bonds]
+    said = [_bond_features(bond) for _, bond in bonds]
     element = chem.GetPeriodicTable().GetElementName
     return RawGraphs(
         title=table.title,
         edges=np.concatenate([there, there[::-1]], axis=1),
         names=[f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in atoms],
-        table=_table([_of_atom(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
+        table=_table([_atom_features(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
         columns=ATOM,
         edge_table=_table(said + said, BOND, table.form),
         graph=np.repeat(np.arange(len(found)), np.diff(starts)),
@@ -86,7 +86,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     )
 
 
-def _parsed(chem: Any, smiles: str | None) -> tuple[Any, str]:
+def _parse(chem: Any, smiles: str | None) -> tuple[Any, str]:
     """Return the molecule and an empty string, or None and the reason."""
     if smiles is None:
         return None, "the SMILES is missing"
@@ -118,7 +118,7 @@ def _too_large(smiles: str) -> str:
     return ""
 
 
-def _of_atom(atom: Any, element: str) -> tuple[str, ...]:
+def _atom_features(atom: Any, element: str) -> tuple[str, ...]:
     """Return the features `ATOM` of an atom. Elements have full names, because Na would be read as not available."""
     return (
         element,
@@ -131,7 +131,7 @@ def _of_atom(atom: Any, element: str) -> tuple[str, ...]:
     )
 
 
-def _of_bond(bond: Any) -> tuple[str, ...]:
+def _bond_features(bond: Any) -> tuple[str, ...]:
     """Return the features `BOND` of a bond."""
     return str(bond.GetBondType()).lower(), YES[bond.GetIsConjugated()], YES[bond.IsInRing()]
 

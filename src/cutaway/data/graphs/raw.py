@@ -114,8 +114,8 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
         title=", ".join(g.title for g in graphs),
         edges=np.concatenate([g.edges + start for g, start in zip(graphs, starts)], axis=1),
         names=[f"{g.title}: {name}" for g in graphs for name in g.names],
-        table=_stacked(tables) if len(tables) == len(graphs) else None,
-        edge_table=_stacked(of_edges) if len(of_edges) == len(graphs) else None,
+        table=_stack_tables(tables) if len(tables) == len(graphs) else None,
+        edge_table=_stack_tables(of_edges) if len(of_edges) == len(graphs) else None,
         matrix=None if first.matrix is None else np.concatenate([g.matrix for g in graphs if g.matrix is not None]),
         graph=np.concatenate([g.graph + f for g, f in zip(graphs, firsts) if g.graph is not None])
         if first.many
@@ -127,7 +127,7 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
     )
 
 
-def _stacked(tables: Sequence[Table]) -> Table:
+def _stack_tables(tables: Sequence[Table]) -> Table:
     """Stack the rows of all tables over their common columns."""
     shared = [c for c in tables[0].columns if all(c in t.columns for t in tables)]
     return Table("", pl.concat([t.frame.select(shared) for t in tables]))

@@ -123,8 +123,8 @@ class SideBySide:
 
         x (V, F), edges (2, E), graph indices (V,) from 0 and edge_attr (E, D) if any.
         """
-        batch, nodes = _stretches(self.first_node[graphs], self.nodes[graphs])
-        of_links, links = _stretches(self.first_link[graphs], self.links[graphs])
+        batch, nodes = _concat_ranges(self.first_node[graphs], self.nodes[graphs])
+        of_links, links = _concat_ranges(self.first_link[graphs], self.links[graphs])
         sizes = self.nodes[graphs]
         shift = sizes.cumsum(0) - sizes - self.first_node[graphs]  # from the stored index to that in the batch
         beside = () if self.edge_attr is None else (self.edge_attr[links],)
@@ -132,11 +132,11 @@ class SideBySide:
 
     def names_of(self, graphs: Tensor) -> list[str]:
         """Return the node names of these graphs in the order of `some`; empty if nodes have no names."""
-        nodes = _stretches(self.first_node[graphs], self.nodes[graphs])[1]
+        nodes = _concat_ranges(self.first_node[graphs], self.nodes[graphs])[1]
         return [self.names[i] for i in nodes.tolist()] if self.names else []
 
 
-def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _concat_ranges(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Concatenate the ranges start, start + 1, …: returns the range index of each number, and the numbers."""
     owner = torch.arange(len(lengths)).repeat_interleave(lengths)
     within = torch.arange(len(owner)) - (lengths.cumsum(0) - lengths)[owner]

@@ -86,13 +86,13 @@ class GraphPreprocessing:
         if self.form == "matrix":
             return self._matrix(graphs), []
         if self.form == "number":
-            return self._numbered(graphs), []
+            return self._one_hot(graphs), []
         if self.form == "degree":
             cells = {DEGREE: _degrees(graphs)}
             return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
-        return _encoded(graphs.table, self.encoders, graphs.title, "nodes")
+        return _encode(graphs.table, self.encoders, graphs.title, "nodes")
 
-    def _numbered(self, graphs: RawGraphs) -> Tensor:
+    def _one_hot(self, graphs: RawGraphs) -> Tensor:
         """Return the one-hot training index of each node, (V, V). Nodes may be in another order now."""
         known = self.nodes or tuple(graphs.names)  # saved since 0.8
         number = {name: k for k, name in enumerate(known)}
@@ -113,7 +113,7 @@ class GraphPreprocessing:
         """
         if not self.edge_encoders:
             return None, []
-        return _encoded(graphs.edge_table, self.edge_encoders, graphs.title, "edges")
+        return _encode(graphs.edge_table, self.edge_encoders, graphs.title, "edges")
 
     def ready(self, graphs: RawGraphs) -> tuple[Ready, list[str]]:
         """Encode nodes and edges for a split, with notes. Raises DataError as `features` does."""
@@ -145,7 +145,7 @@ class GraphPreprocessing:
         """
         graphs = self._read([source])
         if isinstance(self.spec.target, specs.Links):
-            return self._held_out(graphs)
+            return self._hold_out_links(graphs)
         column = self.spec.target.column
         if graphs.targets is None or column not in graphs.targets.columns:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
@@ -227,7 +227,7 @@ class GraphPreprocessing:
         pairs = np.concatenate([np.empty((2, 0), np.int64), *listed], 1).T
         return LinkSplit(ready.x, ready.edges, pairs, pairs[:0], graphs.names, None, self.neighbours, notes)
 
-    def _held_out(self, graphs: RawGraphs) -> LinkSplit:
+    def _hold_out_links(self, graphs: RawGraphs) -> LinkSplit:
         """Hold out a fixed tenth of the links, with as many absent ones; the model receives the other links."""
         if self.form == "number":
             raise DataError(
@@ -267,7 +267,7 @@ class GraphPreprocessing:
         return torch.where(total == 0, x, x / total)  # a node without features keeps zeros
 
 
-def _encoded(table: Table | None, encoders: Sequence[Encoder], title: str, what: str) -> tuple[Tensor, list[str]]:
+def _encode(table: Table | None, encoders: Sequence[Encoder], title: str, what: str) -> tuple[Tensor, list[str]]:
     """Encode the columns of nodes or edges (`what`) as (n, F), with notes on unknown categories."""
     absent = [e.name for e in encoders if table is None or e.name not in table.columns]
     if table is None or absent:
@@ -354,7 +354,7 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
         type = infer(column, training, len(table))
         encoder = None
         if type.learned:
-            encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
+            encoder = fit_encoder(column, type, training, "none" if _is_binary(training, type) else "standard")
         if encoder is None:
             left.setdefault(LEFT_OUT.get(type.kind, "no cell can be read"), []).append(column)
         else:
@@ -367,7 +367,7 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
     return tuple(encoders), notes
 
 
-def _are_marks(cells: pl.Series, type: ColumnType) -> bool:
+def _is_binary(cells: pl.Series, type: ColumnType) -> bool:
     """Return whether the cells are binary (0 and 1 or yes and no) and stay 0 and 1, which keeps the features sparse."""
     if type.kind not in ("number", "yes/no"):
         return False

@@ -119,14 +119,14 @@ def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSp
     """
 
     def whole(file: File) -> Tensor | Problem:
-        def drawn_at(size: Size) -> Size:
+        def drawing_size(size: Size) -> Size:
             return min(size, covering(size, (spec.height, spec.width)))
 
         try:
-            image = read_image(file, str(file), spec.channels, drawn_at)
+            image = read_image(file, str(file), spec.channels, drawing_size)
         except DataError as error:
             return error.problems[0]
-        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
+        pixels = as_pixels(resized(image, drawing_size((image.height, image.width))))
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
 
     problems: list[Problem] = []

@@ -274,7 +274,7 @@ class Captioned:
             (self.files, other.files), (self.names, other.names), (self.texts, other.texts),
             (self.digests, other.digests), (self.problems, other.problems),
         ):  # fmt: skip
-            mine.extend(theirs)  # matching fields have the same type
+            mine.extend(theirs)  # type: ignore[arg-type]  # matching fields have the same type
         for what, count in other.left.items():
             self.left[what] = self.left.get(what, 0) + count
         return np.arange(before, len(self.files))

@@ -127,11 +127,11 @@ class Annotated:
             k = classes.index(a.name)
             found[a.image].append((*within, -1 - k if a.crowd else k))
         if problems and not drop:
-            raise DataError(f"{_many(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
+            raise DataError(f"{_count_noun(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
         notes = list(self.notes)
         if problems:
             named = "; ".join(map(str, problems[:NAMED_AT_MOST]))
-            notes.append(f"missing=drop left out {_many(len(problems), 'annotation')}, for example {named}.")
+            notes.append(f"missing=drop left out {_count_noun(len(problems), 'annotation')}, for example {named}.")
         if cut:
             reach = "box reaches" if cut == 1 else "boxes reach"
             notes.append(f"{cut:,} {reach} up to a pixel beyond the image, as rounding leaves them, and end there.")
@@ -163,7 +163,9 @@ def find(path: Path) -> Annotated:
     idle = [name for name in found.declared if name not in found.classes]
     if idle:
         named = ", ".join(idle[:5]) + (", …" if len(idle) > 5 else "")
-        found.notes.append(f"{_many(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}.")
+        found.notes.append(
+            f"{_count_noun(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}."
+        )
     return found
 
 
@@ -283,7 +285,7 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
             crowd = bool(row.get("iscrowd"))
             found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
     listed = {file.resolve() for file in found.files}
-    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
+    _note_unread(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -394,17 +396,17 @@ def _class_names(root: Path) -> list[str]:
     for file in (root / "classes.txt", root / "labels" / "classes.txt"):
         if file.is_file():
             lines = read_bytes(file).decode("utf-8-sig", errors="replace").splitlines()
-            return _told_apart([line.strip() for line in lines if line.strip()], file)
+            return _reject_repeated_names([line.strip() for line in lines if line.strip()], file)
     for file in (p for p in entries(root) if p.suffix in (".yaml", ".yml")):
         if names := yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
-            return _told_apart(names, file)
+            return _reject_repeated_names(names, file)
     raise DataError(
         f"{root} says nowhere what its classes are called.",
         fix="Add a file classes.txt there with a name in each line, the first for class 0; or data.yaml with `names`.",
     )
 
 
-def _told_apart(names: list[str], file: Path) -> list[str]:
+def _reject_repeated_names(names: list[str], file: Path) -> list[str]:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise DataError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
@@ -444,14 +446,16 @@ def _unquoted(word: str) -> str:
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _note_left(found: Annotated, left: Iterable[Path], why: str) -> None:
+def _note_unread(found: Annotated, left: Iterable[Path], why: str) -> None:
     names = [p.name for p in left]
     if names:
         named = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
-        found.notes.append(f"Not read, because not among those that {why}: {_many(len(names), 'image')}, {named}.")
+        found.notes.append(
+            f"Not read, because not among those that {why}: {_count_noun(len(names), 'image')}, {named}."
+        )
 
 
-def _many(count: int, noun: str, nouns: str = "") -> str:
+def _count_noun(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 

@@ -167,8 +167,8 @@ def _has_polygons(path: Path) -> bool:
 
 def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
     """Pair the files of images/ and masks/ by file name without suffix."""
-    images, twice = _by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
-    masks, masks_twice = _by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
+    images, twice = _index_by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
+    masks, masks_twice = _index_by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
     if twice or masks_twice:
         raise DataError(
             f"Files of {home} have one name but for the suffix:",
@@ -190,7 +190,7 @@ def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
             _add(found, image, masks[stem], str(image.relative_to(path)), split)
 
 
-def _by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
+def _index_by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
     """Index the files by NFC-normalised name without suffix, and return the pairs that share a name."""
     found: dict[str, Path] = {}
     twice = []
@@ -328,7 +328,7 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
         raise ValueError(f"{fault} ({where})")
 
 
-def _drawn(outlines: Outlines, name: str) -> Pixels:
+def _draw_polygons(outlines: Outlines, name: str) -> Pixels:
     """Draw polygons as a mask (H, W)."""
     from pycocotools import mask as coco
 
@@ -351,7 +351,7 @@ def _drawn(outlines: Outlines, name: str) -> Pixels:
 def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
     """Read the values of a mask, (H, W). Raises DataError, with a Problem, if it cannot be read or is in color."""
     if isinstance(source, Outlines):
-        return _drawn(source, name)
+        return _draw_polygons(source, name)
     if source.suffix.lower() != ".png":
         raise _unusable(str(source), "a mask is a PNG file, which keeps the numbers of classes as they are")
     try:

@@ -79,7 +79,7 @@ class ImagePreprocessing:
 
     def pixels(self, source: Source, name: str) -> Pixels:
         """Read one image as (H, W, C), 0…255. Raises DataError, naming it, if it cannot be read."""
-        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawn_at)))
+        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawing_size)))
 
     def prepare(self, pixels: Tensor) -> Tensor:
         """Convert uint8 (n, C, h, w), of the right channels and any one size, to float32 (n, C, H, W)."""
@@ -182,7 +182,7 @@ class ImagePreprocessing:
         fit, box = read_fit(spec, data["fit"], data["box"])
         return cls(spec, mean, std, fit, box, tuple(data["background"]))
 
-    def _drawn_at(self, size: Size) -> Size:
+    def _drawing_size(self, size: Size) -> Size:
         """Return the size that an uncropped image of this size is drawn at."""
         whole = (self.spec.height, self.spec.width)
         if self.fit == "stretch":

@@ -64,13 +64,13 @@ def straddle_note(
             counts[split] += len(copies)
             pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
             twins += [(copy, rows[0]) for copy in copies]
-    return _told(
-        "Duplicates", pairs, _counted(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
-        f"equal one of an earlier split in every input{_differing(twins, aside)}", " = ",
+    return _build_finding(
+        "Duplicates", pairs, _format_counts(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
+        f"equal one of an earlier split in every input{_difference_note(twins, aside)}", " = ",
     )  # fmt: skip
 
 
-def _differing(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> str:
+def _difference_note(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> str:
     """Return a note if duplicates differ in columns that are not inputs, else an empty string."""
     if not twins or aside is None or not aside.width:
         return ""
@@ -92,15 +92,17 @@ def near_note(
     `counts` are the near-duplicates among the `looked` examples of each split. `grouped` says whether a column can keep
     them in one split.
     """
-    said = _counted(counts, looked, what, "of") + " that were looked at"
-    return _told("Near duplicates", pairs, said, f"{how} one of an earlier split", " ≈ ", grouped)
+    said = _format_counts(counts, looked, what, "of") + " that were looked at"
+    return _build_finding("Near duplicates", pairs, said, f"{how} one of an earlier split", " ≈ ", grouped)
 
 
-def _counted(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
+def _format_counts(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
     return " and ".join(f"{k:,} of {of[split]:,} {what} {where} {split}" for split, k in counts.items() if k)
 
 
-def _told(title: str, pairs: Pairs, counted: str, how: str, sign: str, grouped: bool = False) -> Finding | None:
+def _build_finding(
+    title: str, pairs: Pairs, counted: str, how: str, sign: str, grouped: bool = False
+) -> Finding | None:
     if not pairs:
         return None
     some = "; ".join(sign.join(pair) for pair in pairs[:NAMED])

@@ -71,7 +71,7 @@ class Seen:
 
     @cached_property
     def _looks(self) -> Looks:
-        found = [_look(self.split, some, self.kind) for some in torch.split(self.rows, CHUNK)]
+        found = [_compute_features(self.split, some, self.kind) for some in torch.split(self.rows, CHUNK)]
         return Looks(*map(torch.cat, zip(*found)))
 
     @cached_property
@@ -101,13 +101,13 @@ def seen_of(split: Split, kind: str) -> Seen | None:
     return Seen(split, sample(len(split), READ), kind) if isinstance(split, FileSplit) else None
 
 
-def _look(split: Split, rows: Tensor, kind: str) -> Looks:
+def _compute_features(split: Split, rows: Tensor, kind: str) -> Looks:
     if isinstance(split, FileSplit):
-        return _of_images(split.peek(rows))
+        return _image_features(split.peek(rows))
     (batch,) = split.batches([rows])
     x, nothing = batch.inputs[0], torch.empty(len(rows), 0)
     if kind == "image":
-        return _of_images(x)
+        return _image_features(x)
     if kind == "audio":
         each = [one[real] for one, real in zip(x, batch.inputs[1])]  # (T, n_mels)
         level = torch.stack([torch.stack([one.mean(), one.std(correction=0)]) for one in each])
@@ -115,7 +115,7 @@ def _look(split: Split, rows: Tensor, kind: str) -> Looks:
     return Looks(x.flatten(1).float(), nothing, nothing)
 
 
-def _of_images(images: Tensor) -> Looks:
+def _image_features(images: Tensor) -> Looks:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
     smaller = pooled(grey, SIDE)
     small = pooled(grey, SMALL)

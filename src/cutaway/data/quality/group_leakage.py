@@ -54,7 +54,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
         cells = table.text(column).gather(numbers)
         type = infer(column, cells, len(table))
         if type.kind == "date":
-            found += _times(column, cells, type.written, target, isinstance(data.spec.target, Classes))
+            found += _check_time_leakage(column, cells, type.written, target, isinstance(data.spec.target, Classes))
             continue
         block = [
             k for k, name in enumerate(features) if name == column or name.startswith((f"{column}=", f"{column} "))
@@ -69,7 +69,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
         decimals = numbers_of_column is not None and bool((np.nan_to_num(numbers_of_column) % 1 != 0).any())
         if share is None or share < (MEASURED if decimals else AGREE):
             continue
-        groups, parted = _parted(cells, splits)
+        groups, parted = _split_groups(cells, splits)
         if parted:
             some = "; ".join(f"{value} ({', '.join(where)})" for value, where in list(parted.items())[:3])
             found.append(
@@ -105,7 +105,7 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.fl
     return float((same - chance) / (1 - chance))
 
 
-def _parted(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, list[str]]]:
+def _split_groups(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, list[str]]]:
     """Return the number of groups with several rows, and the groups in several splits with those splits."""
     frame = pl.DataFrame({"group": cells, "split": splits}).drop_nulls()
     told = frame.group_by("group", maintain_order=True).agg(pl.col("split").unique(maintain_order=True), pl.len())
@@ -113,7 +113,7 @@ def _parted(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, 
     return several.height, {row[0]: list(row[1]) for row in several.iter_rows() if len(row[1]) > 1}
 
 
-def _times(
+def _check_time_leakage(
     column: str, cells: pl.Series, written: str, target: npt.NDArray[np.float64], classes: bool
 ) -> list[Finding]:
     """Return a finding if rows adjacent in time have similar targets and are in different splits."""

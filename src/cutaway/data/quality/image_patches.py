@@ -56,12 +56,12 @@ def patches(images: Tensor, some: Tensor, zooms: tuple[float, ...] = (1.0,)) -> 
     found = []
     for numbers in torch.split(some, CHUNK):
         for zoom in zooms:
-            one = _patches(images[numbers].float(), zoom)
+            one = _extract(images[numbers].float(), zoom)
             found.append(one._replace(image=numbers[one.image]))
     return Patches(*map(torch.cat, zip(*found)))
 
 
-def _patches(images: Tensor, zoom: float) -> Patches:
+def _extract(images: Tensor, zoom: float) -> Patches:
     n, _, own, _ = images.shape
     side = round(zoom * own)
     if side != own:
@@ -106,7 +106,7 @@ def blurred(images: Tensor, size: float) -> Tensor:
 
 def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candidates:
     """Return the best candidates of each query. `of` holds the numbers of queries and points."""
-    mine, theirs, cosine = _like(queries.vectors, points.vectors)
+    mine, theirs, cosine = _match(queries.vectors, points.vectors)
     weight = ((cosine - LIKE) / (1 - LIKE)).square()
     zoom = queries.zoom[mine]
     offset = queries.place[mine] - zoom[:, None] * points.place[theirs]
@@ -128,7 +128,7 @@ def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candid
     return Candidates(query[one[best]], point[one[best]], zoom[one[best], None].expand(-1, 2), middle[best])
 
 
-def _like(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _match(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Match patches: returns indices into queries (n, D) and points (N, D), and their cosines."""
     bits = min(points.shape[1], max(1, (len(points) // 2).bit_length()))
     mean = points.mean(0)

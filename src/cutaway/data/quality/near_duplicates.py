@@ -64,7 +64,7 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
         before = [(home, i) for home in earlier for i in range(len(seen[home].rows))]
         if len(before) > NEIGHBORS:
             rows = sample(len(own.rows), QUERIES)
-            hits, places = _too_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
+            hits, places = _find_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
             looked[split], counts[split] = len(rows), len(hits)
             for hit, place in zip(rows[hits].tolist(), places.tolist()):
                 home, i = before[place]
@@ -75,7 +75,7 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
     return near_note(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
 
 
-def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
+def _find_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
     """Return which of `rows` are closer to an example of earlier splits than by chance, and to which.
 
     Both are equal in the inputs `kinds`.
@@ -99,13 +99,13 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
         hit |= apart & noisy
     if kind == "image":
         filtered, which = image_copies.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
-        moved, source = _moved(own, rows, earlier)
+        moved, source = _find_transformed(own, rows, earlier)
         place = torch.where(hit, place, torch.where(filtered, which, source))
         hit |= apart & (filtered | moved)
     return hit.nonzero()[:, 0], place[hit]
 
 
-def _moved(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
+def _find_transformed(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
     """Return which images of `rows` are shifted, scaled or cropped copies from earlier splits, and of which images."""
     if own.grey.shape[-1] < transformed_copies.SMALLEST:
         return torch.zeros(len(rows), dtype=torch.bool), torch.zeros_like(rows)

@@ -42,12 +42,12 @@ def columns(data: DataSet, seen: Mapping[str, Seen], told: str) -> list[Finding]
             continue
         block = np.arange(end - len(encoder.features), end)
         gaps = [k for k in block if features[k] in (f"{encoder.name} missing", f"{encoder.name}=(missing)")]
-        event = _event(encoder.name, x[:, gaps[0]] == x[:, gaps[0]].min(), y, target) if gaps else None
-        found.append(event or _alone(encoder.name, x, block, y, target))
+        event = _check_missingness(encoder.name, x[:, gaps[0]] == x[:, gaps[0]].min(), y, target) if gaps else None
+        found.append(event or _check_predictive(encoder.name, x, block, y, target))
     return [finding for finding in found if finding]
 
 
-def _alone(name: str, x: Array, block: Array, y: Array, target: Target) -> Finding | None:
+def _check_predictive(name: str, x: Array, block: Array, y: Array, target: Target) -> Finding | None:
     """Return a finding if the inputs `block` of x (n, F) predict the target, and all others much less."""
     classes = isinstance(target, Classes)
     own = skill(x[:, block], y, classes)
@@ -63,7 +63,7 @@ def _alone(name: str, x: Array, block: Array, y: Array, target: Target) -> Findi
     )
 
 
-def _event(name: str, filled: Array, y: Array, target: Target) -> Finding | None:
+def _check_missingness(name: str, filled: Array, y: Array, target: Target) -> Finding | None:
     """Return a finding if a column is `filled` in (n,) for some targets and rarely for others."""
     fewer = min(filled.sum(), (~filled).sum())
     if fewer < FEW:

@@ -61,15 +61,15 @@ def unexplained(queries: Tensor, points: Tensor, tried: Candidates) -> Tensor:
         one = Candidates(*(each[rows] for each in tried))
         q, p = (blurred(pooled(each, half), 0.7) for each in (queries[one.query].float(), points[one.point].float()))
         scale = half / queries.shape[-1]
-        zoom, offset = _laid(q, p, one.zoom, scale * one.offset + _centre(one.zoom, scale), COARSE_STEPS)
+        zoom, offset = _register(q, p, one.zoom, scale * one.offset + _centre(one.zoom, scale), COARSE_STEPS)
         kept = (_detail_left(q, p, zoom, offset, SMOOTH / 2) < COARSE_LEFT).nonzero()[:, 0]
         zoom, offset = zoom[kept], (offset - _centre(zoom, scale))[kept] / scale
         q, p = queries[one.query[kept]].float(), points[one.point[kept]].float()
         fine = blurred(q, 1.0), blurred(p, 1.0)
-        zoom, offset = _laid(*fine, zoom, offset, STEPS)
+        zoom, offset = _register(*fine, zoom, offset, STEPS)
         good = _detail_left(*fine, zoom, offset, SMOOTH) < FINE_LEFT
         q, p, zoom, offset = q[good], p[good], zoom[good], offset[good]
-        over, back = _moved(p, zoom, offset), _moved(q, 1 / zoom, -offset / zoom)
+        over, back = _transform(p, zoom, offset), _transform(q, 1 / zoom, -offset / zoom)
         smooth = _smooth(q.shape[-1])
         u[rows[kept[good]]] = torch.minimum(unexplained_by(q, *over, smooth), unexplained_by(p, *back, smooth))
     return u
@@ -80,7 +80,7 @@ def _centre(zoom: Tensor, scale: float) -> Tensor:
     return 0.5 * (zoom - 1) * (1 - scale)
 
 
-def _moved(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+def _transform(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
     """Transform images (n, 1, s, s) by zoom (n, 2) and offset (n, 2), bilinear, with their mask (n, 1, s, s)."""
     side = images.shape[-1]
     place = torch.arange(side)
@@ -91,13 +91,13 @@ def _moved(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor
     return moved[:, None], (inside[:, 0, :, None] * inside[:, 1, None])[:, None]
 
 
-def _laid(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def _register(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Refine zoom and offset by `steps` registration steps."""
     side = queries.shape[-1]
     middle = (side - 1) / 2
     place = torch.arange(side) - middle
     for _ in range(steps):
-        p, inside = (each[:, 0] for each in _moved(points, zoom, offset))
+        p, inside = (each[:, 0] for each in _transform(points, zoom, offset))
         down, right = torch.zeros_like(p), torch.zeros_like(p)
         down[:, 1:-1], right[:, :, 1:-1] = (p[:, 2:] - p[:, :-2]) / 2, (p[:, :, 2:] - p[:, :, :-2]) / 2
         columns = [down, right, down * place[:, None], right * place, p, torch.ones_like(p)]
@@ -116,7 +116,7 @@ def _laid(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: 
 
 def _detail_left(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, smooth: float) -> Tensor:
     """Return 1 − r² of the details of queries and of the transformed points, (n,)."""
-    p, inside = _moved(points - blurred(points, smooth), zoom, offset)
+    p, inside = _transform(points - blurred(points, smooth), zoom, offset)
     p, q = (p * inside).flatten(1), ((queries - blurred(queries, smooth)) * inside).flatten(1)
     both = (p * q).sum(1).clamp_min(0).square()
     return 1 - both / (p.square().sum(1) * q.square().sum(1)).clamp_min(1e-6)

@@ -68,8 +68,8 @@ def series_dataset(
     notes = [
         *table.notes,
         *series.notes,
-        *_about_columns(table, series),
-        *_about_windows(series, preprocessing, starts, settings),
+        *_column_note(table, series),
+        *_window_notes(series, preprocessing, starts, settings),
     ]
     splits = preprocessing.splits(series, starts)
     return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
@@ -106,7 +106,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
     notes = [
         *table.notes,
-        f"{len(found):,} series, named by column {columns.id}, of {_range_of(list(map(len, found)))} "
+        f"{len(found):,} series, named by column {columns.id}, of {_format_range(list(map(len, found)))} "
         f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
         + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
@@ -124,12 +124,12 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
 
 
-def _range_of(counts: list[int]) -> str:
+def _format_range(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _about_columns(table: Table, series: Series) -> list[str]:
+def _column_note(table: Table, series: Series) -> list[str]:
     """Return a note on the roles of the columns and the step between rows."""
     columns, clock = series.columns, series.clock
     time = f"column {columns.time}" if columns.time else "no column of times: the rows are counted"
@@ -151,7 +151,7 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     return [" ".join(said)]
 
 
-def _about_windows(
+def _window_notes(
     series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
 ) -> list[str]:
     """Return notes on the windows, the time span of each split, and what was left out."""

@@ -90,12 +90,12 @@ def read_series(
     else:
         positions, astray = own.positions(times)
         _reject_astray(table, columns, times, astray, clock)
-    measured = _measured(numbers, columns)
+    measured = _count_measured(numbers, columns)
     series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), measured, notes, name)
     if gaps != "fill":
         _reject_gaps(table, series, positions)
         return _with_calendar(series)
-    return _with_calendar(_filled(table, series, positions))
+    return _with_calendar(_fill_gaps(table, series, positions))
 
 
 def with_steps_ahead(series: Series, count: int) -> Series:
@@ -116,7 +116,7 @@ def _with_calendar(series: Series) -> Series:
     return replace(series, values=np.hstack([series.values, waves]), observed=np.hstack([series.observed, there]))
 
 
-def _measured(numbers: Values, columns: Columns) -> int:
+def _count_measured(numbers: Values, columns: Columns) -> int:
     """Return the number of rows up to the last one with a value in a forecast column.
 
     Later rows are future steps, if the series has columns that are known in advance.
@@ -221,7 +221,7 @@ def _missing(series: Series) -> npt.NDArray[np.bool_]:
     return missing
 
 
-def _filled(table: Table, series: Series, positions: Positions) -> Series:
+def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
     """Insert a row for every step and interpolate missing values linearly in time.
 
     Raises DataError if there is no neighbor, or more values are missing than present.

@@ -157,7 +157,7 @@ class Clock:
     def season(self) -> int:
         """Return the season in steps; for series with skipped nights, the rows of a day."""
         if self.times is not None and self.step.unit == "span" and self.step.size < DAY:
-            return int(_commonest(np.unique(self.times // DAY, return_counts=True)[1]))
+            return int(_most_frequent(np.unique(self.times // DAY, return_counts=True)[1]))
         return self.step.season
 
     def moment(self, position: int) -> float:
@@ -205,8 +205,8 @@ def format_of(name: str, cells: pl.Series) -> str | None:
         return None
     named = TIME_NAME.fullmatch(name.strip()) is not None
     dated = DATE_NAME.fullmatch(name.strip()) is not None
-    likely = [f for f in FORMATS if (dated or f not in DIGITS) and _fitting(present.head(1000), f) >= MOSTLY]
-    fits = {f: _fitting(present, f) for f in likely}
+    likely = [f for f in FORMATS if (dated or f not in DIGITS) and _matching_fraction(present.head(1000), f) >= MOSTLY]
+    fits = {f: _matching_fraction(present, f) for f in likely}
     best = max(fits, key=lambda f: fits[f], default="")  # of equals the first
     if best and fits[best] >= MOSTLY:
         swapped = best.replace("%m/%d", "%d/%m")
@@ -240,29 +240,29 @@ def step_of(times: Moments, written: str) -> Step:
     if written == ROW:
         return Step(ROW, 1)
     if written == NUMBER:
-        return Step(NUMBER, _commonest(np.diff(times)))
+        return Step(NUMBER, _most_frequent(np.diff(times)))
     times = times.astype(np.int64)
     if np.diff(times).min() >= 28 * DAY:
-        months = _commonest(np.diff(_months(times)))
+        months = _most_frequent(np.diff(_months(times)))
         if len(np.unique(_within_month(times))) == 1:
             return Step("month", months)
         if _ends_month(times).all() and len(np.unique(times % DAY)) == 1:
             return Step("month end", months)
-    step = _commonest(np.diff(times))
+    step = _most_frequent(np.diff(times))
     weekday = (times // DAY + 3) % 7  # 1970 began on a Thursday; Monday is 0
     if step == DAY and len(times) >= WEEKDAYS_FROM and weekday.max() < 5:
         return Step("weekday", 1)
     return Step("span", step)
 
 
-def _commonest(values: Moments) -> float:
+def _most_frequent(values: Moments) -> float:
     """Return the most frequent value, the smallest on ties, treating values that differ by rounding as equal."""
     rounded = [float(f"{v:.6g}") for v in values.tolist()] if values.dtype == np.float64 else values.tolist()
     _, first, counts = np.unique(rounded, return_index=True, return_counts=True)
     return float(values[first[counts.argmax()]])
 
 
-def _fitting(cells: pl.Series, written: str) -> float:
+def _matching_fraction(cells: pl.Series, written: str) -> float:
     """Return the fraction of cells in this format. Most formats are ruled out by the first few cells."""
     few = cells.head(10)
     if len(few) < len(cells) and np.isnan(moments(few, written)).mean() > 1 / 2:

@@ -286,7 +286,7 @@ class ForecastPreprocessing:
 
     def prepare(self, values: Values, scale: Scale | None = None) -> Tensor:
         """Standardise variables (T, F) as float32 with training statistics, or with the `scale` of one series."""
-        return _standardised(values, scale or (self.mean, self.std))
+        return _standardise(values, scale or (self.mean, self.std))
 
     def splits(
         self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
@@ -299,7 +299,7 @@ class ForecastPreprocessing:
         scales = [self._scale(one) for one in found]
         values = torch.cat([self.prepare(one.values, scale) for one, scale in zip(found, scales)])  # (T, F)
         count = len(self.columns.forecast)
-        targets = torch.cat([_standardised(one.values[:, :count], scale) for one, scale in zip(found, scales)])
+        targets = torch.cat([_standardise(one.values[:, :count], scale) for one, scale in zip(found, scales)])
         targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
         return {
             split: self._as_split(
@@ -501,7 +501,7 @@ class ForecastPreprocessing:
         )
 
 
-def _standardised(values: Values, scale: Scale) -> Tensor:
+def _standardise(values: Values, scale: Scale) -> Tensor:
     """Standardise values (T, n) of the first n variables of a `scale`, as float32."""
     mean, std = (np.array(part)[: values.shape[1]] for part in scale)
     return torch.from_numpy((values - mean) / std).float()

@@ -66,7 +66,7 @@ COUNT = 3000, 600  # sentences of the text, and sentences with a topic
 
 def days(path: Path) -> None:
     """Write generated sentences of everyday life, separated by blank lines."""
-    path.write_text("".join(f"{sentence}\n\n" for sentence, _ in _drawn(COUNT[0], 0)), encoding="utf-8")
+    path.write_text("".join(f"{sentence}\n\n" for sentence, _ in _generate(COUNT[0], 0)), encoding="utf-8")
 
 
 def topics(path: Path) -> None:
@@ -74,10 +74,10 @@ def topics(path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, dialect="excel-tab")
         writer.writerow(["text", "topic"])
-        writer.writerows(_drawn(COUNT[1], 1))
+        writer.writerows(_generate(COUNT[1], 1))
 
 
-def _drawn(count: int, seed: int) -> list[tuple[str, str]]:
+def _generate(count: int, seed: int) -> list[tuple[str, str]]:
     """Generate distinct sentences with their topics."""
     rng = np.random.default_rng(seed)
     choices = [(form, topic) for topic, forms in SENTENCES.items() for form in forms]

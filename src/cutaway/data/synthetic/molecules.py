@@ -31,7 +31,7 @@ def molecules(path: Path, count: int = 800) -> None:
     rng = np.random.default_rng(0)
     weights: dict[str, float] = {}
     while len(weights) < count:
-        smiles, weight = _grown(rng, int(rng.integers(3, 11)))
+        smiles, weight = _grow(rng, int(rng.integers(3, 11)))
         weights[smiles] = weight
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -39,13 +39,13 @@ def molecules(path: Path, count: int = 800) -> None:
         writer.writerows([smiles, f"{weight:.3f}"] for smiles, weight in weights.items())
 
 
-def _grown(rng: np.random.Generator, size: int) -> tuple[str, float]:
+def _grow(rng: np.random.Generator, size: int) -> tuple[str, float]:
     """Generate a tree of `size` atoms as SMILES, possibly with a ring at one of them, and its mass in g/mol."""
     names = ["C"]
     bonds: list[dict[int, int]] = [{}]  # of each atom: neighbors and bond orders
     free = [4]  # free valences of each atom, filled with hydrogen
     while len(names) < size:
-        atom, new = _any_free(rng, free), len(names)
+        atom, new = _random_free_atom(rng, free), len(names)
         name = str(rng.choice([*ODDS], p=[*ODDS.values()]))
         order = 2 if min(free[atom], ATOMS[name][0]) >= 2 and rng.random() < WITH_DOUBLE else 1
         if sum(free) + ATOMS[name][0] == 2 * order:
@@ -55,7 +55,7 @@ def _grown(rng: np.random.Generator, size: int) -> tuple[str, float]:
         bonds[atom][new] = order
         free[atom] -= order
         free.append(ATOMS[name][0] - order)
-    ringed = _any_free(rng, free) if rng.random() < WITH_RING else -1
+    ringed = _random_free_atom(rng, free) if rng.random() < WITH_RING else -1
 
     def written(atom: int, come_from: int = -1) -> str:
         ring = [RING[0]] if atom == ringed else []
@@ -68,6 +68,6 @@ def _grown(rng: np.random.Generator, size: int) -> tuple[str, float]:
     return smiles, weight + (RING[1] - HYDROGEN if ringed >= 0 else 0)
 
 
-def _any_free(rng: np.random.Generator, free: list[int]) -> int:
+def _random_free_atom(rng: np.random.Generator, free: list[int]) -> int:
     """Return a random atom with a free valence."""
     return int(rng.choice([i for i, left in enumerate(free) if left]))

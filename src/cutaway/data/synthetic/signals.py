@@ -44,7 +44,7 @@ def sounds(folder: Path, each: int = 25) -> None:
         (folder / key).mkdir(parents=True, exist_ok=True)
         for i in range(each):
             time = np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE
-            soundfile.write(folder / key / f"{i:02}.wav", _pressed(time, low, high, rng), RATE)
+            soundfile.write(folder / key / f"{i:02}.wav", _key_tone(time, low, high, rng), RATE)
 
 
 def spelled(folder: Path, count: int = 300) -> None:
@@ -61,13 +61,13 @@ def spelled(folder: Path, count: int = 300) -> None:
     for i in range(count):
         digits = [str(digit) for digit in rng.integers(0, 10, rng.integers(3, 9))]
         keys = [np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE for _ in digits]
-        samples = np.concatenate([_pressed(time, *tones[digit], rng) for time, digit in zip(keys, digits)])
+        samples = np.concatenate([_key_tone(time, *tones[digit], rng) for time, digit in zip(keys, digits)])
         soundfile.write(folder / f"{i:03}.wav", samples, RATE)
         lines.append(f"{i:03}.wav\t{' '.join(digits)}")
     (folder / "transcripts.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _pressed(time: Array, low: int, high: int, rng: np.random.Generator) -> Array:
+def _key_tone(time: Array, low: int, high: int, rng: np.random.Generator) -> Array:
     """Generate the samples (n,) at these times of a key that is pressed and released, within −1 and 1."""
     tone = np.zeros(len(time))
     for pitch in (low, high):

@@ -70,7 +70,7 @@ def dates(path: Path, count: int = 3000) -> None:
     first = datetime.date(1950, 1, 1)
     days = rng.choice(100 * 365, count, replace=False).tolist()
     forms = rng.integers(0, len(FORMS), count).tolist()
-    lines = [_dated(first + datetime.timedelta(day), FORMS[form]) for day, form in zip(days, forms)]
+    lines = [_format_date(first + datetime.timedelta(day), FORMS[form]) for day, form in zip(days, forms)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -80,7 +80,7 @@ MONTHS += ["October", "November", "December"]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
-def _dated(date: datetime.date, form: str) -> str:
+def _format_date(date: datetime.date, form: str) -> str:
     """Return a date in this notation, a tab, and the date in ISO 8601."""
     month = MONTHS[date.month - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10 if date.day not in (11, 12, 13) else 0, "th")

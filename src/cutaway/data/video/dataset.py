@@ -96,7 +96,7 @@ def video_dataset(
     sums = [look.digest for look in looks]
     own_notes = [
         *_notes([looks[i] for i in used], settings.frames, channels),
-        _still([names[i] for i in used if counts[i] == 1], len(used)),
+        _still_note([names[i] for i in used if counts[i] == 1], len(used)),
         enlarged,
         straddle_note(sums, indices, names.__getitem__, "videos"),
         *absent_notes(labels, found.classes, indices, "no videos"),
@@ -111,11 +111,11 @@ def _training_frames(
 ) -> Iterator[Tensor]:
     """Yield uint8 (T, C, h, w) of each video, with uncropped frames no larger than the network's input requires."""
 
-    def drawn_at(size: Size) -> Size:
+    def drawing_size(size: Size) -> Size:
         return min(size, covering(size, (spec.height, spec.width)))
 
     def whole(frame: Image.Image) -> Pixels:
-        return as_pixels(resized(frame, drawn_at((frame.height, frame.width))))
+        return as_pixels(resized(frame, drawing_size((frame.height, frame.width))))
 
     def read(video: Video, count: int) -> Tensor:
         return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
@@ -123,7 +123,7 @@ def _training_frames(
     return iter(read_all(read, videos, counts, settings.workers))
 
 
-def _still(names: Sequence[str], total: int) -> str | None:
+def _still_note(names: Sequence[str], total: int) -> str | None:
     """Return a finding on videos with a single frame."""
     if not names:
         return None

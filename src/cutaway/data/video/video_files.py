@@ -51,11 +51,11 @@ def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Loo
 
     If a header check fails, the other videos are decoded too, so that one error names all problems.
     """
-    looks = list(in_threads(lambda video: _attempt(look_at, video), videos, workers))
+    looks = list(in_threads(lambda video: _result_or_problems(look_at, video), videos, workers))
     problems = [p for look in looks if isinstance(look, list) for p in look]
     if problems:
         for video, look in zip(videos, looks):
-            read = _attempt(_read_through, video, look.frames) if isinstance(look, Look) else []
+            read = _result_or_problems(_read_through, video, look.frames) if isinstance(look, Look) else []
             problems += read or []
         raise unusable(problems, len(videos))
     return [look for look in looks if isinstance(look, Look)]
@@ -68,7 +68,7 @@ def read_all(
 
     Raises DataError that names every video that cannot be read.
     """
-    found = list(in_threads(lambda item: _attempt(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
+    found = list(in_threads(lambda item: _result_or_problems(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
     if problems := [p for result in found if isinstance(result, list) for p in result]:
         raise unusable(problems, len(videos))
     return [result for result in found if not isinstance(result, list)]
@@ -102,7 +102,7 @@ def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
     ]
 
 
-def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
+def _result_or_problems(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
     """Call `read` and return its result, or the problems of the DataError that it raises."""
     try:
         return read(*arguments)
@@ -112,7 +112,7 @@ def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Prob
 
 def read_whole(video: Video, look: Look) -> Problem | None:
     """Decode all frames. Returns a Problem if that fails."""
-    problems = _attempt(_read_through, video, look.frames)
+    problems = _result_or_problems(_read_through, video, look.frames)
     return problems[0] if problems else None
 
 
@@ -123,12 +123,12 @@ def _read_through(video: Video, count: int) -> None:
 def look_at(video: Video) -> Look:
     """Read the header and the first frame of a video. Raises DataError, with a Problem, if it cannot be used."""
     if isinstance(video, Stored):
-        return _look_into(video, video.read())
+        return _inspect_content(video, video.read())
     if not isinstance(video, Path):
         shape = video.shape
         return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
     try:
-        return _look_at_folder(video) if video.is_dir() else _look_at_file(video)
+        return _inspect_folder(video) if video.is_dir() else _inspect_file(video)
     except OSError as error:
         raise unusable_video(video, f"it cannot be read ({error.strerror or error})") from error
 
@@ -148,7 +148,7 @@ def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) 
     """
     if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
         return np.stack(_from_file(video, count, wanted, fit, channels))
-    sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
+    sources: Any = _frame_files(video)[0] if isinstance(video, Path) else video
     frames = [sources[i] for i in chosen(len(sources), wanted)]
     return np.stack([fit(read_image(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
 
@@ -197,20 +197,20 @@ def unusable(problems: Sequence[Problem], total: int) -> DataError:
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
-def _look_at_file(path: Path) -> Look:
+def _inspect_file(path: Path) -> Look:
     reject_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
     with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _look_into(path, data)
+        return _inspect_content(path, data)
 
 
-def _look_into(video: Path | Stored, data: Content) -> Look:
+def _inspect_content(video: Path | Stored, data: Content) -> Look:
     digest = hashlib.sha256(data).hexdigest()
     if missing := missing_bytes(data):
         raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
     count, first = 0, None
-    with _opened(video) as (container, stream):
+    with _open_container(video) as (container, stream):
         for packet in container.demux(stream):
             count += packet.size > 0
             if first is None:
@@ -226,13 +226,13 @@ def size_of(data: bytes, name: str) -> int:
 
     Raises DataError, with a Problem, if it cannot be read.
     """
-    with _opened(Sent(name, data)) as (container, stream):
+    with _open_container(Sent(name, data)) as (container, stream):
         frames = sum(packet.size > 0 for packet in container.demux(stream))
         return int(frames * stream.width * stream.height)
 
 
-def _look_at_folder(path: Path) -> Look:
-    files, left = _files_of(path)
+def _inspect_folder(path: Path) -> Look:
+    files, left = _frame_files(path)
     digest, problems = hashlib.sha256(), []
     size: Size | None = None
     grey = True
@@ -257,7 +257,7 @@ def _look_at_folder(path: Path) -> Look:
     return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
 
 
-def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+def _frame_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """Return the frames of a folder in natural order (2 before 10), and its other visible files."""
     found = {p.name: p for p in entries(folder) if IMAGES.fits(p)}
     left = [p for p in entries(folder) if p.name not in found and not p.name.startswith(".")]
@@ -269,7 +269,7 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
     form = "gray" if channels == 1 else "rgb24"
     while True:
         wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
-        with _opened(path) as (container, stream):
+        with _open_container(path) as (container, stream):
             size = None
             for frame in container.decode(stream):
                 size = size or (frame.width, frame.height)
@@ -287,7 +287,7 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
 
 
 @contextlib.contextmanager
-def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
+def _open_container(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     """Open a container and its first video stream. Raises DataError, with a Problem, for any FFmpeg error."""
     import av  # imported here because it loads the FFmpeg libraries
 
@@ -328,13 +328,13 @@ def missing_bytes(data: Content) -> int:
         size = int.from_bytes(data[4:8], "little")
         return 0 if size >= 0x7FFFF000 else max(0, 8 + size - len(data))
     if data[:4] == MATROSKA:  # .mkv, .webm
-        return _of_segment(data)
+        return _missing_in_segment(data)
     if data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):  # .mp4, .m4v, .mov
-        return _of_boxes(data)
+        return _missing_in_boxes(data)
     return 0
 
 
-def _of_segment(data: Content) -> int:
+def _missing_in_segment(data: Content) -> int:
     """Return the missing bytes of Matroska: leading zeros of the segment size's first byte give its length."""
     start = data.find(SEGMENT, 0, HEAD) + len(SEGMENT)
     if start < len(SEGMENT) or start >= len(data) or not data[start]:
@@ -345,7 +345,7 @@ def _of_segment(data: Content) -> int:
     return 0 if unknown else max(0, start + length + size - len(data))
 
 
-def _of_boxes(data: Content) -> int:
+def _missing_in_boxes(data: Content) -> int:
     """Return the missing bytes of MP4 and QuickTime: a sequence of boxes that start with their size and name."""
     at = 0
     while at + 8 <= len(data):
