@@ -105,8 +105,8 @@ def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
 
 def unpacked(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Look]:
     """Unpack the arrays that `packed` returns."""
-    told = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
-    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *told)]
+    columns = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
+    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *columns)]
 
 
 def data_bytes(data: bytes) -> tuple[int, int]:

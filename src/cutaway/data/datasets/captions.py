@@ -78,11 +78,11 @@ class Form:
     smallest: float  # smallest ink height of a digit in pixels
     largest: float  # largest
     counts: dict[str, int]
-    said: int  # sampled captions of a training scene; validation and test keep all
+    captions: int  # sampled captions of a training scene; validation and test keep all
 
 
-MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, said=1)
-SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, said=2)
+MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, captions=1)
+SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, captions=2)
 MNIST_VAL = 10_000  # the last digits of MNIST's training set, used for validation scenes
 SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
 
@@ -126,10 +126,10 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
     texts: list[list[str]] = []
     splits: dict[str, Rows] = {}
     for number, (name, (digits, labels)) in enumerate(parts.items()):
-        drawn, said = described(digits, labels, form.counts[name], form, SEED + number)
-        splits[name] = np.arange(len(texts), len(texts) + len(said))
+        drawn, captions = described(digits, labels, form.counts[name], form, SEED + number)
+        splits[name] = np.arange(len(texts), len(texts) + len(captions))
         pixels.append(drawn)
-        texts += _sample_captions(said, form.said) if name == "train" else said
+        texts += _sample_captions(captions, form.captions) if name == "train" else captions
     indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(texts, indices, settings)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
@@ -169,7 +169,7 @@ def _is_unambiguous(placed: Sequence[Placed]) -> bool:
 def _sample_captions(captions: Sequence[list[str]], most: int) -> list[list[str]]:
     """Sample at most `most` captions of each scene."""
     rng = np.random.default_rng(SEED)
-    return [[said[k] for k in rng.permutation(len(said))[:most]] for said in captions]
+    return [[scene_captions[k] for k in rng.permutation(len(scene_captions))[:most]] for scene_captions in captions]
 
 
 _MADE = "the captions are made here"

@@ -138,9 +138,9 @@ def open_wikitext2(request: Request) -> DataSet:
         return _context(request, given, notes[:1], files)  # this function splits what has no predefined split
     request = dataclasses.replace(request, settings=settings)
     if settings.documents:
-        articles, said = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
+        articles, split_notes = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
         counts = ", ".join(f"{split} {len(of_split):,}" for split, of_split in articles.items())
-        notes += [f"No step reaches from one document into another; each article is one ({counts}).", *said]
+        notes += [f"No step reaches from one document into another; each article is one ({counts}).", *split_notes]
         return _dataset(request, articles, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
     return _dataset(request, splits, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
 

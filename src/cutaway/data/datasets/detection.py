@@ -86,12 +86,12 @@ def _scenes(request: Request, digits: dict[str, Digits], counts: dict[str, int],
 
 
 def _named(title: str, counts: dict[str, int], side: int, of: NamedSet, citation: str) -> NamedSet:
-    said = ", ".join(f"{count:,} {split}".replace(",", " ") for split, count in counts.items())
+    sizes_text = ", ".join(f"{count:,} {split}".replace(",", " ") for split, count in counts.items())
     return NamedSet(
         title=title,
         kind="image",
         task="object detection",
-        sizes=f"{said} scenes of 1 to 4 digits, {side} × {side}, grey",
+        sizes=f"{sizes_text} scenes of 1 to 4 digits, {side} × {side}, grey",
         licence=of.licence,
         citation=citation,
         target="boxes",

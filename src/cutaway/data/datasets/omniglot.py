@@ -152,12 +152,12 @@ def _drawing(content: bytes) -> Drawings:
 
 def _alphabets(labels: Rows, classes: Sequence[str], splits: dict[str, Rows]) -> str:
     """Return a note on the alphabets of each split."""
-    said = []
+    parts = []
     for split, rows in splits.items():
         names = list(dict.fromkeys(classes[k].split("/")[0] for k in np.unique(labels[rows])))
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        said.append(f"{split} {', '.join(names[:SHOWN])}{more}")
-    return f"Alphabets are split, none is in two splits: {'; '.join(said)}."
+        parts.append(f"{split} {', '.join(names[:SHOWN])}{more}")
+    return f"Alphabets are split, none is in two splits: {'; '.join(parts)}."
 
 
 OPENERS = {"omniglot": open_omniglot}

@@ -5,7 +5,7 @@ plain dictionary; neither scipy nor a default factory is needed or called.
 
 A pickle is a program, and Python's own reader runs it, importing and calling any name in the file. Nothing is imported
 or called for the file here: an instruction or a name outside the lists below is rejected, by its name. `pickletools`
-decodes the instructions and executes none of them.
+decodes the instructions and executes nothing.
 """
 
 from __future__ import annotations

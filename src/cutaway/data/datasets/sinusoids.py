@@ -126,8 +126,8 @@ def open_sinusoids(request: Request) -> DataSet:
     notes = ["Sinusoids are drawn anew in every epoch of training; those of validation and test are always the same."]
     preprocessing = TablePreprocessing(TableSpec(("x",), target), (numeric,))
     # The digest covers the generation parameters, because values may differ in the last bit between machines.
-    said = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    parameters = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
+    digest = hashlib.sha256(parameters.encode()).hexdigest()
     return assemble(Origin(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits)
 
 

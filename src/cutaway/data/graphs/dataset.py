@@ -57,7 +57,7 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     labels = _labels(graphs, settings)
     rows = with_target(labels)
     check_learnable(labels, rows, splits=1)
-    indices, said = _split(graphs, labels, rows, settings)
+    indices, split_notes = _split(graphs, labels, rows, settings)
     target = labels.fit(indices["train"])
     check_taught(labels, target, indices)
     taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
@@ -76,12 +76,12 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     if settings.inductive:
         assert isinstance(ready, OneGraph), "many graphs were rejected"
         splits, hidden = _inductive(graphs, ready, indices, targets, preprocessing)
-        said += hidden
+        split_notes += hidden
     else:
         splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
     shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
     alike = straddle_note(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
-    notes = [*graphs.notes, *decided, *left, *unknown, *said, *shape, *absent, alike]
+    notes = [*graphs.notes, *decided, *left, *unknown, *split_notes, *shape, *absent, alike]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
@@ -198,11 +198,11 @@ def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
     touched = np.zeros(graphs.nodes, bool)
     touched[edges[:, edges[0] != edges[1]]] = True
     many = f"{counted(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
-    said = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
+    summary = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
     extra = [f"{counted(loops, 'edge')} from a node to itself"] if loops else []
     alone = int((~touched).sum())
     extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
-    notes = [f"{said}{'; ' + ', '.join(extra) if extra else ''}."]
+    notes = [f"{summary}{'; ' + ', '.join(extra) if extra else ''}."]
     if settings.num_neighbors:
         notes.append(
             f"num_neighbors={','.join(map(str, settings.num_neighbors))} draws the graph around each batch for "

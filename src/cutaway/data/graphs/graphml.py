@@ -103,7 +103,7 @@ def _edges(graphs: Sequence[Any], name: str) -> tuple[Edges, Table | None]:
     An edge's id is not an attribute.
     """
     ends: list[Edges] = []
-    said: list[Mapping[str, Any]] = []
+    attributes_of_edges: list[Mapping[str, Any]] = []
     start = 0
     for graph in graphs:
         number = {node: start + i for i, node in enumerate(graph.nodes)}
@@ -111,9 +111,9 @@ def _edges(graphs: Sequence[Any], name: str) -> tuple[Edges, Table | None]:
         rows = [{k: v for k, v in attributes.items() if k != "id"} for *_, attributes in graph.edges(data=True)]
         apart = np.flatnonzero(listed[0] != listed[1]) if not graph.is_directed() else np.empty(0, np.int64)
         ends += [listed, listed[::-1, apart]]
-        said += [*rows, *(rows[i] for i in apart)]
+        attributes_of_edges += [*rows, *(rows[i] for i in apart)]
         start += len(graph)
-    table = _table(said, name)
+    table = _table(attributes_of_edges, name)
     return np.concatenate(ends, axis=1), table if table.columns else None
 
 

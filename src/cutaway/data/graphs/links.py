@@ -38,17 +38,17 @@ def link_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> D
     preprocessing, notes = fit_preprocessing(taught, Links(), np.arange(nodes), settings.num_neighbors)
     splits = _splits(graphs, taught, links, preprocessing, settings.split_seed)
     loops = int((graphs.edges[0] == graphs.edges[1]).sum())
-    said = [
+    summary = [
         f"{counted(nodes, 'node')} and {counted(len(every), 'link')}, each a pair of nodes whichever way its edges "
         f"lead. Messages travel along the {len(links['train']):,} links of training alone."
     ]
     if loops:
-        said.append(f"{counted(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
+        summary.append(f"{counted(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
     if graphs.splits is not None:
-        said.append("The split of nodes that comes with the data is not used: links are split at random.")
+        summary.append("The split of nodes that comes with the data is not used: links are split at random.")
     if graphs.edge_table is not None:
-        said.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
-    return assemble(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *said])
+        summary.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
+    return assemble(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *summary])
 
 
 def _reject(graphs: RawGraphs, settings: DataSettings) -> None:

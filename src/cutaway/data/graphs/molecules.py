@@ -68,7 +68,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     bonds = [(start, bond) for start, molecule in zip(starts, found) for bond in molecule.GetBonds()]
     ends = [(start + bond.GetBeginAtomIdx(), start + bond.GetEndAtomIdx()) for start, bond in bonds]
     there = np.array(ends, np.int64).reshape(-1, 2).T  # (2, bonds)
-    said = [_bond_features(bond) for _, bond in bonds]
+    bond_features = [_bond_features(bond) for _, bond in bonds]
     element = chem.GetPeriodicTable().GetElementName
     return RawGraphs(
         title=table.title,
@@ -76,7 +76,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
         names=[f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in atoms],
         table=_table([_atom_features(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
         columns=ATOM,
-        edge_table=_table(said + said, BOND, table.form),
+        edge_table=_table(bond_features + bond_features, BOND, table.form),
         graph=np.repeat(np.arange(len(found)), np.diff(starts)),
         graph_names=table.frame[column][kept].str.strip_chars().to_list(),
         targets=Table(table.name, table.frame[kept], lines, form=table.form),

@@ -1,8 +1,8 @@
 """Neighbor sampling, layer by layer, for graphs that are too large to process whole.
 
 After W. L. Hamilton, R. Ying, J. Leskovec, Inductive representation learning on large graphs, 2017, section 3.1
-<https://arxiv.org/abs/1706.02216>, but without replacement: a node with no more neighbors than the sample size keeps
-all.
+<https://arxiv.org/abs/1706.02216>, but without replacement: a node with at most as many neighbors as the sample size
+keeps all.
 """
 
 from __future__ import annotations

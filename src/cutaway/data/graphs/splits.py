@@ -19,8 +19,8 @@ class NodeSplit(Split):
     """A split of nodes of one graph; a batch is the whole graph, or a sampled subgraph, with the nodes to predict.
 
     Inputs are x (V, F), edges (2, E) and rows (n,), the indices of the nodes in x. With edge attributes, an empty batch
-    vector (0,) and edge_attr (E, D) follow. Every batch holds the same x and edges, so that a model can reuse what it
-    computes from them.
+    vector (0,) and edge_attr (E, D) follow. Every batch holds the same x and edges, so that a model can cache
+    results that depend on them.
     """
 
     def __init__(

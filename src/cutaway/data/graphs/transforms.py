@@ -81,7 +81,7 @@ class GraphPreprocessing:
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
         """Encode x (V, F) float32, with notes.
 
-        Raises DataError if node attributes differ from training, naming what is missing or cannot be read.
+        Raises DataError if node attributes differ from training, naming missing or unreadable columns.
         """
         if self.form == "matrix":
             return self._matrix(graphs), []

@@ -40,8 +40,8 @@ def read_tu(path: Path) -> RawGraphs:
         raise DataError(f"{counted(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems)
     empty = np.setdiff1d(np.arange(1, graphs + 1), of_graph)
     if len(empty) or of_graph.min() < 1:
-        said = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
-        raise DataError(f"{indicator} has {said}, and graphs are numbered from 1, each with nodes.")
+        problem = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
+        raise DataError(f"{indicator} has {problem}, and graphs are numbered from 1, each with nodes.")
     ends = edges.T - 1
     across = np.flatnonzero(of_graph[ends[0]] != of_graph[ends[1]])
     if len(across):

@@ -72,11 +72,11 @@ def sampled(
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
     sizes: ImageSizes,
-    beside: int = 0,
+    extra_channels: int = 0,
 ) -> Sampled:
     """Choose a size and channels for the files, and training images to fit the preprocessing on.
 
-    `learned` returns the target for images of shape (C, H, W). `beside` is the number of extra channels that the target
+    `learned` returns the target for images of shape (C, H, W). `extra_channels` counts the channels that the target
     takes in memory.
     """
     own_size, size, enlarged = size_for(seen.sizes, sizes, settings.image_size)
@@ -84,7 +84,7 @@ def sampled(
     spec = ImageSpec(*shape, learned(shape))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
-    held = len(used) * (spec.channels + beside) * spec.height * spec.width <= settings.memory * MEBIBYTE
+    held = len(used) * (spec.channels + extra_channels) * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
     return Sampled(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
 
@@ -233,11 +233,11 @@ def image_dataset(
     input sizes that the model accepts. `targets` are the target types that the model requests, if any.
     """
     reject_changed(settings, ("missing",), "is for files, and this set is whole")
-    indices, said = split_of(labels, classes, splits, settings, targets)
+    indices, split_notes = split_of(labels, classes, splits, settings, targets)
     learned = partial(target_of, classes, targets=targets, settings=settings)
     preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
     held = in_episodes(held, preprocessing.spec.target, classes)
-    return assemble(origin, settings, indices, preprocessing, held, [*said, *notes])
+    return assemble(origin, settings, indices, preprocessing, held, [*split_notes, *notes])
 
 
 def split_of(

@@ -214,20 +214,20 @@ class CaptionPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         specs.read_as(data["spec"], ImageSpec, Tokens)
         found = cls(ImagePreprocessing.from_json(data), tokenizer_from_json(data["tokenizer"]))
-        size, said = found.written.size(), found.spec.target.outputs
+        size, declared_size = found.written.size(), found.spec.target.outputs
         # A model may have more output rows than its tokenizer has tokens.
-        if size != said and not (found.written.pretrained and said >= size):
-            raise ValueError(f"a tokenizer of {size} ids and a spec of {said}")
+        if size != declared_size and not (found.written.pretrained and declared_size >= size):
+            raise ValueError(f"a tokenizer of {size} ids and a spec of {declared_size}")
         return found
 
 
 def _unknown(found: Mapping[str, CaptionSplit], target: Tokens) -> list[str]:
     """Return a note that counts the validation and test captions with out-of-vocabulary words."""
-    said = []
+    rare = []
     for name, split in found.items():
         count = sum(target.unknown in ids for i in range(len(split)) for ids in split.references(i))
-        said += [f"{count:,} in {name}"] if count else []
-    return [f"Captions with words outside the vocabulary, which no answer can give: {', '.join(said)}."] if said else []
+        rare += [f"{count:,} in {name}"] if count else []
+    return [f"Captions with words outside the vocabulary, which no answer can give: {', '.join(rare)}."] if rare else []
 
 
 HEADS = ("file", "file_name", "filename", "image", "path")  # first words of a header line
@@ -258,8 +258,8 @@ class Captioned:
 
     def notes(self) -> list[str]:
         """Return a note on the items that were left out."""
-        said = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
-        return [f"Left out, as missing=drop asks: {said}."] if said else []
+        parts = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
+        return [f"Left out, as missing=drop asks: {parts}."] if parts else []
 
     def keep(self, rows: Rows) -> None:
         """Keep only the images with these indices."""

@@ -65,12 +65,12 @@ def open_folder(
     needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
     read = _shards if sharded else _folder
     found, seen, fingerprint = read(path, settings, needs_classes, apart)
-    indices, said = split_of(found.labels, found.classes, found.splits, settings, targets)
+    indices, split_notes = split_of(found.labels, found.classes, found.splits, settings, targets)
     learned = partial(target_of, found.classes, targets=targets, settings=settings)
     preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
     spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else said
+    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else split_notes
     notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
     if draws and len(seen.sizes) > 1:
         notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
@@ -128,7 +128,7 @@ def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     values, digests = np.stack([counts for counts, _ in looks.looks]), [digest for _, digest in looks.looks]
     classes = segmentation.classes_of(found, values)
     indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
-    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, beside=1)
+    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, extra_channels=1)
     fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
     preprocessing = MaskPreprocessing(**vars(fitted))
     splits = (
@@ -163,8 +163,8 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
     origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
     straddle = straddle_note(seen.alike, indices, found.names.__getitem__, "images")
-    said = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
-    return assemble(origin, settings, indices, preprocessing, splits, said)
+    all_notes = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
+    return assemble(origin, settings, indices, preprocessing, splits, all_notes)
 
 
 def _fingerprint(annotated: detection.Annotated, seen: Sequence[Seen], rows: Sequence[detection.Rectangles]) -> str:

@@ -111,9 +111,9 @@ class Annotated:
         """
         found: list[list[tuple[float, ...]]] = [[] for _ in self.files]
         problems, cut = list(self.problems), 0
-        for name, said, size in zip(self.names, self.sizes, sizes):
-            if said is not None and said != size:
-                what = f"its annotations are for {said[1]}×{said[0]} pixels, and it has {size[1]}×{size[0]}"
+        for name, declared, size in zip(self.names, self.sizes, sizes):
+            if declared is not None and declared != size:
+                what = f"its annotations are for {declared[1]}×{declared[0]} pixels, and it has {size[1]}×{size[0]}"
                 problems.append(Problem(name, what))
         for a in self.annotations:
             height, width = sizes[a.image]
@@ -183,15 +183,15 @@ def absent_notes(boxes: Sequence[Rectangles], classes: Sequence[str], indices: d
 
 def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) -> str:
     """Return why a box is invalid in an image of this size, or an empty string."""
-    said = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
+    box = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
     if not all(map(math.isfinite, (x1, y1, x2, y2))):
-        return f"{said} is no box"
+        return f"{box} is no box"
     if x2 <= x1 or y2 <= y1:
-        return f"{said} has no area"
+        return f"{box} has no area"
     if min(x1, y1) < -ROUNDED or x2 > width + ROUNDED or y2 > height + ROUNDED:
-        return f"{said} reaches beyond the image, which has {width}×{height} pixels"
+        return f"{box} reaches beyond the image, which has {width}×{height} pixels"
     if min(x2, width) <= max(x1, 0) or min(y2, height) <= max(y1, 0):
-        return f"{said} has no area within the image"
+        return f"{box} has no area within the image"
     return ""
 
 
@@ -383,8 +383,8 @@ def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
             also = ": the outline of an object, which is no box" if polygon else ""
             found.problems.append(Problem(where, f"{brief(line)} is not five numbers{also}"))
         elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
-            said = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
-            found.problems.append(Problem(where, said))
+            problem = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
+            found.problems.append(Problem(where, problem))
         else:
             x, y, width, height = numbers[1:]
             corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
@@ -508,7 +508,7 @@ class BoxPreprocessing(ImagePreprocessing):
         height, width = size
         return self.original(boxes, size) / torch.tensor([width, height, width, height])
 
-    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
+    def pictured(self, image: Image.Image, predicted: Tensor) -> Image.Image:
         """Draw predicted boxes (m, 6) with classes and scores on the image, in color.
 
         Small images are enlarged so that the labels do not hide them.
@@ -519,8 +519,8 @@ class BoxPreprocessing(ImagePreprocessing):
         thick = max(2, min(picture.size) // 150)
         font = ImageFont.load_default(max(10, min(picture.size) // 24))
         colours = [tuple(palette()[3 * k : 3 * k + 3]) for k in range(1, 256)]
-        corners = self.original(said[:, :4], (image.height, image.width)) * times
-        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), said[:, 4:].flip(0).tolist()):
+        corners = self.original(predicted[:, :4], (image.height, image.width)) * times
+        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), predicted[:, 4:].flip(0).tolist()):
             colour, words = colours[int(kind) % len(colours)], f"{self.names[int(kind)]}: {100 * score:.0f} %"
             pen.rectangle((x1, y1, x2, y2), outline=colour, width=thick)
             left, top, right, bottom = pen.textbbox((0, 0), words, font)

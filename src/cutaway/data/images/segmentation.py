@@ -229,7 +229,7 @@ def _reject_names(names: Sequence[str], where: str) -> None:
     """Raise DataError unless the class names are distinct and at least two."""
     wrong = next((name for i, name in enumerate(names) if not name or name in names[:i]), None)
     if wrong is not None or len(names) < 2:
-        said = (
+        problem = (
             "names fewer than two classes"
             if wrong is None
             else f"names {wrong!r} twice"
@@ -237,7 +237,7 @@ def _reject_names(names: Sequence[str], where: str) -> None:
             else "has empty lines"
         )
         raise DataError(
-            f"{where} {said}: it has a name for each value of the masks, the ground's first.",
+            f"{where} {problem}: it has a name for each value of the masks, the ground's first.",
             fix="Line k + 1 names the pixels of value k.",
         )
 
@@ -395,9 +395,9 @@ def look_through(
         strange = [int(v) for v in found if v != IGNORED and not 0 <= v < (len(names) or IGNORED)]
         if strange:
             among = f"{len(names)} classes, 0 to {len(names) - 1}" if names else "classes, 0 to 254"
-            said = ", ".join(map(str, strange[:NAMED_AT_MOST])) + (", …" if len(strange) > NAMED_AT_MOST else "")
+            some = ", ".join(map(str, strange[:NAMED_AT_MOST])) + (", …" if len(strange) > NAMED_AT_MOST else "")
             return Problem(
-                where, f"its value{'s' if len(strange) > 1 else ''} {said} is none of the {among} (255: none)"
+                where, f"its value{'s' if len(strange) > 1 else ''} {some} is none of the {among} (255: none)"
             )
         digest = source.digest if isinstance(source, Outlines) else hashlib.sha256(read_bytes(source)).hexdigest()
         return np.bincount(values.ravel(), minlength=256), digest
@@ -520,14 +520,14 @@ class MaskPreprocessing(ImagePreprocessing):
         whole[box[1] : box[3], box[0] : box[2]] = np.asarray(part)
         return whole
 
-    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
+    def pictured(self, image: Image.Image, predicted: Tensor) -> Image.Image:
         """Overlay a predicted mask (H, W) on the image, in color. Pixels outside the network's input are pale."""
-        mask = self.restored(said.numpy(), (image.height, image.width))
+        mask = self.restored(predicted.numpy(), (image.height, image.width))
         return Image.fromarray(overlaid(np.asarray(image.convert("RGB")), mask, self.target.ignored))
 
-    def panels(self, inputs: Tensor, target: Tensor, said: Tensor) -> Image.Image:
+    def panels(self, inputs: Tensor, target: Tensor, predicted: Tensor) -> Image.Image:
         """Draw one input image (C, H, W) with its mask (H, W) and with the prediction, side by side."""
-        image, masks = self.seen(inputs[None])[0], (target.numpy(), said.numpy())
+        image, masks = self.seen(inputs[None])[0], (target.numpy(), predicted.numpy())
         return beside([image, *(overlaid(image, mask, self.target.ignored) for mask in masks)])
 
     def labelled(self, source: str | Path) -> Split:

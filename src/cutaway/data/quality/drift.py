@@ -30,13 +30,13 @@ def drift(seen: Mapping[str, Seen], target: Target, columns: Sequence[str], inpu
     for split, own in seen.items():
         if split == "train" or min(len(own.rows), len(train.rows)) < LEAST:
             continue
-        said = [_targets(train.target, own.target, target)]
+        drifts = [_targets(train.target, own.target, target)]
         if inputs:
-            said.append(_inputs(train.spread, own.spread, columns))
-        if any(said):
+            drifts.append(_inputs(train.spread, own.spread, columns))
+        if any(drifts):
             found.append(
                 Finding(
-                    f"The {split} split is not like training: {'; and '.join(filter(None, said))}. Its score is of "
+                    f"The {split} split is not like training: {'; and '.join(filter(None, drifts))}. Its score is of "
                     "other data than was learned: draw the splits anew, or say what differs."
                 )
             )

@@ -92,8 +92,8 @@ def near_note(
     `counts` are the near-duplicates among the `looked` examples of each split. `grouped` says whether a column can keep
     them in one split.
     """
-    said = _format_counts(counts, looked, what, "of") + " that were looked at"
-    return _build_finding("Near duplicates", pairs, said, f"{how} one of an earlier split", " ≈ ", grouped)
+    counted = _format_counts(counts, looked, what, "of") + " that were looked at"
+    return _build_finding("Near duplicates", pairs, counted, f"{how} one of an earlier split", " ≈ ", grouped)
 
 
 def _format_counts(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:

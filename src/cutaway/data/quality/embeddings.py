@@ -86,7 +86,7 @@ class Seen:
 
 
 def sample(n: int, count: int, seed: int = 0) -> Tensor:
-    """Return the sorted indices of `count` of n examples, sampled at random, or all if there are no more."""
+    """Return the sorted indices of `count` of n examples, sampled at random, or of all if n ≤ count."""
     if n <= count:
         return torch.arange(n)
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values

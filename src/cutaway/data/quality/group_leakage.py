@@ -108,8 +108,8 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.fl
 def _split_groups(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, list[str]]]:
     """Return the number of groups with several rows, and the groups in several splits with those splits."""
     frame = pl.DataFrame({"group": cells, "split": splits}).drop_nulls()
-    told = frame.group_by("group", maintain_order=True).agg(pl.col("split").unique(maintain_order=True), pl.len())
-    several = told.filter(pl.col("len") > 1)
+    groups = frame.group_by("group", maintain_order=True).agg(pl.col("split").unique(maintain_order=True), pl.len())
+    several = groups.filter(pl.col("len") > 1)
     return several.height, {row[0]: list(row[1]) for row in several.iter_rows() if len(row[1]) > 1}
 
 

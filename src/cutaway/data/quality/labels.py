@@ -72,12 +72,12 @@ def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, mode
     if not len(found):
         return None
     name = [target.classes[k] for k in common]
-    said = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
-    some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in said[:3])
+    suspects = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
+    some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in suspects[:3])
     return Finding(
         f"Labels are probably wrong: {len(found):,} of {len(y):,} examples that were looked at, such as {some}. "
         "Scores against wrong labels are wrong too: look at these examples, and correct or remove them.",
-        said,
+        suspects,
     )
 
 
@@ -109,7 +109,7 @@ def mistaken(p: Array, y: Array) -> bool:
 def confident(p: Array, y: Array) -> Array:
     """Return the class each example counts as, (n,), from probabilities (n, K) and labels y (n,).
 
-    It is the label, or another class at least as likely as it is on average for examples with that label.
+    It is the label, or another class whose probability reaches its mean over the examples with that label.
     """
     own = p[np.arange(len(y)), y]
     thresholds = np.array([own[y == k].mean() if (y == k).any() else np.inf for k in range(p.shape[1])])

@@ -51,7 +51,7 @@ def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, T
 
 
 def _step(values: Tensor) -> float:
-    """Return the most regular gap between the sorted values (k,), or 0 if there is none."""
+    """Return the most regular gap between the sorted values (k,), or 0 for irregular values."""
     gaps = values.diff()
     if not len(gaps):
         return 0.0

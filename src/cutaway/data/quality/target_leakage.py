@@ -24,8 +24,8 @@ FEW = 20  # smallest number of rows with, and without, a value in the column
 Array = npt.NDArray[Any]
 
 
-def columns(data: DataSet, seen: Mapping[str, Seen], told: str) -> list[Finding]:
-    """Return a finding for each leaking column, except those that `told` already names."""
+def columns(data: DataSet, seen: Mapping[str, Seen], known_findings: str) -> list[Finding]:
+    """Return a finding for each leaking column, except those that `known_findings` already names."""
     encoders: tuple[Encoder, ...] = getattr(data.preprocessing, "encoders", ())
     if not 2 <= len(encoders) <= COLUMNS:
         return []
@@ -38,7 +38,7 @@ def columns(data: DataSet, seen: Mapping[str, Seen], told: str) -> list[Finding]
     ends = np.cumsum([len(encoder.features) for encoder in encoders])
     found: list[Finding | None] = []
     for encoder, end in zip(encoders, ends):
-        if f"Column {encoder.name} alone" in told:
+        if f"Column {encoder.name} alone" in known_findings:
             continue
         block = np.arange(end - len(encoder.features), end)
         gaps = [k for k in block if features[k] in (f"{encoder.name} missing", f"{encoder.name}=(missing)")]
@@ -68,7 +68,7 @@ def _check_missingness(name: str, filled: Array, y: Array, target: Target) -> Fi
     fewer = min(filled.sum(), (~filled).sum())
     if fewer < FEW:
         return None
-    said = getattr(target, "column", "the target")
+    label = getattr(target, "column", "the target")
     if isinstance(target, Classes):
         with_, of = np.bincount(y[filled], minlength=len(target.classes)), np.bincount(y, minlength=len(target.classes))
         where = 2 * with_ > of
@@ -83,7 +83,7 @@ def _check_missingness(name: str, filled: Array, y: Array, target: Target) -> Fi
         return None
     hardly, so_in = ("hardly", f"all but {wrong:,} of") if wrong else ("not", "all")
     return Finding(
-        f"Column {name} is filled in where {said} {when}, and {hardly} elsewhere: so it is in {so_in} {len(y):,} "
+        f"Column {name} is filled in where {label} {when}, and {hardly} elsewhere: so it is in {so_in} {len(y):,} "
         f"training rows. If it is set after the event, that gives the target away: ignore={name}."
     )
 
@@ -103,8 +103,8 @@ def skill(x: Array, y: Array, classes: bool, several: bool = False) -> float:
         forest, tree = ExtraTreesRegressor, DecisionTreeRegressor
     model = forest(60, random_state=0) if several else tree(min_samples_leaf=3, max_leaf_nodes=128, random_state=0)
     folds = (StratifiedKFold if classes else KFold)(FOLDS, shuffle=True, random_state=0)
-    said = cross_val_predict(model, x, y, cv=folds)
+    predicted = cross_val_predict(model, x, y, cv=folds)
     if classes:
         commonest = np.mean(y != np.bincount(y).argmax())
-        return float(1 - np.mean(said != y) / max(commonest, 1e-9))
-    return float(1 - np.mean((said - y) ** 2) / max(float(np.var(y)), 1e-12))
+        return float(1 - np.mean(predicted != y) / max(commonest, 1e-9))
+    return float(1 - np.mean((predicted - y) ** 2) / max(float(np.var(y)), 1e-12))

@@ -7,8 +7,8 @@ T. Kanade, An iterative image registration technique, IJCAI 1981,
     query ≈ a · p + b + ∇p · (move + stretch · place)
 
 first at half size, then at full size. Then u is the fraction of the query's details that the best 3 × 3 filter over the
-point leaves unexplained where both overlap. Details are what a polynomial of degree 2 does not explain, so that skies
-and walls have none. A copy leaves little of its source, and far more of all other images.
+point leaves unexplained where both overlap. Details are the residual of a polynomial fit of degree 2, so that
+skies and walls have none. A copy leaves little of its source, and far more of all other images.
 """
 
 from __future__ import annotations

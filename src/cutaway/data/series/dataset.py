@@ -133,28 +133,28 @@ def _column_note(table: Table, series: Series) -> list[str]:
     """Return a note on the roles of the columns and the step between rows."""
     columns, clock = series.columns, series.clock
     time = f"column {columns.time}" if columns.time else "no column of times: the rows are counted"
-    said = [f"Forecast: {', '.join(columns.forecast)}."]
+    parts = [f"Forecast: {', '.join(columns.forecast)}."]
     if columns.past:
-        said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
+        parts.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
     if columns.ahead:
-        said.append(f"Known in advance: {', '.join(columns.ahead)}.")
-    said.append(
+        parts.append(f"Known in advance: {', '.join(columns.ahead)}.")
+    parts.append(
         f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}"
         + (f", one row every {clock.words}." if columns.time else ".")
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
     )
     ahead = len(series.values) - series.length
     if ahead:
-        said.append(
+        parts.append(
             f"The last {ahead:,} rows of {table.title} hold nothing to forecast, only what is known in advance."
         )
-    return [" ".join(said)]
+    return [" ".join(parts)]
 
 
 def _window_notes(
     series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
 ) -> list[str]:
-    """Return notes on the windows, the time span of each split, and what was left out."""
+    """Return notes on the windows, the time span of each split, and excluded windows."""
     history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
     season = preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps, a season"

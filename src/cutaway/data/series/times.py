@@ -87,7 +87,7 @@ class Step:
 
     @property
     def season(self) -> int:
-        """Return the number of steps of a calendar season, or 1 if there is none.
+        """Return the number of steps of a calendar season, or 1 without one.
 
         A day for steps that divide it, down to the minute; otherwise a week of days, or a year of weeks, months,
         quarters.

@@ -57,8 +57,8 @@ def sentences(library: str) -> list[str]:
     for path in sorted(path for place in LIBRARIES[library].split() for path in (root / place).rglob("*.py")):
         if any(part.startswith("_") or "test" in part for part in path.relative_to(root).parts[:-1]):
             continue
-        for said in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
-            sentence = " ".join(re.sub(r":\w+:|[`*]", "", said).split())
+        for docstring in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
+            sentence = " ".join(re.sub(r":\w+:|[`*]", "", docstring).split())
             if sentence.endswith(".") and WORDS[0] <= len(sentence.split()) <= WORDS[1] and sentence.isascii():
                 found.append(sentence)
     return list(dict.fromkeys(found))
@@ -84,5 +84,5 @@ def _format_date(date: datetime.date, form: str) -> str:
     """Return a date in this notation, a tab, and the date in ISO 8601."""
     month = MONTHS[date.month - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10 if date.day not in (11, 12, 13) else 0, "th")
-    said = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
-    return f"{said}\t{date.isoformat()}"
+    text = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
+    return f"{text}\t{date.isoformat()}"

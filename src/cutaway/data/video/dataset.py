@@ -147,6 +147,6 @@ def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
     left = [p for look in looks for p in look.left]
     if left:
         more = f" and {len(left) - NAMED_AT_MOST:,} more" if len(left) > NAMED_AT_MOST else ""
-        said = ", ".join(left[:NAMED_AT_MOST]) + more
-        notes.append(f"Not read, because they are no images in folders of frames: {said}.")
+        names = ", ".join(left[:NAMED_AT_MOST]) + more
+        notes.append(f"Not read, because they are no images in folders of frames: {names}.")
     return notes

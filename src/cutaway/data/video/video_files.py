@@ -95,10 +95,10 @@ def packed(looks: Sequence[Look]) -> dict[str, Array]:
 
 def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
     """Unpack the arrays that `packed` returns."""
-    told = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
+    columns = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
     return [
         Look(digest.tobytes().hex(), frames, (height, width), grey)
-        for digest, frames, height, width, grey in zip(arrays["digest"], *told)
+        for digest, frames, height, width, grey in zip(arrays["digest"], *columns)
     ]
 
 
@@ -274,8 +274,8 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
             for frame in container.decode(stream):
                 size = size or (frame.width, frame.height)
                 if (frame.width, frame.height) != size:
-                    told = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
-                    raise unusable_video(path, f"its frames change size, from {told}")
+                    change = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
+                    raise unusable_video(path, f"its frames change size, from {change}")
                 if number in wanted_numbers:
                     found.append(fit(Image.fromarray(_pixels(frame, form))))
                 number += 1
