@@ -32,7 +32,7 @@ GARMENTS = (
 )
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_FILE = 10_000  # images per file of CIFAR-10
-# Columns of the Titanic table that say the same twice, and those that follow from others (sex and age; sibsp, parch).
+# Redundant columns of the Titanic table, and columns derived from others (sex and age; sibsp, parch).
 TITANIC_TWINS = (("survived", "alive"), ("pclass", "class"), ("embarked", "embark_town"))
 TITANIC_DERIVED = ("who", "adult_male", "alone")
 

@@ -40,7 +40,7 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
     """
     reject_fill(settings)
     graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
-    settings = replace(settings, missing="error")  # `read_graphs` has already left out what it should
+    settings = replace(settings, missing="error")  # `read_graphs` has applied missing=drop already
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
     return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
