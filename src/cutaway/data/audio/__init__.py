@@ -1,1 +1,1 @@
-"""Audio: files that libsndfile decodes, and the log-mel spectrograms that the network gets of them."""
+"""Audio data: files that libsndfile decodes, and their log-mel spectrograms."""

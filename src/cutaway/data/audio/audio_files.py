@@ -1,14 +1,14 @@
-"""Audio files, and the transcripts of recordings.
+"""Audio files and the transcripts of recordings.
 
 A folder with transcripts has transcripts.tsv, or the layout of LJ Speech:
 
-    calls/transcripts.tsv        01.wav<tab>please call back        beside 01.wav, or parts/01.wav below
-    calls/train/transcripts.tsv  where there are val/ or test/ beside it, each with its own
+    calls/transcripts.tsv        01.wav<tab>please call back        next to 01.wav, or parts/01.wav below
+    calls/train/transcripts.tsv  if there are val/ or test/ next to it, each with its own
     LJSpeech-1.1/metadata.csv    LJ001-0001|Printing, in 1450|Printing, in fourteen fifty        and wavs/LJ001-0001.wav
 
-A first line of transcripts.tsv that reads `file<tab>transcript` is its header. metadata.csv has none; of its two
-transcripts in a line the last counts, in which numbers are written out. In a transcript the same letter is one
-character however it is written (Unicode's NFC), and blanks between words are one.
+If the first line of transcripts.tsv is `file<tab>transcript`, it is the header. metadata.csv has no header; the last of
+the two transcripts of a line is used, in which numbers are written out. Transcripts are normalised to Unicode's NFC,
+and repeated blanks are collapsed to one.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from ..unusable_examples import REPAIR
 
 Samples = npt.NDArray[np.float32]
 
-LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples in a second
-LOUDEST = 1e9  # full scale is 1; files of floating-point numbers may go beyond, as whole numbers of 16 bits for one
-UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a pipe and cannot know the length
+LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples per second
+LOUDEST = 1e9  # full scale is 1; floating-point files may exceed it, for example with 16-bit integer values
+UNKNOWN_LENGTH = 0x7FFFF000  # written from this size on by programs that write to a pipe and do not know the length
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a audio file told."""
+    """Properties of one checked audio file."""
 
     digest: str  # sha256 of its bytes
-    rate: int  # samples in a second
+    rate: int  # samples per second
     channels: int
-    samples: int  # of each channel
+    samples: int  # per channel
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """A recording that is no file: one that was composed of others."""
+    """A recording without a file, for example one composed of others."""
 
     samples: Samples  # (n,), full scale ±1
-    rate: int  # samples in a second
+    rate: int  # samples per second
 
 
 Recording = Path | Stored | InMemory
 
 
 def look_at(path: Recording) -> Look | Problem:
-    """The head and the sum of an audio file; or what is wrong with it."""
+    """Read the header of an audio file and hash it. Returns a Problem if it cannot be used."""
     if isinstance(path, InMemory):
         return Look(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
     try:
@@ -79,7 +79,7 @@ def look_at(path: Recording) -> Look | Problem:
     try:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
-        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_words(error)})")
+        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_error_text(error)})")
     promised, there = data_bytes(data)
     if there < promised:
         return Problem(
@@ -96,7 +96,7 @@ def look_at(path: Recording) -> Look | Problem:
 
 
 def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
-    """What looks told, as arrays: `digest` (n, 32), `rate`, `channels`, `samples` (n,)."""
+    """Pack file properties into arrays: `digest` (n, 32), `rate`, `channels`, `samples` (n,)."""
     return {
         "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
         **{key: np.array([getattr(look, key) for look in looks], np.int64) for key in ("rate", "channels", "samples")},
@@ -104,15 +104,16 @@ def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
 
 
 def unpacked(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Look]:
-    """The looks that `packed` wrote."""
-    told = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
-    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *told)]
+    """Unpack the arrays that `packed` returns."""
+    columns = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
+    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *columns)]
 
 
 def data_bytes(data: bytes) -> tuple[int, int]:
-    """How many bytes of samples the head of a .wav promises, and how many follow it.
+    """Return the number of sample bytes that a .wav header declares, and the number present.
 
-    libsndfile reads what is there and says nothing. Equal where the head does not tell, or where it is no .wav.
+    libsndfile silently reads truncated files. The numbers are equal if the header does not declare one, or for other
+    formats.
     """
     order = {b"RIFF": "little", b"RIFX": "big"}.get(data[:4])
     at = 12
@@ -126,17 +127,17 @@ def data_bytes(data: bytes) -> tuple[int, int]:
 
 
 def read_samples(path: Recording, rate: int | None = None, seconds: float | None = None) -> Samples | Problem:
-    """The samples (n,) of a file, full scale ±1, its channels averaged; or what is wrong with it.
+    """Read the samples (n,) of a file, full scale ±1, averaged over channels. Returns a Problem if that fails.
 
-    They are cut to `seconds`, and brought to `rate` where that is not the file's own: by a polyphase filter (Kaiser's
-    window, β = 5) that leaves out what the lower of the two rates cannot hold.
+    The samples are cut to `seconds` and resampled to `rate` if that differs from the file's rate. The polyphase filter
+    (Kaiser window, β = 5) removes frequencies that the lower rate cannot represent.
     """
     if isinstance(path, InMemory):
         whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
         return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
     try:
         given = stream(path)
-        # Bytes, where the system has them: soundfile encodes a text as UTF-8, which a name need not be.
+        # Bytes where the system supports them: soundfile encodes str as UTF-8, which a file name need not be.
         name = os.fsencode(given) if isinstance(given, Path) and os.name == "posix" else given
         with soundfile.SoundFile(name) as file:
             own_rate = file.samplerate
@@ -145,12 +146,12 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     except DataError as error:
         return error.problems[0]
     except (soundfile.SoundFileError, OSError) as error:
-        return Problem(str(path), f"it is damaged or cannot be read ({_words(error)})")
+        return Problem(str(path), f"it is damaged or cannot be read ({_error_text(error)})")
     if len(samples) < promised:
         return Problem(
             str(path), f"it is cut short: its head promises {promised:,} samples, and {len(samples):,} are there"
         )
-    peak = float(np.abs(samples).max(initial=0))  # NaN where one of them is
+    peak = float(np.abs(samples).max(initial=0))  # NaN if any sample is
     if not math.isfinite(peak):
         bad = int((~np.isfinite(samples)).sum())
         return Problem(str(path), f"{bad:,} of its {samples.size:,} samples are not finite numbers")
@@ -161,14 +162,14 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
 
 
 def read_whole(path: Recording, look: Look) -> Problem | None:
-    """Read all samples; return what is wrong with them, where something is."""
+    """Read all samples. Returns a Problem if they cannot be read."""
     samples = read_samples(path)
     return samples if isinstance(samples, Problem) else None
 
 
 def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
-    """Samples (n,) at another rate: (⌈n · rate / own_rate⌉,)."""
-    from scipy import signal  # here, because it takes half a second and is seldom needed
+    """Resample (n,) samples to another rate: (⌈n · rate / own_rate⌉,)."""
+    from scipy import signal  # imported here because it takes half a second and is rarely needed
 
     common = math.gcd(own_rate, rate)
     found: Samples = signal.resample_poly(samples, rate // common, own_rate // common).astype(np.float32)
@@ -176,13 +177,16 @@ def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
 
 
 def commonest(rates: Iterable[int]) -> int:
-    """The rate that occurs most often; of two that occur equally often the lower, which nothing need be added for."""
+    """Return the most frequent rate, the lowest of several with the same count, which needs no upsampling."""
     counts = Counter(rates)
     return min(counts, key=lambda rate: (-counts[rate], rate))
 
 
 def sound_files(path: Path) -> list[Path]:
-    """The audio file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
+    """Return the audio file itself, or the sorted audio files directly in a folder.
+
+    Raises DataError if there are none.
+    """
     if path.is_dir():
         found = [p for p in entries(path) if AUDIO.fits(p)]
         if not found:
@@ -200,34 +204,34 @@ def sound_files(path: Path) -> list[Path]:
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
-    """The error that names these of `total` audio files."""
+    """Build the error that names these of `total` audio files."""
     some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
-def _words(error: Any) -> str:
-    """libsndfile's words alone, without the name of the file, which stands before them."""
+def _error_text(error: Any) -> str:
+    """Return libsndfile's message without the file name before it."""
     return str(getattr(error, "error_string", None) or getattr(error, "strerror", None) or error).rstrip(".")
 
 
 TABLE, HEADER = "transcripts.tsv", ("file", "transcript")
-METADATA, WAVS = "metadata.csv", "wavs"  # of LJ Speech
-MOST_CHARACTERS = 2048  # of a transcript, as of a caption: one of an hour would be held for every other, padded to it
+METADATA, WAVS = "metadata.csv", "wavs"  # layout of LJ Speech
+MOST_CHARACTERS = 2048  # limit of a transcript's characters: all others are padded to the longest one
 AS_IT_IS = f"{TABLE} has a line for each recording: its file, a tab, what is said in it."
 
 
 @dataclass
 class Transcripts:
-    """The recordings that have a transcript, none opened, and everything that has not both."""
+    """Recordings with transcripts before any is opened, and problems of incomplete entries."""
 
     files: list[Path] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # what a person calls each: its file, seen from the folder
+    names: list[str] = field(default_factory=list)  # display names: the files relative to the folder
     texts: list[str] = field(default_factory=list)
-    splits: dict[str, Rows] | None = None  # the recordings of each split, where they come with one
+    splits: dict[str, Rows] | None = None  # recordings of each predefined split, if there are any
     problems: list[Problem] = field(default_factory=list)
 
     def without(self, bad: Sequence[int] | Rows) -> Transcripts:
-        """Those that are left without some."""
+        """Return the transcripts without the recordings of these indices."""
         left = np.setdiff1d(np.arange(len(self.files)), bad)
         splits = self.splits and {name: np.flatnonzero(np.isin(left, rows)) for name, rows in self.splits.items()}
         files, names, texts = ([of[i] for i in left] for of in (self.files, self.names, self.texts))
@@ -235,12 +239,12 @@ class Transcripts:
 
 
 def is_transcribed(path: Path) -> bool:
-    """Whether a folder, or one of its folders for splits, says what is said in its recordings."""
+    """Return whether a folder, or one of its split folders, holds a table of transcripts."""
     return any(_table(home) is not None for home in _homes(path).values())
 
 
 def read_transcripts(path: Path, lower: bool = False) -> Transcripts:
-    """What the folder says of its recordings. Raises DataError where it says nothing of any, or a table is no text."""
+    """Read the transcripts of a folder. Raises DataError if there are none or a table is not text."""
     homes = _homes(path)
     whole = Transcripts()
     splits: dict[str, Rows] = {}
@@ -261,19 +265,21 @@ def read_transcripts(path: Path, lower: bool = False) -> Transcripts:
 
 
 def normalised(text: str, lower: bool) -> str:
-    """A transcript as it is learned: letters in one form, one blank between words, none around."""
+    """Normalise a transcript: NFC, single blanks between words, no surrounding blanks, optionally lower case."""
     text = " ".join(unicodedata.normalize("NFC", text).split())
     return text.lower() if lower else text
 
 
 def digest_of(look: str, text: str) -> str:
-    """sha256 of a recording, by its own sum, and its transcript."""
+    """Compute the sha256 of a recording's digest and its transcript."""
     return hashlib.sha256(f"{look}\n{text}".encode(errors="surrogatepass")).hexdigest()
 
 
 def ids_of(texts: Sequence[str], alphabet: Sequence[str], padding: int) -> tuple[list[list[int]], dict[int, str]]:
-    """The tokens of each text, padded to the longest, and the first character of a text that the alphabet has not, by
-    the number of the text."""
+    """Encode each text as token ids, padded to the longest.
+
+    Also returns, by text index, the first character of a text that is not in the alphabet.
+    """
     number = {character: k + 1 for k, character in enumerate(alphabet)}
     longest = max(map(len, texts), default=0)
     strange = {i: c for i, text in enumerate(texts) if (c := next((c for c in text if c not in number), None))}
@@ -281,21 +287,21 @@ def ids_of(texts: Sequence[str], alphabet: Sequence[str], padding: int) -> tuple
 
 
 def outside(name: str, character: str) -> Problem:
-    """What is wrong with a transcript that has a character which no training transcript has."""
+    """Return the problem of a transcript with a character that no training transcript has."""
     return Problem(
         name, f"its transcript has {brief(character)} (U+{ord(character):04X}), which no training transcript has"
     )
 
 
 def too_long(name: str, text: str, most: int = MOST_CHARACTERS) -> Problem | None:
-    """What is wrong with a transcript of more than `most` characters; None where it is none."""
+    """Return the problem of a transcript with more than `most` characters, or None."""
     if len(text) <= most:
         return None
     return Problem(name, f"its transcript has {len(text):,} characters, at most {most:,} are read")
 
 
 def _homes(path: Path) -> dict[str, Path]:
-    """The folders that hold a table: those of the splits, where there are such, else the folder itself."""
+    """Return the folders that hold a table: the folder itself, or its split folders."""
     if _table(path) is not None:
         return {"": path}
     found: dict[str, Path] = {}
@@ -316,7 +322,7 @@ def _table(home: Path) -> Path | None:
 
 
 def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
-    """Add the recordings of one table, and what is wrong with it, as they are seen from `path`."""
+    """Add the recordings and problems of one table, with names relative to `path`."""
     table = _table(home)
     assert table is not None, "a home has a table"
     title = str(table.relative_to(path))
@@ -333,7 +339,7 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
             into.problems.append(Problem(where, f"it has {len(cells)} cells, not {wanted}"))
             continue
         name = same_name(str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav")
-        name = name if name in audio else name.replace("\\", "/")  # as Windows writes a path
+        name = name if name in audio else name.replace("\\", "/")  # Windows path separators
         text = normalised(cells[-1], lower)
         file = waiting.pop(name, None)
         if file is None:
@@ -353,7 +359,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _recordings(folder: Path) -> list[Path]:
-    """The recordings in a folder and in those below it; hidden ones are left out."""
+    """List the visible recordings in a folder and its subfolders."""
     inside = [p for p in entries(folder) if not p.name.startswith(".")]
     below = [file for p in subfolders(folder) for file in _recordings(p)]
     return [p for p in inside if AUDIO.fits(p) and p.is_file()] + below

@@ -1,4 +1,4 @@
-"""Data sets of recordings: class folders, and recordings with transcripts.
+"""Audio data sets: class folders, and recordings with transcripts.
 
 sounds/yes/1.wav, or sounds/train/yes/1.wav with test/    classification
 calls/transcripts.tsv with the recordings                 speech recognition
@@ -44,14 +44,16 @@ from .audio_files import (
 )
 from .transforms import FLOOR, SHARDED, AudioPreprocessing, frame_count, look_at_all, spectrograms
 
-SAMPLE = 1024  # training recordings from which mean and standard deviation are taken, where not all are in memory
-BYTES = 4  # of a number of a spectrogram
+SAMPLE = 1024  # training recordings used to estimate mean and standard deviation if not all are in memory
+BYTES = 4  # per spectrogram value
 
 
 def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a folder of class folders of recordings, or of recordings with transcripts, which are spelled where a model
-    learns that of the `targets`; or tar shards of recordings with classes. Raises as `audio_dataset`, or
-    `read_shards`."""
+    """Load class folders of recordings, recordings with transcripts, or tar shards of recordings with classes.
+
+    Transcripts become `Spelled` targets if the model's `targets` include it. Raises what `audio_dataset` and
+    `read_shards` raise.
+    """
     name = path.resolve().name
     if is_sharded(path):
         reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
@@ -69,17 +71,18 @@ def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], 
 def audio_dataset(
     found: Found[Recording], name: str, source: str, settings: DataSettings, seen: Sequence[Look] | None = None
 ) -> DataSet:
-    """Audio files as log-mel spectrograms: in memory where that takes no more than settings.memory, else made of the
-    files anew in every epoch. Each is looked at unless it was `seen` already.
+    """Build a data set of audio files as log-mel spectrograms.
 
-    All recordings are brought to `settings.rate`, or to the rate that most training recordings have. Raises DataError
-    that names every file that cannot be used, or SettingError.
+    The spectrograms are kept in memory if they fit into settings.memory, otherwise they are computed from the files in
+    every epoch. Files are checked unless their properties are given as `seen`. All recordings are resampled to
+    `settings.rate`, or to the most frequent rate of the training recordings. Raises DataError that names every file
+    that cannot be used, or SettingError.
     """
     files, names, labels = found.files, found.names, found.labels
     seen = look_at_all(files, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings)
     rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
-    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
     counts = {i: frames_of(seen[i], rate, settings.seconds) for i in used.tolist()}
     held = sum(counts.values()) * settings.n_mels * BYTES <= settings.memory * MEBIBYTE
     heard = used if held else draw(indices["train"], SAMPLE, seed=settings.split_seed)
@@ -113,27 +116,29 @@ def audio_dataset(
 
 
 def frames_of(look: Look, rate: int, seconds: float | None) -> int:
-    """How many frames a recording has once it is cut and brought to `rate`."""
+    """Return the number of frames of a recording after it is cut and resampled to `rate`."""
     samples = look.samples if seconds is None else min(look.samples, max(1, round(seconds * look.rate)))
     return frame_count(-(-samples * rate // look.rate), rate)
 
 
 def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Of sequences one after another, (Σ lengths, …), those of these numbers; and their lengths."""
+    """Select the sequences `rows` from concatenated ones (Σ lengths, …), with their lengths."""
     pieces = torch.split(values, lengths.tolist())
     return torch.cat([pieces[i] for i in rows.tolist()]), lengths[rows]
 
 
 def loudest(frames: Tensor, lengths: Tensor) -> Tensor:
-    """The largest number of each recording's log-mel frames, (n,), which stand one after another, (Σ lengths, F)."""
+    """Return the maximum (n,) of each recording's log-mel frames, which are concatenated to (Σ lengths, F)."""
     return torch.stack([piece.max() for piece in torch.split(frames, lengths.tolist())])
 
 
 def preparation_notes(
     seen: Sequence[Look], names: Sequence[str], rate: int, seconds: float | None, peaks: Tensor
 ) -> list[str]:
-    """What was done to the recordings that a person should know: they were cut to `seconds`, where that is not None;
-    `peaks` (n,) are the loudest of each."""
+    """Return notes on how the recordings were changed: resampled, averaged, cut to `seconds` if not None.
+
+    `peaks` (n,) are the maxima of each recording, which reveal silent ones.
+    """
     total = f"{len(seen):} recordings"
     other = [f"{n} ({look.rate:,})" for n, look in zip(names, seen) if look.rate != rate]
     several = [n for n, look in zip(names, seen) if look.channels > 1]
@@ -142,20 +147,20 @@ def preparation_notes(
     notes = []
     if other:
         notes.append(
-            f"Brought to {rate:,} samples a second by a polyphase filter: {len(other):,} of {total}, {_some(other)}."
+            f"Brought to {rate:,} samples a second by a polyphase filter: {len(other):,} of {total}, {_shorten(other)}."
         )
         if lower := sum(look.rate < rate for look in seen):
             notes[0] += f" The rate of {lower:,} was lower, and nothing sounds there above half of it."
     if several:
-        notes.append(f"Channels averaged to one: {len(several):,} of {total}, {_some(several)}.")
+        notes.append(f"Channels averaged to one: {len(several):,} of {total}, {_shorten(several)}.")
     if long:
-        notes.append(f"Cut at {seconds:g} s: {len(long):,} of {total}, {_some(long)}.")
+        notes.append(f"Cut at {seconds:g} s: {len(long):,} of {total}, {_shorten(long)}.")
     if silent:
-        notes.append(f"Silent throughout: {len(silent):,} of {total}, {_some(silent)}.")
+        notes.append(f"Silent throughout: {len(silent):,} of {total}, {_shorten(silent)}.")
     return notes
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
@@ -165,18 +170,20 @@ DROP = "; or missing=drop leaves out what is named"
 
 @dataclass(frozen=True)
 class Spoken:
-    """Recordings and what is said in each, all usable."""
+    """Usable recordings with their transcripts."""
 
     recordings: Sequence[Recording]
-    names: Sequence[str]  # what a person calls each
+    names: Sequence[str]  # display names
     texts: Sequence[str]
     looks: Sequence[Look]
-    splits: Mapping[str, Rows] | None = None  # the recordings of each split, where they come with one
+    splits: Mapping[str, Rows] | None = None  # recordings of each predefined split, if there are any
 
 
 def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a folder of recordings with their transcripts; `targets` as in `spoken_dataset`. Raises DataError that names
-    every row and file that cannot be used, or SettingError."""
+    """Load a folder of recordings with transcripts. `targets` are those of `spoken_dataset`.
+
+    Raises DataError that names every row and file that cannot be used, or SettingError.
+    """
     reject_fill(settings)
     found = read_transcripts(path, bool(settings.lower))
     dropped = list(found.problems)
@@ -199,7 +206,7 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
-    note = _dropped([*dropped, *lengthy])
+    note = _dropped_note([*dropped, *lengthy])
     spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
     notes = [*([note] if note else []), *usable.notes]
     return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
@@ -213,9 +220,11 @@ def spoken_dataset(
     notes: Sequence[str] = (),
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """Recordings with transcripts, in memory as log-mel spectrograms, whole; the alphabet is that of the training
-    split. Where a model learns `Spelled`, which is then among its `targets`, transcripts are that. Raises DataError, or
-    SettingError."""
+    """Build an in-memory data set of recordings with transcripts, as uncut log-mel spectrograms.
+
+    The alphabet is that of the training split. The target is `Spelled` if that is among the model's `targets`,
+    otherwise `Transcript`. Raises DataError or SettingError.
+    """
     names, texts, looks = spoken.names, spoken.texts, spoken.looks
     indices = complete_split(np.zeros(len(names), np.int64), ("transcript",), spoken.splits, settings)
     alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
@@ -250,8 +259,8 @@ def spoken_dataset(
     sums = [look.digest for look in looks]
     used = np.concatenate(list(indices.values()))
     about = [
-        _alphabet(alphabet),
-        _dropped(problems),
+        _alphabet_note(alphabet),
+        _dropped_note(problems),
         *preparation_notes([looks[i] for i in used], [names[i] for i in used], rate, None, peaks),
         straddle_note(sums, indices, names.__getitem__, "recordings"),
     ]
@@ -260,14 +269,14 @@ def spoken_dataset(
 
 
 def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix: str) -> None:
-    """Raise DataError that names all of these, unless they are to be left out."""
+    """Raise DataError that names all problems, unless missing="drop"."""
     if problems and settings.missing == "error":
         count = "One line or file" if len(problems) == 1 else f"{len(problems):,} lines or files"
         raise DataError(f"{count} of {path} cannot be learned from:", problems, fix=f"{fix}{DROP}.")
 
 
-def _dropped(problems: Sequence[Problem]) -> str | None:
-    """A sentence on what was left out."""
+def _dropped_note(problems: Sequence[Problem]) -> str | None:
+    """Return a note on the items that were left out."""
     if not problems:
         return None
     more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
@@ -276,8 +285,8 @@ def _dropped(problems: Sequence[Problem]) -> str | None:
     return f"missing=drop left out {count}: {named}{more}."
 
 
-def _alphabet(alphabet: Sequence[str]) -> str:
-    """A sentence on the characters that are told apart."""
+def _alphabet_note(alphabet: Sequence[str]) -> str:
+    """Return a note that lists the characters of the alphabet."""
     shown = " ".join(repr(c) if c.isspace() or not c.isprintable() else c for c in alphabet)
     return f"The training transcripts have {len(alphabet):,} characters: {shown}"
 

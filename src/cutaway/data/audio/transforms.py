@@ -1,28 +1,28 @@
-"""Log-mel spectrograms of recordings: fitted on the training split, saved as JSON with the model.
+"""Log-mel spectrograms of recordings, fitted on the training split and saved as JSON with the model.
 
-x[t, m] = (y[t, m] − mean[m]) / std[m],   y the log-mel spectrogram, mean and standard deviation for each band
+    x[t, m] = (y[t, m] − mean[m]) / std[m],   y the log-mel spectrogram, mean and standard deviation for each band
 
-With frames of L = 25 ms every H = 10 ms, Hann's window w (periodic), and M bands:
+With frames of L = 25 ms every H = 10 ms, a periodic Hann window w, and M bands:
 
     X[t, k] = Σ_n w[n] s[tH + n] e^(−2πi kn / K) / Σ_n w[n]            the short-time Fourier transform
     y[t, m] = ln max( Σ_k W[m, k] |X[t, k]|², 10⁻¹⁰ )
 
-W[m, ·] is a triangle over frequencies that rises from f_{m−1} to 1 at f_m and falls to f_{m+1}; the M + 2 points f are
-equally spaced on the mel scale from 0 to half the rate, where
+W[m, ·] is a triangular filter that rises from f_{m−1} to 1 at f_m and falls to f_{m+1}. The M + 2 points f are equally
+spaced on the mel scale from 0 to half the sampling rate, with
 
     mel(f) = 2595 log₁₀(1 + f / 700)
 
 as in S. Young et al., The HTK book, section 5.4 (the formula is D. O'Shaughnessy's, Speech communication, 1987).
 
-- Dividing by Σ w makes levels independent of the rate: a tone of amplitude 1 has the power 1/4 in its band.
-- HTK's triangles have straight sides on the mel scale; here, as in librosa and torchaudio, on the scale of frequencies.
-  They all are 1 high: Slaney's, librosa's default, have equal areas instead, and another mel scale.
-- The first frame begins with the first sample and no sample is mirrored. As many zeros follow the last sample as
-  complete its last frame, so that every sample stands in a frame.
-- K, the length of the transform, is the power of two from L on at which the nearest of its frequencies stands in the
-  upper half of every triangle; more bands than the window can tell apart share what they see.
+- Division by Σ w makes levels independent of the rate: a tone of amplitude 1 has the power 1/4 in its band.
+- HTK's triangles have straight sides on the mel scale. Here, as in librosa and torchaudio, they have straight sides on
+  the frequency scale. All have height 1; Slaney's, librosa's default, have equal areas and another mel scale.
+- The first frame begins with the first sample, without reflection padding. Zeros after the last sample complete the
+  last frame, so that every sample is covered.
+- K, the transform size, is the smallest power of two from L on for which each triangle's upper half contains a
+  frequency bin. If there are more bands than the window can resolve, neighboring bands are correlated.
 
-Splits read their recordings and compute spectrograms during training.
+Splits read recordings and compute spectrograms during training.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ from .audio_files import (
 
 @dataclass(frozen=True)
 class AudioPreprocessing:
-    """How a recording becomes a tensor (T, F)."""
+    """Preprocessing of a recording to a tensor (T, F)."""
 
     spec: AudioSpec
-    rate: int  # samples in a second that recordings are brought to
-    seconds: float | None  # what they are cut to, transcribed ones aside; None keeps them whole
+    rate: int  # samples per second after resampling
+    seconds: float | None  # maximal duration, except with transcripts; None keeps recordings whole
     mean: tuple[float, ...]  # per band, over all frames of the training recordings
     std: tuple[float, ...]
 
@@ -88,26 +88,27 @@ class AudioPreprocessing:
 
     @classmethod
     def fitted(cls, spec: AudioSpec, rate: int, seconds: float | None, frames: Tensor) -> AudioPreprocessing:
-        """Fit it on the frames (Σ T, F) of all training recordings together."""
+        """Fit the preprocessing on the frames (Σ T, F) of all training recordings."""
         mean = frames.mean(0, dtype=torch.float64)
         std = torch.stack([(band.double() - m).square().mean().sqrt() for band, m in zip(frames.T, mean)])
-        std = torch.where(std > 1e-6, std, 1.0)  # a band in which nothing sounds stays at 0
+        std = torch.where(std > 1e-6, std, 1.0)  # a silent band stays at 0
         return cls(spec, rate, seconds, tuple(mean.tolist()), tuple(std.tolist()))
 
     def normalise(self, frames: Tensor) -> Tensor:
-        """Log-mel frames (…, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
+        """Normalise log-mel frames (…, F) to float32 of the same shape, with training statistics."""
         mean, std = (torch.tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
         return (frames - mean).div_(std)
 
     def split(self, frames: Tensor, lengths: Tensor, target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
-        """Log-mel frames (Σ lengths, F) of recordings one after another, of these lengths (n,), as examples."""
+        """Build a split from concatenated log-mel frames (Σ lengths, F) of recordings with lengths (n,)."""
         kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
         return kind(self.normalise(frames), lengths, target, names)
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """Recordings without targets: paths of audio files, or of folders of them; or such files in memory (`Sent`).
+        """Build a split of recordings without targets from paths of audio files or folders, or files in memory
+        (`Sent`).
 
-        Raises DataError that names every file that is no usable recording.
+        Raises DataError that names every unusable file.
         """
         found = [file for source in sources for file in _recordings(source)]
         if not found:
@@ -115,9 +116,9 @@ class AudioPreprocessing:
         return self._as_split(found, None, [str(file) for file in found])
 
     def labelled(self, source: str | Path) -> SequenceSplit:
-        """The recordings of a folder of class folders, or of one with transcripts, with targets.
+        """Load a folder of class folders, or one with transcripts, with targets.
 
-        Raises DataError where it holds none, or a class or character that training did not know.
+        Raises DataError if it holds no recordings, or a class or character that is not in training.
         """
         if isinstance(self.spec.target, Transcript):
             return self._transcribed(Path(source).expanduser(), self.spec.target)
@@ -128,7 +129,7 @@ class AudioPreprocessing:
         return self._as_split(files, torch.tensor(labels), names)
 
     def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
-        """The recordings of a folder with their transcripts."""
+        """Load the recordings of a folder with their transcripts."""
         if not path.is_dir() or not is_transcribed(path):
             raise DataError(f"{path} is no folder with {TABLE}.", fix=AS_IT_IS)
         found = read_transcripts(path, target.lower)
@@ -142,7 +143,7 @@ class AudioPreprocessing:
         return self._as_split(found.files, torch.tensor(ids), found.names)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "audio",
             "spec": specs.to_json(self.spec),
@@ -154,7 +155,7 @@ class AudioPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], AudioSpec)
         build(DataSettings, {"rate": data["rate"], "seconds": data["seconds"], "n_mels": spec.n_mels})
         return cls(spec, data["rate"], data["seconds"], *specs.scales(data["mean"], data["std"], spec.n_mels))
@@ -167,7 +168,7 @@ class AudioPreprocessing:
         names: Sequence[str],
         workers: int | None = None,
     ) -> StreamedSplit:
-        """A split whose recordings, of so many frames each, are read when a batch needs them, in `workers` threads."""
+        """Build a split that reads recordings of `lengths` frames on demand, in `workers` threads."""
 
         def frames(index: Sequence[int]) -> tuple[Tensor, Tensor]:
             own = [files[i] for i in index]
@@ -184,7 +185,7 @@ class AudioPreprocessing:
 
 
 def _recordings(source: str | Path | Stored) -> Sequence[Recording]:
-    """The recordings of a path: a file, those directly in a folder, or those in tar shards; or one in memory."""
+    """Return the recordings of a path: a file, those directly in a folder, those in tar shards; or one in memory."""
     if isinstance(source, Stored):
         return [source]
     path = Path(source).expanduser()
@@ -194,10 +195,10 @@ def _recordings(source: str | Path | Stored) -> Sequence[Recording]:
 def spectrograms(
     files: Sequence[Recording], rate: int, bands: int, seconds: float | None, workers: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The log-mel frames of these files one after another, (Σ T, bands) float32, and how many each has, (n,).
+    """Compute the concatenated log-mel frames (Σ T, bands), float32, of these files, and the frames per file, (n,).
 
-    Files are read in `workers` threads (None: one for each processor). Raises DataError that names every file whose
-    samples cannot be used.
+    Files are read in `workers` threads (None: one per processor). Raises DataError that names every file whose samples
+    cannot be used.
     """
 
     def read(path: Recording) -> Samples | Problem:
@@ -216,8 +217,10 @@ def spectrograms(
 
 
 def look_at_all(files: Sequence[Recording], workers: int | None = None) -> list[Look]:
-    """A look at each, in `workers` threads. Raises DataError that names every file that cannot be used, where a look
-    finds one: then those that look well are read through too."""
+    """Check every file in `workers` threads. Raises DataError that names every unusable file.
+
+    If a header check fails, the samples of the other files are read too, so that one error names all problems.
+    """
     looks = list(in_threads(look_at, files, workers))
     problems = [look for look in looks if isinstance(look, Problem)]
     if problems:
@@ -227,20 +230,20 @@ def look_at_all(files: Sequence[Recording], workers: int | None = None) -> list[
     return [look for look in looks if isinstance(look, Look)]
 
 
-WINDOW = 0.025  # seconds that a frame sees
-HOP = 0.010  # seconds from a frame to the next
-FLOOR = 1e-10  # −100 dB: what is fainter counts as this
+WINDOW = 0.025  # window length in seconds
+HOP = 0.010  # seconds between frames
+FLOOR = 1e-10  # −100 dB, the lower limit of the power
 
 
 def log_mel(samples: Tensor, rate: int, bands: int) -> Tensor:
-    """The log-mel spectrogram (T, bands) of samples (n,), n ≥ 1, `rate` of them in a second; in their precision.
+    """Compute the log-mel spectrogram (T, bands) of samples (n,), n ≥ 1, at `rate` samples per second.
 
-    T = 1 + ⌈(n − L) / H⌉, at least 1.
+    T = 1 + ⌈(n − L) / H⌉, at least 1. The result has the samples' precision.
     """
     window, filters = _window(rate, samples.dtype), _filters(rate, bands, samples.dtype)
     length, hop, size = len(window), hop_length(rate), 2 * (filters.shape[1] - 1)
     missing = length + hop * (frame_count(len(samples), rate) - 1) - len(samples)
-    around = size - length  # torch puts the window into the middle of what is transformed
+    around = size - length  # torch centers the window in the transform
     padded = F.pad(samples, (around // 2, missing + around - around // 2))
     spectrum = torch.stft(padded, size, hop, length, window, center=False, return_complex=True)  # (K/2 + 1, T)
     power = spectrum.real.square() + spectrum.imag.square()
@@ -248,33 +251,33 @@ def log_mel(samples: Tensor, rate: int, bands: int) -> Tensor:
 
 
 def frame_count(samples: int, rate: int) -> int:
-    """How many frames audio of so many samples has."""
+    """Return the number of frames of audio with this number of samples."""
     return 1 + max(0, -(-(samples - window_length(rate)) // hop_length(rate)))
 
 
 def window_length(rate: int) -> int:
-    """L in samples."""
+    """Return the window length L in samples."""
     return max(1, round(WINDOW * rate))
 
 
 def hop_length(rate: int) -> int:
-    """H in samples."""
+    """Return the hop length H in samples."""
     return max(1, round(HOP * rate))
 
 
 def mel(frequency: float) -> float:
-    """The pitch of a frequency in hertz."""
+    """Convert a frequency in hertz to mel."""
     return 2595 * math.log10(1 + frequency / 700)
 
 
 def band_edges(rate: int, bands: int) -> Tensor:
-    """The points f_0 … f_{M+1} in hertz, float64: band m (from 0) rises at m, peaks at m + 1 and ends at m + 2."""
+    """Return the points f_0 … f_{M+1} in hertz, float64. Band m (from 0) starts at m, peaks at m + 1, ends at m + 2."""
     mels = torch.linspace(0, mel(rate / 2), bands + 2, dtype=torch.float64)
     return 700 * (10 ** (mels / 2595) - 1)
 
 
 def mel_filters(rate: int, bands: int, size: int) -> Tensor:
-    """The triangles at the frequencies of a transform of `size` samples: (bands, size/2 + 1), float64."""
+    """Return the triangular filters (bands, size/2 + 1), float64, for a transform of `size` samples."""
     edges = band_edges(rate, bands)[:, None]
     frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) * rate / size
     rising = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
@@ -283,7 +286,7 @@ def mel_filters(rate: int, bands: int, size: int) -> Tensor:
 
 
 def transform_size(rate: int, bands: int) -> int:
-    """K: frequencies no further apart than the narrowest side of a triangle, which is the first."""
+    """Return K, whose frequency spacing is at most the narrowest side of a triangle, which is the first."""
     narrowest = float(band_edges(rate, bands)[1])
     return 1 << math.ceil(math.log2(max(window_length(rate), rate / narrowest)))
 
@@ -299,18 +302,20 @@ def _filters(rate: int, bands: int, dtype: torch.dtype) -> Tensor:
     return mel_filters(rate, bands, transform_size(rate, bands)).to(dtype)
 
 
-AHEAD = 1  # batches that are read while the one before is learned from
-Frames = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # of some examples: (Σ T, F) one after another; (n,) of each
+AHEAD = 1  # batches read ahead during training
+Frames = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # examples → concatenated frames (Σ T, F) and lengths (n,)
 
 
 class StreamedSplit(Split):
-    """Recordings as log-mel spectrograms, made a batch at a time, which is padded with zeros to its own longest."""
+    """A split of recordings whose log-mel spectrograms are computed batch by batch and padded with zeros."""
 
     def __init__(
         self, frames: Frames, lengths: Tensor, target: Tensor | None, names: Sequence[str], workers: int | None = None
     ) -> None:
-        """`frames` gives the normalised frames of examples by their numbers; `lengths` (n,) tell how many each has, for
-        the plan of batches."""
+        """Store the function `frames`, which returns the normalised frames of examples by index.
+
+        `lengths` (n,) are the frames per example, for the batch plan.
+        """
         self.lengths, self.target = lengths, target
         self._frames, self._names, self._held = frames, names, 0 if workers == 0 else AHEAD
 
@@ -318,20 +323,20 @@ class StreamedSplit(Split):
         return len(self._names)
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
-        """Batches of recordings of nearly equal length."""
+        """Return batches of recordings with nearly equal length."""
         return bucketed(self.lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, T, F) with masks (N, T). Raises DataError, naming it, for a recording that cannot be read."""
+        """Yield batches (N, T, F) with masks (N, T). Raises DataError naming a recording that cannot be read."""
         del seed
         return ahead(self._batch, order, self._held)
 
     def name(self, i: int) -> str:
-        """The recording's path."""
+        """Return the recording's path."""
         return self._names[i]
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Every recording that cannot be read, by name."""
+        """Return a problem for every recording that cannot be read."""
         return unreadable(lambda k: self._frames([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
@@ -342,25 +347,27 @@ class StreamedSplit(Split):
         return Batch((x, mask), target)
 
 
-END = 0  # the token before each transcript and after it
+END = 0  # the token before and after each transcript
 
 
 class SpelledSplit(SequenceSplit):
-    """Recordings with the transcript so far beside them; the target of each of its places is the token after it.
+    """A split of recordings with teacher-forced transcripts, whose target is the next token at each position.
 
-    What is kept of a transcript are its characters, (n, S), as of one that is not spelled.
+    Transcripts are stored as characters, (n, S), as in a split without `Spelled` targets.
     """
 
     def batches(self, order: Iterable[torch.Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Inputs: frames (N, T, F), their mask (N, T) and the transcript so far (N, S), which begins with the end's
-        token. Target (N, S): what comes next, IGNORED after the end. Without transcripts S is 1 and the target is
-        empty."""
+        """Yield batches of recordings with shifted transcripts.
+
+        Inputs are frames (N, T, F), their mask (N, T) and the shifted transcript (N, S), which starts with END. The
+        target (N, S) is the next token, IGNORED after the end. Without transcripts S is 1 and the target is empty.
+        """
         for inputs, target in super().batches(order, seed):
             if self.target is None:
                 yield Batch((*inputs, torch.full((len(target), 1), END)), target)
                 continue
             lengths = (target != IGNORED).sum(1)
-            target = target[:, : int(lengths.max())]  # (N, S − 1): as long as the longest of these
+            target = target[:, : int(lengths.max())]  # (N, S − 1): the longest of this batch
             so_far = F.pad(target.where(target != IGNORED, END), (1, 0), value=END)  # (N, S)
             ended = F.pad(target, (0, 1), value=IGNORED).scatter(1, lengths[:, None], END)  # (N, S)
             yield Batch((*inputs, so_far), ended)

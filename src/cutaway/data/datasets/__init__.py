@@ -1,1 +1,1 @@
-"""The data sets with names: which there are, where they come from, how their files are read."""
+"""Built-in data sets: catalog, download and file readers."""

@@ -1,4 +1,4 @@
-"""Named sets of audio: spoken digits."""
+"""Built-in audio data set: spoken digits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .published import DIGITS
 FSDD_FILE = re.compile(r"(\d)_([a-z]+)_(\d+)\.wav")  # digit, speaker, take
 FSDD_TEST_TAKES = 5  # takes 0 to 4 of each digit and speaker
 FSDD_COUNT = 3000
-# What `sha256sum *.wav | sort | sha256sum` prints in the folder of the published recordings.
+# The output of `sha256sum *.wav | sort | sha256sum` in the folder of the published recordings.
 FSDD_PUBLISHED = "710951a2589b3ada7d439d4478090cd83b6eed3c738ae7ae04a030fa0f61ed88"
 
 
 def open_fsdd(request: Request) -> DataSet:
-    """Spoken digits: takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
+    """Load spoken digits. Takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
     from ..audio.dataset import audio_dataset  # brings a library that only audio needs
 
     folder = request.place / "recordings"
@@ -62,7 +62,7 @@ NAMED = {
                 "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/v1.0.10.tar.gz",
                 "feb479fad3a37883c3d21ed7f982281c2dd1c18d5aefd7e8a5d50f58023392aa",
                 15_602_882,
-                # The first and the last of the recordings, by which all are known to be there; open_fsdd sums them up.
+                # The first and the last recording, which stand for all; open_fsdd checks the hash of all.
                 members=(
                     (
                         "recordings/0_george_0.wav",

@@ -1,4 +1,4 @@
-"""Named sets that need no file of their own: scikit-learn's, and the two-dimensional toys."""
+"""Built-in data sets without files: scikit-learn's tables, and two-dimensional toy data."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TOY_POINTS = 1000
 TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
 TOY_SEED = 0
 WAVE_NOISE = 0.1
-TOYS = ("xor", *TOY_NOISE)  # what `noise` and `count` are for
+TOYS = ("xor", *TOY_NOISE)  # data sets with `noise` and `count`
 
 
 def open_bunch(request: Request) -> DataSet:
-    """One of scikit-learn's tables: iris, wine, breast_cancer or diabetes, its columns in their own units."""
-    from sklearn import datasets  # here, because it takes a second
+    """Load one of scikit-learn's tables: iris, wine, breast_cancer or diabetes, in original units."""
+    from sklearn import datasets  # imported here because it takes a second
 
     name, target = request.name, request.named.target
     bunch: Any = datasets.load_diabetes(scaled=False) if name == "diabetes" else getattr(datasets, f"load_{name}")()
@@ -41,8 +41,10 @@ def open_bunch(request: Request) -> DataSet:
 
 
 def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
-    """The noise of a toy and how many points it has. The truth table of XOR has neither noise nor more than its four
-    rows, unless one of them is asked for."""
+    """Return the noise and the number of points of a toy data set.
+
+    XOR is the truth table of four rows without noise, unless one of the two is set.
+    """
     noise, count = settings.noise, settings.count
     if name == "xor" and noise is None and count is None:
         return 0.0, 4
@@ -50,21 +52,20 @@ def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
 
 
 def open_toy(request: Request) -> DataSet:
-    """Points in the plane: moons, circles or spirals."""
+    """Generate points in the plane: moons, circles or spirals."""
     noise, count = drawn_with(request.name, request.settings)
     points, labels = getattr(toys, request.name)(count, noise, TOY_SEED)
     return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
 
 
 def open_wave(request: Request) -> DataSet:
-    """A curve over one number."""
+    """Generate a curve over one variable."""
     x, y = toys.wave(TOY_POINTS, WAVE_NOISE, TOY_SEED)
     return _table(request, pl.DataFrame({"x": x, request.named.target: y}))
 
 
 def open_xor(request: Request) -> DataSet:
-    """The truth table of XOR, which is training, validation and test split alike; with `noise` or `count`, points
-    around its rows."""
+    """Load the truth table of XOR, identical in all three splits; with `noise` or `count`, points around its rows."""
     noise, count = drawn_with(request.name, request.settings)
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
@@ -88,11 +89,11 @@ def open_xor(request: Request) -> DataSet:
 
 
 def open_digits(request: Request) -> DataSet:
-    """Handwritten digits, 8 × 8."""
+    """Load handwritten digits, 8 × 8."""
     from sklearn import datasets
 
     bunch: Any = datasets.load_digits()
-    # Levels 0…16 become 0…255, so that a digit saved as an image file is read back to the same pixels.
+    # Levels 0…16 become 0…255, so that a digit saved as an image file has the same pixels when it is read.
     pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (n, 1, 8, 8)
     labels = bunch.target.astype(np.int64)
     return image_dataset(
@@ -116,7 +117,7 @@ def _table(
 ) -> DataSet:
     digest = hashlib.sha256(frame.write_csv().encode()).hexdigest()
     settings = request.settings
-    if request.name in TOYS:  # what they were drawn with is no matter for the table that they make
+    if request.name in TOYS:  # the generation settings do not apply to the table itself
         settings = dataclasses.replace(settings, noise=None, count=None)
     origin = Origin(request.name, request.name, digest, notes)
     return table_dataset(frame_table(frame, request.name), origin, settings, fixed)

@@ -1,4 +1,4 @@
-"""Named sets of images with captions: scenes of handwritten digits, and where in each they stand."""
+"""Built-in image captioning data sets: scenes of handwritten digits, described by relative position."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from .scenes import Pixels, Placed, composed
 
 Labels = npt.NDArray[np.int64]
 SEED = 0
-SPARE = 1.25  # scenes composed for each that is kept, at most: digits may find no place, or be alike
+SPARE = 1.25  # largest number of composed scenes per kept one: digits may not fit, or have equal labels
 
 OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
 
 def relations(a: Placed, b: Placed) -> list[str]:
-    """What digit a is to digit b: left of it where a's ink ends before b's begins, and likewise in all four directions.
-    Boxes do not overlap, so that one is true at least; of digits that lie aslant two are."""
+    """Return the relations of digit a to digit b, such as left of if a's ink ends before b's begins.
+
+    Boxes do not overlap, so that at least one relation holds; two hold for diagonal positions.
+    """
     true = {
         "left of": a.right <= b.left,
         "right of": b.right <= a.left,
@@ -42,10 +44,10 @@ def relations(a: Placed, b: Placed) -> list[str]:
 
 
 def captions_of(placed: Sequence[Placed]) -> list[str]:
-    """Every true caption of two or three digits, no two of which are alike:
+    """Return every true caption of two or three digits with distinct labels:
 
-    a 3 left of a 7                              of two digits, either one first
-    a 2 above a 5 and a 1 right of the 5         of three, any of them in the middle of what is said
+    a 3 left of a 7                              two digits, in either order
+    a 2 above a 5 and a 1 right of the 5         three digits, any of them as the reference
     """
     return list(dict.fromkeys(_pairs(placed) if len(placed) == 2 else _triples(placed)))
 
@@ -64,30 +66,29 @@ def _triples(placed: Sequence[Placed]) -> Iterator[str]:
 
 
 def _a(digit: Placed) -> str:
-    """a 3, an 8."""
+    """Return the digit with its article: a 3, an 8."""
     return f"a{'n' * (digit.label == 8)} {digit.label}"
 
 
 @dataclass(frozen=True)
 class Form:
-    """How scenes are composed, and how many of each split there are."""
+    """Parameters of the scenes, and the number of scenes in each split."""
 
     side: int  # pixels
-    smallest: float  # pixels that the ink of a digit is high, at least
-    largest: float  # at most
+    smallest: float  # smallest ink height of a digit in pixels
+    largest: float  # largest
     counts: dict[str, int]
-    said: int  # captions of a training scene, drawn from the true ones; of the others all are kept
+    captions: int  # sampled captions of a training scene; validation and test keep all
 
 
-MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, said=1)
-SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, said=2)
-MNIST_VAL = 10_000  # the last digits of MNIST's training set, of which validation scenes are made
+MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, captions=1)
+SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, captions=2)
+MNIST_VAL = 10_000  # the last digits of MNIST's training set, used for validation scenes
 SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
 
 
 def open_digit_captions(request: Request) -> DataSet:
-    """Scenes of MNIST's digits: test scenes of its test digits, validation scenes of training digits that no training
-    scene has."""
+    """Compose scenes of MNIST's digits: test scenes of its test digits, validation scenes of other training digits."""
     place = request.place
     train, test = (
         read_labelled_idx(place / f"{name}-images-idx3-ubyte.gz", place / f"{name}-labels-idx1-ubyte.gz", 10)
@@ -102,22 +103,22 @@ def open_digit_captions(request: Request) -> DataSet:
 
 
 def open_small(request: Request) -> DataSet:
-    """Smaller scenes of scikit-learn's digits, no digit in two splits."""
+    """Compose smaller scenes of scikit-learn's digits, with no digit in two splits."""
     digits, labels = scikit_learn_digits()
     return _scenes(request, {name: (digits[part], labels[part]) for name, part in SMALL_PARTS.items()}, SMALL)
 
 
 def scikit_learn_digits() -> tuple[Pixels, Labels]:
-    """The digits (n, 8, 8) and their labels (n,)."""
-    from sklearn import datasets  # here, because it takes a second
+    """Load scikit-learn's digits (n, 8, 8) and their labels (n,)."""
+    from sklearn import datasets  # imported here because it takes a second
 
     bunch: Any = datasets.load_digits()
     return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
 def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: Form) -> DataSet:
-    """The data set of scenes of that form, split by split of the digits (n, h, w) and labels (n,) of `parts`."""
-    from ..images.captioning import captions_dataset, fit_captions  # brings what only text needs
+    """Build the data set of scenes from the digits (n, h, w) and labels (n,) of each split in `parts`."""
+    from ..images.captioning import captions_dataset, fit_captions  # needs the text packages
 
     settings = request.settings
     reject_changed(settings, ("val", "test", "fold", "split_seed", "missing"), "is for data without splits of its own")
@@ -125,10 +126,10 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
     texts: list[list[str]] = []
     splits: dict[str, Rows] = {}
     for number, (name, (digits, labels)) in enumerate(parts.items()):
-        drawn, said = described(digits, labels, form.counts[name], form, SEED + number)
-        splits[name] = np.arange(len(texts), len(texts) + len(said))
+        drawn, captions = described(digits, labels, form.counts[name], form, SEED + number)
+        splits[name] = np.arange(len(texts), len(texts) + len(captions))
         pixels.append(drawn)
-        texts += _drawn(said, form.said) if name == "train" else said
+        texts += _sample_captions(captions, form.captions) if name == "train" else captions
     indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(texts, indices, settings)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
@@ -147,26 +148,28 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
 def described(
     digits: Pixels, labels: Labels, count: int, form: Form, seed: int, most: int = 3
 ) -> tuple[Pixels, list[list[str]]]:
-    """`count` scenes (count, side, side) of two to `most` digits, and all true captions of each. Of three digits no two
-    are alike: "the 5" is one of them."""
+    """Compose `count` scenes (count, side, side) of two to `most` digits, with all true captions of each.
+
+    Three digits have distinct labels, because "the 5" must be unique.
+    """
     scenes = composed(
         digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
     )
     tried = islice(scenes, round(SPARE * count))
-    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _can_be_said(placed)), count))
+    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _is_unambiguous(placed)), count))
     if len(found) < count:
         raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
     return np.stack([pixels for pixels, _ in found]), [captions_of(placed) for _, placed in found]
 
 
-def _can_be_said(placed: Sequence[Placed]) -> bool:
+def _is_unambiguous(placed: Sequence[Placed]) -> bool:
     return len(placed) == 2 or (len(placed) == 3 and len({digit.label for digit in placed}) == 3)
 
 
-def _drawn(captions: Sequence[list[str]], most: int) -> list[list[str]]:
-    """At most so many captions of each scene, at random."""
+def _sample_captions(captions: Sequence[list[str]], most: int) -> list[list[str]]:
+    """Sample at most `most` captions of each scene."""
     rng = np.random.default_rng(SEED)
-    return [[said[k] for k in rng.permutation(len(said))[:most]] for said in captions]
+    return [[scene_captions[k] for k in rng.permutation(len(scene_captions))[:most]] for scene_captions in captions]
 
 
 _MADE = "the captions are made here"

@@ -1,4 +1,4 @@
-"""The named data sets: what each holds, whose it is, and where it comes from."""
+"""Catalog of the built-in data sets: contents, licence, citation and source."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from .download import Remote
 
 @dataclass(frozen=True)
 class NamedSet:
-    """One data set that can be asked for by name."""
+    """Catalog entry of a data set."""
 
     title: str
     kind: str  # table, image, text, seq2seq, series, audio, video or graph
     task: str  # classification, regression, …
-    sizes: str  # how many examples, of what
+    sizes: str  # number and kind of examples
     licence: str
     citation: str
-    target: str = "class"  # the column to predict, unless another is asked for
-    folder: str = ""  # where its files lie, below $CUTAWAY_DATA and the cache
-    files: tuple[Remote, ...] = ()  # where they come from; none where nothing is needed
-    enough: tuple[str, ...] = ()  # the files without which nothing can be read, where it is not all of them
+    target: str = "class"  # default target column
+    folder: str = ""  # folder of its files, below $CUTAWAY_DATA and the cache
+    files: tuple[Remote, ...] = ()  # downloads; empty if no file is needed
+    enough: tuple[str, ...] = ()  # required files, if not all are
 
     @property
     def sums(self) -> dict[str, str]:
-        """The published sha256 of each file below the folder."""
+        """Return the published sha256 of each file below the folder."""
         return {name: sha256 for remote in self.files for name, sha256 in remote.contents}
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The files below the folder that must be there."""
+        """Return the required files below the folder."""
         return self.enough or tuple(self.sums)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A named set as it is asked for."""
+    """Arguments of the function that loads a built-in data set."""
 
     name: str
     named: NamedSet
-    place: Path  # the folder where its files lie
+    place: Path  # folder of its files
     settings: DataSettings
-    sizes: ImageSizes  # of images that the model takes
-    targets: tuple[type[Target], ...] = ()  # what the model learns, where it says so
+    sizes: ImageSizes  # input sizes that the model accepts
+    targets: tuple[type[Target], ...] = ()  # target types that the model requests, if any
 
 
 def at(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
-    """Files (name, bytes, sha256) that lie beside each other."""
+    """Create the downloads of files (name, bytes, sha256) in the same remote folder."""
     return tuple(Remote(name, home + name, sha256, size) for name, size, sha256 in files)
 
 

@@ -1,4 +1,4 @@
-"""Named sets of running text: a play of all plays by character, Wikipedia and novels by word."""
+"""Built-in text corpora: a concatenation of plays by character, Wikipedia and novels by word."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .catalog import NamedSet, Request, at
 from .download import Remote
 from .published import origin_of
 
-TRAINING = 0.9  # fraction of tiny Shakespeare that trains where its losses are published
+TRAINING = 0.9  # training fraction of tiny Shakespeare in published results
 LINE_END = "<eos>"
-TITLE = re.compile(r"^ = [^=\n].* = $", re.MULTILINE)  # of an article; sections have two or more signs
-ALL_WORDS = 1_000_000  # more than any of these texts has
+TITLE = re.compile(r"^ = [^=\n].* = $", re.MULTILINE)  # title of an article; sections have two or more signs
+ALL_WORDS = 1_000_000  # more than any of these texts contains
 BOOKS = {"135.txt": "Les Misérables", "2600.txt": "War and Peace", "2701.txt": "Moby Dick"}
 _GITENBERG = "https://raw.githubusercontent.com/GITenberg/"
 
@@ -94,7 +94,7 @@ NAMED: dict[str, NamedSet] = {
 
 
 def open_shakespeare(request: Request) -> DataSet:
-    """Tiny Shakespeare, split where published losses split it."""
+    """Load tiny Shakespeare with the split of published results."""
     if _word_vectors(request):
         return _context(request, [read_text(request.place / "input.txt").text], [])
     _reject_fractions(request, ("val", "test"))
@@ -113,7 +113,7 @@ def open_shakespeare(request: Request) -> DataSet:
 
 
 def open_wikitext2(request: Request) -> DataSet:
-    """WikiText-2 where its train.txt is there; else its two small splits, of which validation's trains."""
+    """Load WikiText-2. Without train.txt its validation split is used for training."""
     place, settings = request.place, request.settings
     whole = (place / "train.txt").is_file()
     files = [*(["train.txt"] if whole else []), "valid.txt", "test.txt"]
@@ -133,20 +133,20 @@ def open_wikitext2(request: Request) -> DataSet:
             f"that it should be. Scores do not compare with published ones. Put train.txt into {place} to have it all.",
         )
     if settings.tokenizer in ("auto", "words") and settings.vocab_size == DataSettings().vocab_size:
-        settings = dataclasses.replace(settings, vocab_size=ALL_WORDS)  # rare ones are <unk> already
+        settings = dataclasses.replace(settings, vocab_size=ALL_WORDS)  # rare words are <unk> already
     if _word_vectors(request):
-        return _context(request, given, notes[:1], files)  # which splits what is not given by itself
+        return _context(request, given, notes[:1], files)  # this function splits what has no predefined split
     request = dataclasses.replace(request, settings=settings)
     if settings.documents:
-        articles, said = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
+        articles, split_notes = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
         counts = ", ".join(f"{split} {len(of_split):,}" for split, of_split in articles.items())
-        notes += [f"No step reaches from one document into another; each article is one ({counts}).", *said]
+        notes += [f"No step reaches from one document into another; each article is one ({counts}).", *split_notes]
         return _dataset(request, articles, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
     return _dataset(request, splits, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
 
 
 def open_gutenberg(request: Request) -> DataSet:
-    """The three books, without what Project Gutenberg says before and after them, each split by position."""
+    """Load three books without the Project Gutenberg header and footer, each split by position."""
     texts: dict[str, str] = {}
     notes: list[str] = []
     for file in request.named.needed:
@@ -178,8 +178,10 @@ def open_gutenberg(request: Request) -> DataSet:
 
 
 def articles_of(text: str) -> list[Read]:
-    """The articles of WikiText, each from its title on, a line such as = Valkyria Chronicles III =; what stands before
-    the first is one too."""
+    """Split WikiText into articles. Each starts with a title line such as = Valkyria Chronicles III =.
+
+    Text before the first title is an article too.
+    """
     places = [found.start() for found in TITLE.finditer(text)]
     cuts = [0, *(place for place in places if place), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(cuts)]
@@ -187,7 +189,7 @@ def articles_of(text: str) -> list[Read]:
 
 
 def body_of(text: str, file: Path) -> str:
-    """What stands between the two lines by which Project Gutenberg marks a book. Raises DataError without them."""
+    """Return the text between the start and end markers of Project Gutenberg. Raises DataError without them."""
     lines = r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG.*$", r"^\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG.*$"
     start, end = (re.search(line, text, re.MULTILINE) for line in lines)
     if start is None or end is None or end.start() < start.end():
@@ -209,7 +211,7 @@ def _dataset(
     line_end: str = "",
 ) -> DataSet:
     if learns_masked(request.targets) and not blanks:
-        tokenizer = "wordpiece"  # as text has that nobody has cut before
+        tokenizer = "wordpiece"  # the default for raw text
     return running_dataset(
         splits,
         origin_of(request, notes, files),
@@ -222,21 +224,21 @@ def _dataset(
 
 
 def _word_vectors(request: Request) -> bool:
-    """Whether the model learns word vectors and nothing else of running text."""
+    """Return whether the model learns only word vectors from running text."""
     return Context in request.targets and NextToken not in request.targets
 
 
 def _context(
     request: Request, texts: Mapping[str, str] | Sequence[str], notes: list[str], files: Sequence[str] = ()
 ) -> DataSet:
-    """The set for word vectors: the text of each split, or texts to be split."""
+    """Build the data set for word vectors from the text of each split, or from texts to split."""
     from ..text.word2vec_dataset import context_dataset
 
     return context_dataset(texts, origin_of(request, notes, files), request.settings)
 
 
 def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:
-    """Raise SettingError for a fraction of a split that the set fixes."""
+    """Raise SettingError for the fraction of a predefined split."""
     usual = DataSettings()
     for key in fixed:
         value = getattr(request.settings, key)

@@ -1,4 +1,4 @@
-"""Named sets of images with boxes: scenes of handwritten digits, composed here of MNIST's or scikit-learn's."""
+"""Built-in object detection data sets: scenes composed of MNIST's or scikit-learn's handwritten digits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ SMALL_SIDE, SMALL_COUNTS = 48, {"train": 1200, "val": 150, "test": 300}
 
 
 def open_digit_boxes(request: Request) -> DataSet:
-    """Scenes of MNIST's digits: those of the test scenes are its test digits, those of validation no training
-    scene's."""
+    """Compose scenes of MNIST's digits: test scenes of its test digits, validation scenes of other training digits."""
     place = request.place
     train, labels = read_labelled_idx(place / "train-images-idx3-ubyte.gz", place / "train-labels-idx1-ubyte.gz", 10)
     test, test_labels = read_labelled_idx(place / "t10k-images-idx3-ubyte.gz", place / "t10k-labels-idx1-ubyte.gz", 10)
@@ -40,12 +39,12 @@ def open_digit_boxes(request: Request) -> DataSet:
 
 
 def open_digit_boxes_small(request: Request) -> DataSet:
-    """Scenes of scikit-learn's digits of 8×8 pixels, each in the scenes of one split alone."""
+    """Compose scenes of scikit-learn's digits of 8×8 pixels, with no digit in two splits."""
     return _scenes(request, small_digits(), SMALL_COUNTS, SMALL_SIDE, smallest=12, largest=24)
 
 
 def small_digits() -> dict[str, Digits]:
-    """scikit-learn's digits, 0…255, in three splits."""
+    """Load scikit-learn's digits, 0…255, in three splits."""
     from sklearn import datasets
 
     bunch: Any = datasets.load_digits()
@@ -55,7 +54,7 @@ def small_digits() -> dict[str, Digits]:
 
 
 def scenes_of(digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> dict[str, Scenes]:
-    """So many scenes for each split, of its digits, by a seed of its own."""
+    """Compose `counts` scenes for each split from its digits, with a separate seed for each."""
     return {
         split: compose(*digits[split], count, side, seed, smallest=sizes["smallest"], largest=sizes["largest"])
         for seed, (split, count) in enumerate(counts.items())
@@ -63,7 +62,7 @@ def scenes_of(digits: dict[str, Digits], counts: dict[str, int], side: int, **si
 
 
 def rectangles(scenes: Scenes) -> list[Rectangles]:
-    """The boxes of each scene, (m, 5): x1, y1, x2, y2 and the digit."""
+    """Return the boxes of each scene, (m, 5): x1, y1, x2, y2 and the digit."""
     rows = [[(d.left, d.top, d.right, d.bottom, d.label) for d in placed] for placed in scenes.placed]
     return [np.array(own, np.float32).reshape(-1, 5) for own in rows]
 
@@ -87,12 +86,12 @@ def _scenes(request: Request, digits: dict[str, Digits], counts: dict[str, int],
 
 
 def _named(title: str, counts: dict[str, int], side: int, of: NamedSet, citation: str) -> NamedSet:
-    said = ", ".join(f"{count:,} {split}".replace(",", " ") for split, count in counts.items())
+    sizes_text = ", ".join(f"{count:,} {split}".replace(",", " ") for split, count in counts.items())
     return NamedSet(
         title=title,
         kind="image",
         task="object detection",
-        sizes=f"{said} scenes of 1 to 4 digits, {side} × {side}, grey",
+        sizes=f"{sizes_text} scenes of 1 to 4 digits, {side} × {side}, grey",
         licence=of.licence,
         citation=citation,
         target="boxes",

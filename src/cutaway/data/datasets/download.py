@@ -1,6 +1,6 @@
-"""Files of the named data sets: found where they lie, or fetched from their public homes into a cache.
+"""Download of data set files into a cache.
 
-A file is fetched only because its data set was asked for by name, over a temporary name, and kept only if its sha256
+A file is downloaded only if its data set was requested by name, under a temporary name, and is kept only if its sha256
 is the published one.
 """
 
@@ -27,34 +27,34 @@ from ...core.files import open_regular, replacing
 CHUNK = 1 << 18  # bytes read at a time
 TIMEOUT = 30.0  # seconds without a byte
 
-OnBytes = Callable[[int], None]  # told how many bytes came
+OnBytes = Callable[[int], None]  # called with the number of new bytes
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file and its public home."""
+    """A file and its URL."""
 
     name: str
     url: str
     sha256: str
     size: int  # bytes
-    members: tuple[tuple[str, str], ...] = ()  # of a .tar.gz: the files wanted out of it, and the sha256 of each
-    whole: str = ""  # of a .tar.gz: a folder in it that is wanted whole, of which `members` name the first and the last
+    members: tuple[tuple[str, str], ...] = ()  # of a .tar.gz: files to extract, and the sha256 of each
+    whole: str = ""  # of a .tar.gz: a folder to extract; `members` are its first and last file
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:
-        """The files that come of it, and the sha256 of each."""
+        """Return the resulting files and the sha256 of each."""
         return self.members or ((self.name, self.sha256),)
 
 
 def roots() -> list[Path]:
-    """Where data sets are looked for, in this order: $CUTAWAY_DATA, where it is set, and the cache."""
+    """Return the folders to search for data sets in order: $CUTAWAY_DATA, if set, and the cache."""
     own = os.environ.get("CUTAWAY_DATA")
     return [*([Path(own).expanduser()] if own else []), cache()]
 
 
 def cache() -> Path:
-    """$CUTAWAY_CACHE, else the place where this platform keeps a user's caches."""
+    """Return $CUTAWAY_CACHE, or the platform's cache folder of the user."""
     given = os.environ.get("CUTAWAY_CACHE")
     if given:
         return Path(given).expanduser()
@@ -66,9 +66,9 @@ def cache() -> Path:
 
 
 def obtain(remotes: Sequence[Remote], folder: str) -> Path:
-    """Fetch what is missing of `remotes` into the cache's `folder`, with a bar on a terminal; where they lie then.
+    """Download the missing files of `remotes` into the cache's `folder`, with a progress bar on a terminal.
 
-    Raises FileError that says where the file can be put by hand, where it cannot be fetched.
+    Returns the folder. Raises FileError that says where to put the file manually if the download fails.
     """
     place = cache() / folder
     missing = [r for r in remotes if not all((place / name).is_file() for name, _ in r.contents)]
@@ -95,9 +95,9 @@ def obtain(remotes: Sequence[Remote], folder: str) -> Path:
 
 
 def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -> None:
-    """Download one file into the folder `place`, check its sum, and unpack it where it is an archive.
+    """Download one file into the folder `place`, verify its hash, and extract it if it is an archive.
 
-    What stands there under that name before is replaced only by a whole file. Raises FileError otherwise.
+    An existing file of that name is replaced only by a complete file. Raises FileError otherwise.
     """
     path = place / remote.name
     with replacing(path) as temporary:
@@ -113,11 +113,13 @@ def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -
 
 
 def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") -> None:
-    """Write these members of a .tar.gz below `place`, and nothing else of it; or all files of its folder `whole`, by
-    their names from that folder's own on. Raises DataError where a member is missing."""
+    """Extract these members of a .tar.gz below `place`, or all files of its folder `whole`.
+
+    Files of `whole` keep their path from that folder's name on. Raises DataError if a member is missing.
+    """
     missing = set(members)
     above = whole.rpartition("/")[0] + "/" if "/" in whole else ""
-    with tarfile.open(archive, "r|gz") as opened:  # read once, from front to back
+    with tarfile.open(archive, "r|gz") as opened:  # read sequentially
         for member in opened:
             name = member.name.removeprefix(above)
             wanted = name in missing or (whole and member.name.startswith(f"{whole}/") and ".." not in name.split("/"))
@@ -131,13 +133,13 @@ def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") 
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes."""
+    """Compute the sha256 of a file's bytes."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _transfer(url: str, path: Path, on_bytes: OnBytes) -> str:
-    """Write what `url` gives to `path`; its sha256. Raises FileError where it does not come, or not whole."""
+    """Download `url` to `path` and return its sha256. Raises FileError if that fails or is incomplete."""
     digest, received = hashlib.sha256(), 0
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "cutaway"})

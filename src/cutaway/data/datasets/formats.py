@@ -1,8 +1,8 @@
-"""Readers of the binary forms in which small image sets are published: IDX (MNIST) and CIFAR's records.
+"""Readers of binary formats of small image data sets: IDX (MNIST) and CIFAR-10 records.
 
-IDX, big-endian: two zero bytes, a byte for the type, a byte for the number of dimensions d, d sizes of four bytes,
-then the values, the last dimension fastest. CIFAR-10 binary: records of one label byte and 3 072 pixel bytes, the
-red plane (32 × 32, row by row), then green, then blue.
+IDX is big-endian: two zero bytes, a byte for the type, a byte for the number of dimensions d, d sizes of four bytes,
+then the values in row-major order. CIFAR-10 binary: records of one label byte and 3 072 pixel bytes, the red plane (32
+× 32, row by row), then green, then blue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.errors import DataError
 from ...core.files import open_regular
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-DEFLATE_RATIO = 1032  # deflate cannot shrink anything by more than this
+DEFLATE_RATIO = 1032  # the largest compression ratio of deflate
 
 CIFAR_SHAPE = (3, 32, 32)
 CIFAR_RECORD = 1 + math.prod(CIFAR_SHAPE)
@@ -30,9 +30,9 @@ FETCH_AGAIN = "Take the file from its source again."
 
 
 def read_idx(path: Path) -> npt.NDArray[np.generic]:
-    """The array in an IDX file, gzipped or not: the shape and type that its head declares, in native byte order.
+    """Read the array in an IDX file, gzipped or not, with the shape and type of its header, in native byte order.
 
-    Raises DataError where the head is not IDX's, or the file is shorter or longer than its head says.
+    Raises DataError if the header is not IDX, or the file size does not match it.
     """
     packed = _is_gzip(path)
     with gzip.open(path, "rb") if packed else open_regular(path) as stream:
@@ -50,7 +50,7 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
         shape = struct.unpack(f">{dimensions}I", sizes)
         dtype = np.dtype(IDX_TYPES[head[2]])
         expected = math.prod(shape) * dtype.itemsize
-        # A head that promises more than the file can hold is rejected before memory is asked for.
+        # A header that declares more than the file can hold is rejected before memory is allocated.
         possible = path.stat().st_size * (DEFLATE_RATIO if packed else 1)
         body = _read(stream, min(expected, possible) + 1, path)
     if len(body) != expected:
@@ -63,7 +63,7 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
 
 
 def read_labelled_idx(images: Path, labels: Path, classes: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (n, h, w) and labels (n,), both IDX. Raises DataError where the two do not belong together."""
+    """Read images (n, h, w) and labels (n,), both IDX. Raises DataError if they do not match."""
     pixels, numbers = read_idx(images), read_idx(labels)
     if pixels.ndim != 3 or pixels.dtype != np.uint8:
         raise DataError(
@@ -79,9 +79,9 @@ def read_labelled_idx(images: Path, labels: Path, classes: int) -> tuple[npt.NDA
 
 
 def read_cifar(path: Path, classes: int = 10) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (n, 3, 32, 32), red, green, blue, and labels (n,) of one CIFAR-10 binary file.
+    """Read images (n, 3, 32, 32), red, green, blue, and labels (n,) of one CIFAR-10 binary file.
 
-    Raises DataError where the length is no whole number of records, or a label is out of range.
+    Raises DataError if the length is not a whole number of records, or a label is out of range.
     """
     try:
         data = path.read_bytes()
@@ -100,7 +100,7 @@ def read_cifar(path: Path, classes: int = 10) -> tuple[npt.NDArray[np.uint8], np
 
 
 def checked_labels(labels: npt.NDArray[np.generic], classes: int, path: Path) -> npt.NDArray[np.int64]:
-    """The labels as int64. Raises DataError where one is not a whole number from 0 to classes − 1."""
+    """Return the labels as int64. Raises DataError unless all are integers from 0 to classes − 1."""
     bad = np.flatnonzero(~np.isin(labels, np.arange(classes)))
     if len(bad):
         raise DataError(
@@ -112,7 +112,7 @@ def checked_labels(labels: npt.NDArray[np.generic], classes: int, path: Path) ->
 
 
 def _is_gzip(path: Path) -> bool:
-    """Told from the first two bytes, so that a file unpacked under its old name is read too."""
+    """Return whether the first two bytes are those of gzip, because an extracted file may keep its name."""
     try:
         with open_regular(path) as stream:
             return stream.read(2) == b"\x1f\x8b"

@@ -1,4 +1,4 @@
-"""Named sets of graphs: Cora, Zachary's karate club, MUTAG and ESOL."""
+"""Built-in graph data sets: Cora, Zachary's karate club, MUTAG and ESOL."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ NAMED = {
     ),
 }
 
-# What the numbers in the files stand for, as the README beside them says.
+# The numbers in the files, as described in their README.
 ATOMS = {
     "label 0": "C",
     "label 1": "N",
@@ -105,18 +105,18 @@ ATOMS = {
 }
 BONDS = {"label 0": "aromatic", "label 1": "single", "label 2": "double", "label 3": "triple"}
 MUTAGENIC = {"-1": "not mutagenic", "1": "mutagenic"}
-LEADERS = (0, 33)  # the instructor and the administrator, between whom the karate club split
+LEADERS = (0, 33)  # the instructor and the administrator, who led the two factions
 KARATE_KNOWN = "Training knows the instructor and the administrator alone, one of each side. "
-KARATE_VALIDATION = 8 / 32  # of the others
+KARATE_VALIDATION = 8 / 32  # of the other members
 
 
 def open_cora(request: Request) -> DataSet:
-    """Cora with the public split: 20 nodes of each class for training, 500 for validation, 1 000 for the test."""
+    """Load Cora with the public split: 20 nodes of each class for training, 500 for validation, 1 000 for the test."""
     return _dataset(request, read_planetoid(request.place))
 
 
 def open_mutag(request: Request) -> DataSet:
-    """MUTAG, its atoms and classes by their names."""
+    """Load MUTAG with the names of atoms and classes."""
     graphs = read_tu(request.place)
     assert graphs.table is not None
     assert graphs.targets is not None
@@ -124,7 +124,7 @@ def open_mutag(request: Request) -> DataSet:
     atoms = graphs.table.frame[atom].replace(ATOMS).alias("atom")
     classes = graphs.targets.frame[CLASS].replace(MUTAGENIC).alias(CLASS)
     bonds = None
-    if graphs.edge_table is not None:  # a file that is not needed
+    if graphs.edge_table is not None:  # an optional file
         bonds = Table("", pl.DataFrame([graphs.edge_table.frame[f"{EDGE_LABEL} 1"].replace(BONDS).alias("bond")]))
     graphs = dataclasses.replace(
         graphs,
@@ -137,7 +137,7 @@ def open_mutag(request: Request) -> DataSet:
 
 
 def open_esol(request: Request) -> DataSet:
-    """ESOL: log solubility in mol/l of molecules, split at random."""
+    """Load ESOL: log solubility in mol/l of molecules, split at random."""
     settings = request.settings
     target, smiles = settings.target or request.named.target, settings.smiles or "smiles"
     graphs = read_molecules(request.place / ESOL, smiles, Form.of(settings), settings.missing == "drop")
@@ -146,8 +146,8 @@ def open_esol(request: Request) -> DataSet:
 
 
 def open_karate(request: Request) -> DataSet:
-    """The karate club: the two who fell out are known, everybody else's side is to be told from the links alone."""
-    import networkx  # here, because it takes a while
+    """Load the karate club. Only the two leaders are labelled; all other members are classified from the links."""
+    import networkx  # imported here because it is slow to import
 
     club = networkx.karate_club_graph()
     links = np.array(club.edges, np.int64).T  # (2, 78)
@@ -172,7 +172,7 @@ def open_karate(request: Request) -> DataSet:
 
 
 def _dataset(request: Request, graphs: RawGraphs) -> DataSet:
-    """Graphs read from published files."""
+    """Build a data set from published graph files."""
     files = [file for file in request.named.sums if (request.place / file).is_file()]
     return graph_dataset(graphs, origin_of(request, files=files), request.settings)
 

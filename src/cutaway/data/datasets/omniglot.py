@@ -1,14 +1,14 @@
-"""Omniglot: characters of many alphabets, each drawn once by 20 people, for learning from a few examples.
+"""Omniglot: characters of many alphabets, each drawn once by 20 people, for few-shot learning.
 
 The files hold a PNG of 105 × 105 pixels, black on white, for each drawing: SET/ALPHABET/CHARACTER/NUMBER.png. As in A.
 Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap, Meta-learning with memory-augmented neural networks,
-2016, section 4.1 <https://arxiv.org/abs/1605.06065>, and in those who followed, drawings are brought to 28 × 28 and
-inverted, and for episodes each training character turned by 90°, 180° and 270° is a class of its own.
+2016, section 4.1 <https://arxiv.org/abs/1605.06065>, and later work, drawings are resized to 28 × 28 and inverted. For
+episodes each training character rotated by 90°, 180° and 270° is a separate class.
 
-Papers draw 1 200 of all 1 623 characters at random to train on. Of the whole set the split here is its author's: no
-alphabet is in two splits, which is harder, as the characters of a test alphabet have not even a sister in training.
-The two small sets have eight alphabets, and which of them were tested would decide the score: of these, characters are
-drawn at random.
+Papers sample 1 200 of all 1 623 characters at random for training. The split of the whole set here is its author's: no
+alphabet is in two splits. This is harder, because the characters of a test alphabet have no related ones in training.
+The two small sets have only eight alphabets, and the score would depend on the choice of test alphabets, so characters
+are sampled at random instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SIDE = 28
 TURNS = (90, 180, 270)  # degrees
 WHOLE = ("images_background.zip", "images_evaluation.zip")
 PART = ("images_background_small1.zip", "images_background_small2.zip")
-SHOWN = 10  # alphabets that a note names
+SHOWN = 10  # alphabets listed in a note
 
 Drawings = npt.NDArray[np.uint8]
 
@@ -65,8 +65,11 @@ NAMED = {
 
 
 def open_omniglot(request: Request) -> DataSet:
-    """Omniglot, or the two small background sets where the whole is not there. For episodes the alphabets of
-    the whole are split, or the characters of the part; else each character is a class, and its drawings are."""
+    """Load Omniglot, or the two small background sets if the whole is not available.
+
+    For episodes, the split is by alphabet for the whole set and by character for the small ones. Otherwise each
+    character is a class, and its drawings are split.
+    """
     place, settings = request.place, request.settings
     whole = all((place / file).is_file() for file in WHOLE)
     files = WHOLE if whole else PART
@@ -95,10 +98,10 @@ def open_omniglot(request: Request) -> DataSet:
 
 
 def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int]:
-    """The drawings (n, 1, 28, 28), white on black, the class of each, the classes as ALPHABET/CHARACTER, and how many
-    drawings are of the first file. A character that stands in several files is read once.
+    """Read drawings (n, 1, 28, 28), white on black, their classes, the class names and the size of the first file.
 
-    Raises DataError for a file that is no archive of such drawings.
+    Class names are ALPHABET/CHARACTER. A character in several files is read once. Raises DataError for a file that is
+    not an archive of such drawings.
     """
     found: dict[str, list[Drawings]] = {}
     counts = []
@@ -127,8 +130,7 @@ def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int
 def turned(
     pixels: Drawings, labels: Rows, classes: Sequence[str], train: Rows
 ) -> tuple[Drawings, Rows, list[str], Rows]:
-    """All drawings, labels and classes with those of the training rows at each of the TURNS after them, a class each,
-    and the training rows then."""
+    """Append rotated training drawings at each of the TURNS as additional classes, and return the training rows too."""
     own = np.unique(labels[train])
     number = np.zeros(len(classes), np.int64)
     number[own] = np.arange(len(own))
@@ -142,20 +144,20 @@ def turned(
 
 
 def _drawing(content: bytes) -> Drawings:
-    """One drawing (28, 28), white on black."""
+    """Decode one drawing (28, 28), white on black."""
     with Image.open(io.BytesIO(content)) as image:
         small = image.convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     return 255 - np.asarray(small, np.uint8)
 
 
 def _alphabets(labels: Rows, classes: Sequence[str], splits: dict[str, Rows]) -> str:
-    """A sentence on which alphabets are in which split."""
-    said = []
+    """Return a note on the alphabets of each split."""
+    parts = []
     for split, rows in splits.items():
         names = list(dict.fromkeys(classes[k].split("/")[0] for k in np.unique(labels[rows])))
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        said.append(f"{split} {', '.join(names[:SHOWN])}{more}")
-    return f"Alphabets are split, none is in two splits: {'; '.join(said)}."
+        parts.append(f"{split} {', '.join(names[:SHOWN])}{more}")
+    return f"Alphabets are split, none is in two splits: {'; '.join(parts)}."
 
 
 OPENERS = {"omniglot": open_omniglot}

@@ -1,4 +1,4 @@
-"""Named sets of pairs of sequences: spelling to sound, German to English."""
+"""Built-in sequence pairs: spelling to pronunciation, German to English."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .catalog import NamedSet, Request, at
 from .published import origin_of
 
 WORD = re.compile(r"(?P<word>.+?)(\(\d+\))?")  # read(2) is another pronunciation of read
-SPELLED = re.compile(r"[a-z']+")  # with a letter among them: what can be read from its letters
+SPELLED = re.compile(r"[a-z']+")  # has at least one letter: words with a spelling
 MULTI30K_SPLITS = {"train": "train", "val": "val", "test": "test_2016_flickr"}
-MULTI30K_LEAST = 2  # words that occur once are unknown, as in published translators of this set
-MULTI30K_SUBWORDS = 10_000  # of both languages, where they share a tokenizer
+MULTI30K_LEAST = 2  # words that occur once are unknown, as in published translation models of this data set
+MULTI30K_SUBWORDS = 10_000  # of both languages, if they share a tokenizer
 
 
 def open_cmudict(request: Request) -> DataSet:
-    """The CMU Pronouncing Dictionary: the letters of a word to its phonemes, without stress.
+    """Load the CMU Pronouncing Dictionary: the letters of a word to its phonemes, without stress.
 
-    Published error rates of spelling to sound are of phonemes without the stress digits of the dictionary, and hold an
-    answer to the nearest of a word's pronunciations; so does this. Raises DataError for lines that are no entry.
+    As in published error rates, phonemes have no stress digits, and an answer is compared with the closest
+    pronunciation of a word. Raises DataError for malformed lines.
     """
     (file,) = request.named.needed
     lines, _ = read_lines(request.place / file)
-    entries: dict[tuple[str, str], None] = {}  # (word, phonemes), in their order
+    entries: dict[tuple[str, str], None] = {}  # (word, phonemes) in file order
     problems: list[Problem] = []
     others = repeated = 0
     for number, line in enumerate(lines, 1):
@@ -66,16 +66,19 @@ def open_cmudict(request: Request) -> DataSet:
 
 
 class Words(Pairs):
-    """Pairs that a person calls by their source."""
+    """Pairs that are named by their source."""
 
     def place(self, i: int) -> str:
-        """The word."""
+        """Return the word."""
         return self.sources[i]
 
 
 def open_multi30k(request: Request) -> DataSet:
-    """Multi30k's captions, German to English, in its three splits, in lower case: words, or subwords where the
-    languages share a tokenizer. Raises DataError where the two languages of a split have not as many lines."""
+    """Load Multi30k's captions, German to English, in its three splits, in lower case.
+
+    Tokens are words, or subwords if the languages share a tokenizer. Raises DataError if the two languages of a split
+    have different numbers of lines.
+    """
     settings = request.settings
     sources: list[str] = []
     targets: list[str] = []
@@ -108,10 +111,10 @@ def open_multi30k(request: Request) -> DataSet:
 
 
 class Captions(Pairs):
-    """Pairs that a person calls by their number, split after split."""
+    """Pairs that are named by their number, counted over all splits."""
 
     def place(self, i: int) -> str:
-        """The number, from 1 on."""
+        """Return the number, from 1 on."""
         return f"caption {i + 1}"
 
 

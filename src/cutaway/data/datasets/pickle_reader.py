@@ -1,11 +1,11 @@
-"""Pickles read as data: an interpreter for the few instructions that numbers, text, lists and arrays need.
+"""Safe pickle reader: an interpreter for the instructions that numbers, text, lists and arrays need.
 
-A sparse matrix of scipy is read as the dictionary of its arrays (data, indices, indptr and shape), and a dictionary
-that makes its missing values as a plain one; neither scipy nor what would make values is needed or called.
+A scipy sparse matrix is read as the dictionary of its arrays (data, indices, indptr and shape), and a defaultdict as a
+plain dictionary; neither scipy nor a default factory is needed or called.
 
-A pickle is a program, and Python's own reader runs it, importing and calling whatever the file names. Nothing is
-imported or called for the file here: an instruction or a name outside the lists below is rejected, by its name,
-when it is met. The instructions are decoded by `pickletools`, which executes none of them.
+A pickle is a program, and Python's own reader runs it, importing and calling any name in the file. Nothing is imported
+or called for the file here: an instruction or a name outside the lists below is rejected, by its name. `pickletools`
+decodes the instructions and executes nothing.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ CONSTANTS: dict[str, Callable[[], Any]] = {
 MEMORY_IN = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 MEMORY_OUT = {"GET", "BINGET", "LONG_BINGET"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-ARRAY_KINDS = "biufcSU"  # of numpy types: values, and no objects
-SPARSE = {"scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix"}  # as older and newer releases name it
+ARRAY_KINDS = "biufcSU"  # numpy kinds of plain values, without objects
+SPARSE = {"scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix"}  # names in older and newer releases
 SPARSE_PARTS = ("data", "indices", "indptr")
-NAMED_ONLY = {"numpy.ndarray", "__builtin__.list", "builtins.list"}  # what a call may be given, and nothing else
-_OPEN = object()  # stands for a list or dict that is being unwrapped
+NAMED_ONLY = {"numpy.ndarray", "__builtin__.list", "builtins.list"}  # names that are only valid as arguments of a call
+_OPEN = object()  # marks a list or dict that is being unwrapped
 
 
 class RejectedError(ValueError):
-    """What the file wants to do and may not, in words."""
+    """Error that describes a disallowed operation of the file."""
 
 
 class _Name:
-    """A function or class that the file names; numpy's moves between releases are undone."""
+    """A function or class named in the file, with numpy's renamed modules resolved."""
 
     def __init__(self, module: str, name: str) -> None:
         self.full = f"{module}.{name}".replace("numpy.core.", "numpy._core.")
@@ -57,7 +57,7 @@ class _Name:
 
 
 class _Type:
-    """An array's type as the file builds it: a code such as f8, then its byte order."""
+    """An array dtype under construction: a code such as f8, then its byte order."""
 
     def __init__(self, code: str, align: bool = False, copy: bool = False) -> None:
         del align, copy
@@ -74,7 +74,7 @@ class _Type:
 
 
 class _Array:
-    """An array as the file builds it: first nothing, then its shape, type and bytes."""
+    """An array under construction: first empty, then with shape, type and bytes."""
 
     value: np.ndarray[Any, Any] | None = None
 
@@ -84,7 +84,7 @@ class _Array:
 
 
 class _Sparse:
-    """A sparse matrix as the file builds it: first nothing, then a dictionary of its parts."""
+    """A sparse matrix under construction: first empty, then with a dictionary of its parts."""
 
     state: dict[str, Any] | None = None
 
@@ -100,10 +100,10 @@ class _Sparse:
 
 
 def read_pickle(path: Path) -> Any:
-    """What the pickle at `path` holds: None, numbers, text, bytes, tuples, lists, dicts and arrays of numbers or text.
+    """Read None, numbers, text, bytes, tuples, lists, dicts and arrays of numbers or text from a pickle.
 
-    Protocols 0 to 5 are read; text of Python 2 is read as latin-1. Raises DataError where the file is cut short
-    or damaged, or would build or call anything else; nothing of it has been run then.
+    Supports protocols 0 to 5; text of Python 2 is decoded as latin-1. Raises DataError if the file is truncated or
+    damaged, or would build or call anything else. None of it is executed.
     """
     try:
         return _plain(_interpret(path.read_bytes()), {})
@@ -120,9 +120,9 @@ def read_pickle(path: Path) -> Any:
 
 
 def _interpret(data: bytes) -> Any:
-    """Run the instructions on a stack of plain values. Raises RejectedError for one that such values do not need."""
+    """Run the instructions on a stack of plain values. Raises RejectedError for other instructions."""
     stack: list[Any] = []
-    marked: list[list[Any]] = []  # the stacks set aside by MARK
+    marked: list[list[Any]] = []  # the stacks saved by MARK
     memory: dict[int, Any] = {}
     argument: Any
     for opcode, argument, _ in pickletools.genops(data):
@@ -183,7 +183,7 @@ def _interpret(data: bytes) -> Any:
 
 
 def _array(data: bytes | str, dtype: _Type, shape: tuple[int, ...], order: str = "C") -> np.ndarray[Any, Any]:
-    """The array of those bytes; Python 2 wrote them as text."""
+    """Build an array from bytes, which Python 2 wrote as text."""
     raw = data.encode("latin-1") if isinstance(data, str) else data
     values = np.frombuffer(raw, dtype.dtype())
     return values.reshape(shape, order=order).copy()  # type: ignore[call-overload, no-any-return]
@@ -194,7 +194,7 @@ def _scalar(dtype: _Type, data: bytes | str) -> Any:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How protocols 0 to 2 write bytes that are not empty."""
+    """Encode text as protocols 0 to 2 do for non-empty bytes."""
     if encoding not in {"latin1", "latin-1"}:
         raise RejectedError(f"it encodes text as {encoding}")
     return text.encode("latin-1")
@@ -212,7 +212,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """The value with its arrays unwrapped, shared parts once. Raises RejectedError for one that holds itself."""
+    """Unwrap the arrays of a value, shared parts once. Raises RejectedError for a recursive value."""
     if isinstance(value, _Array):
         if value.value is None:
             raise ValueError("an array without values")

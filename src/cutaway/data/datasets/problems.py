@@ -1,9 +1,9 @@
-"""Named sets of problems that are generated and solved here: sums, Countdown, the game of 24.
+"""Generated problem sets: sums, Countdown, and the game of 24.
 
-The problems of validation and test are never trained on, in any order of their numbers and for whatever target: what is
-held out are multisets of numbers. Those of the test of `game24` are numbers 901 to 1 000 of the list of 4nums.com, in
-the order of how hard people find them, as in S. Yao et al., Tree of thoughts, 2023 <https://arxiv.org/abs/2305.10601>;
-no other set trains on them.
+Validation and test problems never occur in training, in any order of their numbers and for any target: the split is by
+multisets of numbers. The test of `game24` has the numbers 901 to 1 000 of the list of 4nums.com, sorted by human
+difficulty, as in S. Yao et al., Tree of thoughts, 2023 <https://arxiv.org/abs/2305.10601>. No other data set trains on
+them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HARD = """
 3466 5888 688c 2349 267b 59cc 127c 2456 558d 233a 348c 246b 2289 1567 58ab 449c 2566 249c 48bd 49ad
 """
 SCORED = ("val", "test")
-HELD_OUT = 100  # multisets for validation, beside those of the test
+HELD_OUT = 100  # validation multisets, in addition to those of the test
 TARGETS = range(1, 101)  # of Countdown
 SUMS = {"train": 10_000, "val": 500, "test": 1_000}
-LOOKED_AT = 200  # solutions in each form, for the length of the longest
-ROOM = 8  # tokens that a model can read beyond the longest solution: steps that a model writes can be longer
+LOOKED_AT = 200  # solutions per form that are sampled to determine the longest
+ROOM = 8  # tokens allowed beyond the longest solution, because a model's steps can be longer
 NOT_THESE = (
     *("val", "test", "fold", "split_seed", "target", "text", "missing", "group"),
     *("tokenizer", "vocab_size", "length"),
@@ -70,21 +70,21 @@ NAMED = {
 
 
 def held_out() -> dict[str, list[State]]:
-    """The multisets of four numbers that are for validation and for test, of Countdown and of the game of 24."""
+    """Return the validation and test multisets of four numbers of Countdown and the game of 24."""
     test = [tuple(int(digit, 14) for digit in word) for word in HARD.split()]
-    rest = [state for state in _all() if 24 in reached(state) and state not in set(test)]
+    rest = [state for state in _all_multisets() if 24 in reached(state) and state not in set(test)]
     return {"val": sorted(Random(24).sample(rest, HELD_OUT)), "test": test}
 
 
 def sums() -> dict[str, Sequence[str]]:
-    """Different sums for each split."""
+    """Generate distinct sums for each split."""
     size, total = 10**addition.DIGITS, sum(SUMS.values())
     drawn = iter(Random(0).sample(range(size * size), total))
     return {split: [addition.problem_of(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()}
 
 
 def countdowns() -> dict[str, Sequence[str]]:
-    """All targets up to 100 that four numbers can make: for training of all numbers but those that are held out."""
+    """Return all targets up to 100 that four numbers can make; training excludes held-out numbers."""
     found = {
         split: [problem_of(state, target) for state in of for target in sorted(reached(state)) if target in TARGETS]
         for split, of in _states().items()
@@ -94,14 +94,14 @@ def countdowns() -> dict[str, Sequence[str]]:
 
 
 def games() -> dict[str, Sequence[str]]:
-    """The target 24."""
+    """Return the problems with the target 24."""
     found = {split: [problem_of(s, 24) for s in of if 24 in reached(s)] for split, of in _states().items()}
     Random(2).shuffle(found["train"])
     return {**found}
 
 
 def open_problems(request: Request) -> DataSet:
-    """The problems of the set, in the forms that are asked for."""
+    """Load the problems of the data set in the requested forms."""
     settings, (kind, made) = request.settings, SETS[request.name]
     if NextToken not in request.targets and request.targets:
         raise ModelError(f"{request.name} is for models that predict the next token, such as gpt2 and lstm.")
@@ -134,14 +134,14 @@ def open_problems(request: Request) -> DataSet:
 
 
 def _states() -> dict[str, list[State]]:
-    """The multisets of four numbers of each split: for training all but those that are held out."""
+    """Return the multisets of four numbers of each split; training has all that are not held out."""
     held = held_out()
     out = {state for of_split in held.values() for state in of_split}
-    return {"train": [state for state in _all() if state not in out], **held}
+    return {"train": [state for state in _all_multisets() if state not in out], **held}
 
 
-def _all() -> list[State]:
-    """All multisets of four numbers."""
+def _all_multisets() -> list[State]:
+    """Return all multisets of four numbers."""
     return list(combinations_with_replacement(range(1, LARGEST + 1), 4))
 
 

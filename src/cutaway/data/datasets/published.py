@@ -1,4 +1,4 @@
-"""Named sets that are published as files: read from the folder where these lie."""
+"""Built-in data sets that are read from published files."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ GARMENTS = (
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-CIFAR_FILE = 10_000  # images in each of CIFAR-10's files
-# Columns of the Titanic table that say the same twice, and those that follow from others (sex and age; sibsp, parch).
+CIFAR_FILE = 10_000  # images per file of CIFAR-10
+# Redundant columns of the Titanic table, and columns derived from others (sex and age; sibsp, parch).
 TITANIC_TWINS = (("survived", "alive"), ("pclass", "class"), ("embarked", "embark_town"))
 TITANIC_DERIVED = ("who", "adult_male", "alone")
 
 
 def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
-    """MNIST and what has its form: four IDX files, a training and a test split."""
+    """Load MNIST or a data set of the same format: four IDX files, a training and a test split."""
     place = request.place
     train, train_labels = read_labelled_idx(
         place / "train-images-idx3-ubyte.gz", place / "train-labels-idx1-ubyte.gz", len(classes)
@@ -59,7 +59,7 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
 
 
 def open_cifar10(request: Request) -> DataSet:
-    """CIFAR-10, or as much of it as is there."""
+    """Load CIFAR-10, or the files of it that are available."""
     named, place = request.named, request.place
     files = [file for file in named.sums if (place / file).is_file()]  # the test file is the last
     read = [read_cifar(place / file) for file in files]
@@ -86,7 +86,7 @@ def open_cifar10(request: Request) -> DataSet:
 
 
 def open_mnist1d(request: Request) -> DataSet:
-    """MNIST-1D: a pickle of arrays x (4 000, 40), y, x_test (1 000, 40), y_test."""
+    """Load MNIST-1D: a pickle of arrays x (4 000, 40), y, x_test (1 000, 40), y_test."""
     (name,) = request.named.needed
     file = request.place / name
     content = read_pickle(file)
@@ -112,16 +112,16 @@ def open_mnist1d(request: Request) -> DataSet:
 
 
 def open_csv(request: Request, notes: Sequence[str] = ()) -> DataSet:
-    """A table in one CSV file."""
+    """Load a table from one CSV file."""
     (file,) = request.named.needed
     table = frame_table(read_table(request.place / file).frame, request.name)
     return table_dataset(table, origin_of(request, notes), request.settings)
 
 
 def open_titanic(request: Request) -> DataSet:
-    """The Titanic table without the columns that say again what others say."""
+    """Load the Titanic table without redundant columns."""
     settings = request.settings
-    twins = [other for pair in TITANIC_TWINS for other in pair if other != _kept(pair, settings.target)]
+    twins = [other for pair in TITANIC_TWINS for other in pair if other != _preferred_column(pair, settings.target)]
     repeated = [column for column in (*twins, *TITANIC_DERIVED) if column != settings.target]
     note = (
         f"Left out: {', '.join(repeated)}. Each says in other words what another column says, or follows from others."
@@ -130,36 +130,38 @@ def open_titanic(request: Request) -> DataSet:
     return open_csv(dataclasses.replace(request, settings=dataclasses.replace(settings, ignore=ignore)), [note])
 
 
-def _kept(pair: tuple[str, str], target: str | None) -> str:
-    """Which of two columns that say the same stays: the target, or else the first."""
+def _preferred_column(pair: tuple[str, str], target: str | None) -> str:
+    """Return which of two equivalent columns to keep: the target, otherwise the first."""
     return pair[1] if pair[1] == target else pair[0]
 
 
 def _consecutive(train: int, test: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The splits of a set whose training examples come first."""
+    """Return splits of a data set whose training examples come first."""
     return {"train": np.arange(train), "test": np.arange(train, train + test)}
 
 
 def origin_of(request: Request, notes: Sequence[str] = (), files: Sequence[str] = ()) -> Origin:
-    """Where a set comes from that was read of these files, or of all that it needs: with a note for each that is not
-    the published one, where there is a sum to compare with."""
+    """Return the source of a data set read from these files, or from all that it needs.
+
+    It has a note for each file whose hash differs from the published one, if that is known.
+    """
     sums = sums_of(request.place, files or request.named.needed)
     known = {file: sha256 for file, sha256 in sums.items() if file in request.named.sums}
     return Origin(request.name, request.name, fingerprint_of(sums), [*notes, *unpublished(request.named, known)])
 
 
 def sums_of(place: Path, files: Iterable[str]) -> dict[str, str]:
-    """The sha256 of each file."""
+    """Compute the sha256 of each file."""
     return {file: sha256_of(place / file) for file in files}
 
 
 def fingerprint_of(sums: dict[str, str]) -> str:
-    """sha256 of what was read."""
+    """Compute the sha256 of all files read."""
     return hashlib.sha256("".join(f"{sha256}  {file}\n" for file, sha256 in sums.items()).encode()).hexdigest()
 
 
 def unpublished(named: NamedSet, sums: dict[str, str]) -> list[str]:
-    """A note for each file that is not the one that was published."""
+    """Return a note for each file that differs from the published one."""
     return [
         f"{file} is not the published file: its sha256 is {sha256}, and that of the published one {named.sums[file]}."
         for file, sha256 in sums.items()

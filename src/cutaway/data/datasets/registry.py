@@ -1,4 +1,4 @@
-"""The door to the named data sets: where one is, and opening it."""
+"""Registry of the built-in data sets: lookup and loading."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from .download import obtain, roots
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
 
-def _collected() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
-    """The sets and their openers from every module beside this one that has `NAMED` or `OPENERS`: a new set is an entry
-    in both dictionaries of one file, and nothing is registered by hand."""
+def _collect() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
+    """Collect the data sets and their loaders from every module of this package with `NAMED` or `OPENERS`.
+
+    A new data set is an entry in both dictionaries of one module and needs no registration.
+    """
     named = dict(FIRST)
     openers: dict[str, Callable[[Request], DataSet]] = {}
     package = importlib.import_module(__package__)
@@ -34,17 +36,17 @@ def _collected() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], Dat
     return named, openers
 
 
-NAMED, OPENERS = _collected()
+NAMED, OPENERS = _collect()
 
 
 def where(name: str) -> Path | None:
-    """The folder in which a set's files lie: $CUTAWAY_DATA's, or the cache's; None where it must be fetched first.
+    """Return the folder with a data set's files in $CUTAWAY_DATA or the cache; None if it must be downloaded first.
 
-    For a set without files of its own, the folder of the package that it comes with. Nothing is downloaded.
+    For a data set without files, it is the folder of the package that provides it. Nothing is downloaded.
     """
     named = _named(name)
     if not named.files:
-        spec = importlib.util.find_spec("sklearn")  # found, not imported, which would take a second
+        spec = importlib.util.find_spec("sklearn")  # located without an import, which would take a second
         return Path(spec.origin).parent if spec is not None and spec.origin else None
     for root in roots():
         if all((root / named.folder / file).is_file() for file in named.needed):
@@ -58,11 +60,11 @@ def open_named(
     sizes: ImageSizes = ANY_SIZE,
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """The data set of that name, fetched from its public home where it is nowhere here.
+    """Load the data set of this name, after a download if it is not available locally.
 
-    `sizes` are those that the model takes, where it takes images; `targets` those that it learns, where it says so.
-    Raises UnknownName; FileError, with the place
-    to put it by hand, where it cannot be fetched; DataError where its files are damaged; SettingError.
+    `sizes` are the image sizes that the model accepts, `targets` the target types that it requests, if any. Raises
+    UnknownName; FileError, with the folder to put the file into manually, if it cannot be downloaded; DataError if its
+    files are damaged; SettingError.
     """
     named = _named(name)
     if named.kind == "table" and settings.target is None:

@@ -1,7 +1,7 @@
-"""Scenes of handwritten digits: what stands where is known exactly, and every digit is one that somebody wrote.
+"""Scenes composed of real handwritten digits, with known positions.
 
-Where no labelled photographs are at hand, scenes stand in for them: for masks, for boxes and for captions alike. Each
-is composed by seed of digits of one split, so that no handwriting of a test scene was ever seen in training.
+The scenes replace labelled photographs for masks, boxes and captions. Each is composed from a seed of digits of one
+split, so that no handwriting of a test scene occurs in training.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from PIL import Image
 
 Pixels = npt.NDArray[np.uint8]
-INK = 128  # from this level on a pixel is the digit's
-TRIES = 30  # for a free place, after which the scene has one digit fewer
+INK = 128  # smallest level of ink pixels
+TRIES = 30  # attempts to find a free place, after which the scene has one digit fewer
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Placed:
     """A digit in a scene: the box of its ink, [left, right) × [top, bottom), in pixels."""
 
     label: int
-    source: int  # which of the given digits it is
+    source: int  # index of the source digit
     left: int
     top: int
     right: int
@@ -34,15 +34,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Scenes:
-    """Scenes (n, side, side), grey; which of its digits each pixel belongs to, (n, side, side): 0 is the ground, i + 1
-    the i-th digit; and the digits of each, in the order in which they were placed."""
+    """Grey scenes (n, side, side) with the owner of each pixel, (n, side, side), and the digits of each scene.
+
+    The owner 0 is the background and i + 1 is the i-th digit in order of placement.
+    """
 
     pixels: Pixels
     owners: Pixels
     placed: list[list[Placed]]
 
     def classes(self) -> Pixels:
-        """The mask of each scene, (n, side, side): 0 is the ground, label + 1 a digit of that label."""
+        """Return the mask of each scene, (n, side, side): 0 is the background, label + 1 a digit of that label."""
         masks = np.zeros_like(self.owners)
         for mask, owners, placed in zip(masks, self.owners, self.placed):
             lookup = np.array([0, *(digit.label + 1 for digit in placed)], np.uint8)
@@ -51,7 +53,7 @@ class Scenes:
 
 
 def compose(digits: Pixels, labels: npt.NDArray[np.int64], count: int, side: int, seed: int, **sizes: Any) -> Scenes:
-    """The first `count` of the scenes that `composed` gives of these digits and sizes."""
+    """Compose `count` scenes. See `composed`."""
     scenes = list(islice(composed(digits, labels, side, seed, **sizes), count))
     pixels, owners, placed = zip(*scenes)
     return Scenes(np.stack(pixels), np.stack(owners), list(placed))
@@ -69,14 +71,14 @@ def composed(
     largest: float = 32,
     gap: int = 1,
 ) -> Iterator[tuple[Pixels, Pixels, list[Placed]]]:
-    """Scenes without end, each of side × side pixels and of `fewest` to `most` of the digits (n, h, w), with their
-    labels (n,): its pixels, what owns each of them, and the digits, as in `Scenes`.
+    """Generate scenes endlessly, each of side × side pixels with `fewest` to `most` digits.
 
-    A digit's ink is `smallest` to `largest` pixels high, its proportions are kept, and boxes are at least `gap` pixels
-    apart, so that each pixel belongs to one digit at most. Where no free place is found, a scene has fewer.
+    `digits` is (n, h, w), `labels` (n,). Yields the pixels, their owners and the digits, as in `Scenes`. A digit's ink
+    is `smallest` to `largest` pixels high with its aspect ratio, and boxes are at least `gap` pixels apart, so that
+    each pixel belongs to at most one digit. A scene has fewer digits if no free place is found.
     """
     rng = np.random.default_rng(seed)
-    boxes = ink_boxes(digits).tolist()  # of all at once: each digit is drawn several times
+    boxes = ink_boxes(digits).tolist()  # of all digits once, because each is drawn several times
     while True:
         scene, owner = np.zeros((2, side, side), np.uint8)
         placed: list[Placed] = []
@@ -96,7 +98,7 @@ def composed(
 
 
 def ink_boxes(digits: Pixels) -> npt.NDArray[np.int64]:
-    """The box of the ink of each digit (n, h, w), (n, 4): [top, bottom) × [left, right), in pixels."""
+    """Return the box of the ink of each digit (n, h, w), (n, 4): [top, bottom) × [left, right), in pixels."""
     ink = digits >= np.minimum(INK, digits.max((1, 2), keepdims=True))
     ends = []
     for inked in (ink.any(2), ink.any(1)):  # rows, columns
@@ -105,10 +107,10 @@ def ink_boxes(digits: Pixels) -> npt.NDArray[np.int64]:
 
 
 def scaled(ink: Pixels, height: float, side: int) -> Pixels:
-    """The ink (h, w) at that height, its proportions kept; no wider than `side`. Its box is that of its ink again."""
+    """Resize the ink (h, w) to this height with its aspect ratio, at most `side` wide, and crop it to its ink box."""
     factor = min(height / ink.shape[0], side / ink.shape[1])
     size = (max(1, round(ink.shape[1] * factor)), max(1, round(ink.shape[0] * factor)))
-    # By way of bytes: Pillow's ways from and to arrays take longer than to scale so few pixels.
+    # Conversion via bytes: Pillow's array conversion takes longer than resizing so few pixels.
     image = Image.frombytes("L", ink.shape[::-1], ink.tobytes()).resize(size, Image.Resampling.BICUBIC)
     found = np.frombuffer(image.tobytes(), np.uint8).reshape(size[::-1])
     inked = found >= min(INK, int(found.max()))
@@ -119,7 +121,7 @@ def scaled(ink: Pixels, height: float, side: int) -> Pixels:
 def _free_place(
     rng: np.random.Generator, placed: list[Placed], shape: tuple[int, ...], side: int, gap: int
 ) -> tuple[int, int] | None:
-    """Top and left of a box of that shape that is `gap` pixels from all others, or None where none was found."""
+    """Find the top and left of a box of this shape at least `gap` pixels from all others, or None."""
     height, width = shape[:2]
     for _ in range(TRIES):
         top, left = int(rng.integers(side - height + 1)), int(rng.integers(side - width + 1))

@@ -1,4 +1,4 @@
-"""Named sets of images with masks: scenes of handwritten digits, whose every pixel's class is known."""
+"""Built-in segmentation data sets: scenes of handwritten digits with exact masks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .scenes import Scenes, compose
 CLASSES = ("ground", *"0123456789")
 TRAIN, TEST, SIDE = 2000, 500, 64
 SMALL_TRAIN, SMALL_TEST, SMALL_SIDE, SMALL_MOST = 800, 100, 32, 3
-DIGITS = 1400  # of scikit-learn's 1 797: those of which scenes to learn from are composed
+DIGITS = 1400  # of scikit-learn's 1 797: those of the training scenes
 SEED = 0
 
 
 def open_digit_scenes(request: Request) -> DataSet:
-    """Scenes of MNIST's digits."""
+    """Compose scenes of MNIST's digits."""
     made = []
     for i, (part, count) in enumerate((("train", TRAIN), ("t10k", TEST))):
         images, labels = (request.place / f"{part}-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1"))
@@ -32,13 +32,13 @@ def open_digit_scenes(request: Request) -> DataSet:
 
 
 def open_digit_scenes_small(request: Request) -> DataSet:
-    """Scenes of scikit-learn's digits."""
+    """Compose scenes of scikit-learn's digits."""
     return _dataset(request, small_scenes(), SMALL_MOST)
 
 
 def small_scenes() -> list[Scenes]:
-    """Scenes of scikit-learn's digits, to learn from and to test on, with no digit in both."""
-    from sklearn import datasets  # here, because it takes a second
+    """Compose training and test scenes of scikit-learn's digits, with no digit in both."""
+    from sklearn import datasets  # imported here because it takes a second
 
     bunch: Any = datasets.load_digits()
     digits = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
@@ -50,7 +50,7 @@ def small_scenes() -> list[Scenes]:
 
 
 def _dataset(request: Request, made: list[Scenes], most: int) -> DataSet:
-    """Scenes of up to so many digits, the second lot the test split."""
+    """Build the data set of scenes with up to `most` digits. The second item of `made` is the test split."""
     pixels = np.concatenate([scenes.pixels for scenes in made])[:, None]  # (n, 1, side, side)
     masks = np.concatenate([scenes.classes() for scenes in made])
     note = (

@@ -1,4 +1,4 @@
-"""Named series to be forecast: electricity transformers by the hour, air passengers and sunspots by the month."""
+"""Built-in forecasting series: hourly electricity transformers, monthly air passengers and sunspots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_one(
     borders: Sequence[int] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
-    """A series in one CSV file. `own` are its settings, for those that the person left as they are."""
+    """Load a series from one CSV file. `own` are its defaults for settings that the user did not change."""
     (file,) = request.named.needed
     plain = DataSettings()
     given = request.settings

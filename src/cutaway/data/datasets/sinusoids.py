@@ -1,12 +1,12 @@
-"""Sinusoids: each a function of its own, known at a few points, for meta-learning of numbers.
+"""Sinusoid regression for meta-learning: each task is a function known at a few points.
 
 After C. Finn, P. Abbeel, S. Levine, Model-agnostic meta-learning for fast adaptation of deep networks, 2017, section
 5.1 <https://arxiv.org/abs/1703.03400>:
 
     y = A sin(x − φ),   A uniform in [0.1, 5], φ in [0, π], x in [−5, 5]
 
-In an episode all points are of one sinusoid. Without episodes each point is of another: what is learned then is the
-mean over all of them.
+In an episode all points belong to one sinusoid. Without episodes each point belongs to another one, and a model learns
+the mean over all of them.
 """
 
 from __future__ import annotations
@@ -49,55 +49,57 @@ NAMED = {
 
 
 class SinusoidSplit(Split):
-    """Sinusoids, each seen at `points`: example i is drawn by the seed and by i, and by `as_read` where there is none.
+    """A split of sinusoids, each with `points` points.
 
-    A batch of E has inputs (E · points, 1) and targets (E, points), or (E,) where each is seen at one `row`.
+    Example i depends on the seed and i, or on `as_read` without a seed.
+
+    A batch of E has inputs (E · points, 1) and targets (E, points), or (E,) if `row` is set, with one point for each.
     """
 
     def __init__(
         self, count: int, points: int, as_read: int, row: bool = False, target: Episodes | None = None
     ) -> None:
         self.count, self.points, self.as_read, self.rows, self.episodes = count, points, as_read, row, target
-        self.target = self._drawn(torch.arange(count), as_read)[1]
+        self.target = self._points(torch.arange(count), as_read)[1]
 
     def __len__(self) -> int:
         return self.count
 
     def again(self, target: Episodes) -> SinusoidSplit:
-        """As many episodes of another form."""
+        """Return the same number of episodes with another form."""
         return SinusoidSplit(self.count, target.size, self.as_read, target=target)
 
     def alone(self) -> Split:
-        """Points by themselves."""
+        """Return a split of single points."""
         return Alone(SinusoidSplit(self.count, 1, self.as_read, row=True))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of these examples, drawn by the seed."""
+        """Yield the batches of these examples, generated from the seed."""
         for index in order:
-            x, y = self._drawn(index, self.as_read if seed is None else seed)
+            x, y = self._points(index, self.as_read if seed is None else seed)
             yield Batch((x.view(-1, 1),), y)
 
     def name(self, i: int) -> str:
-        """The number of the sinusoid, with what it is."""
+        """Return the number of the sinusoid and its formula."""
         amplitude, phase = (float(v[0]) for v in self.functions(torch.tensor([i])))
         return f"sinusoid {i}: {amplitude:.2f} sin(x − {phase:.2f})"
 
     def row(self, i: int) -> dict[str, str] | None:
-        """Of an example that is one point, that point."""
+        """Return the point of a single-point example, otherwise None."""
         if not self.rows:
             return None
-        x, y = self._drawn(torch.tensor([i]), self.as_read)
+        x, y = self._points(torch.tensor([i]), self.as_read)
         return {"x": f"{x.item():.6g}", "y": f"{y.item():.6g}"}
 
     def functions(self, index: Tensor, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Amplitude and phase of these examples, (E,) each."""
+        """Return amplitude and phase of these examples, (E,) each."""
         seed, places = self.as_read if seed is None else seed, index.cpu().numpy()
         return tuple(  # type: ignore[return-value]
             low + (high - low) * uniform(seed, places, draw) for draw, (low, high) in enumerate((AMPLITUDES, PHASES))
         )
 
-    def _drawn(self, index: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """The points x (E, points) of these examples, and y."""
+    def _points(self, index: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Generate the points x (E, points) of these examples, and y."""
         amplitude, phase = (v[:, None] for v in self.functions(index, seed))
         places = index.cpu().numpy()[:, None] * self.points + np.arange(self.points)
         x = INPUTS[0] + (INPUTS[1] - INPUTS[0]) * uniform(seed, places, 2)
@@ -107,7 +109,7 @@ class SinusoidSplit(Split):
 
 
 def open_sinusoids(request: Request) -> DataSet:
-    """Sinusoids, in episodes where these are what is learned."""
+    """Load sinusoids, in episodes if the model learns from these."""
     settings, episodic = request.settings, Episodes in request.targets
     reject_changed(settings, NOT_THESE, "would change nothing: sinusoids are drawn as they are needed")
     reject_changed(replace(settings, target=None if settings.target == "y" else settings.target), ("target",),
@@ -123,9 +125,9 @@ def open_sinusoids(request: Request) -> DataSet:
     }
     notes = ["Sinusoids are drawn anew in every epoch of training; those of validation and test are always the same."]
     preprocessing = TablePreprocessing(TableSpec(("x",), target), (numeric,))
-    # How they are drawn is all there is to know of them; their values could be other in the last bit elsewhere.
-    said = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    # The digest covers the generation parameters, because values may differ in the last bit between machines.
+    parameters = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
+    digest = hashlib.sha256(parameters.encode()).hexdigest()
     return assemble(Origin(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits)
 
 

@@ -1,8 +1,8 @@
-"""Named sets of speech: strings of spoken digits, composed of recordings that people made.
+"""Built-in speech data sets: strings of spoken digits, composed of real recordings.
 
-Each string is of one speaker: 3 to 7 recordings of the Free Spoken Digit Dataset, one after another, with gaps between
-and with white noise and hum of a line over all of it. Its transcript is the digits' names, "three one four". Which
-recordings, gaps and noise is drawn by seed, the same every time; no recording is in the strings of two splits.
+Each string is of one speaker: 3 to 7 recordings of the Free Spoken Digit Dataset, concatenated with gaps, with white
+noise and mains hum over all of it. Its transcript is the digits' names, "three one four". Recordings, gaps and noise
+depend only on the seed. No recording is in the strings of two splits.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .catalog import NamedSet, Request
 
 Samples = npt.NDArray[np.float32]
 
-LEFT_OUT = "yweweler"  # the speaker whom nobody hears in training, in `fsdd_strings_speaker`
+LEFT_OUT = "yweweler"  # the speaker excluded from training in `fsdd_strings_speaker`
 VAL_TAKES = 10  # takes 5 to 9 of each digit and speaker are for validation
 SIZES = {"train": 2000, "val": 200, "test": 300}  # strings
 FEWEST, MOST = 3, 7  # digits in a string
 GAPS = (0.02, 0.25)  # seconds before, between and after them
-SNR = (15.0, 30.0)  # decibels by which the speech is louder than the noise
+SNR = (15.0, 30.0)  # signal-to-noise ratio in decibels
 HUM = 50.0  # hertz
 
 
@@ -46,36 +46,36 @@ class Take:
 
 
 def open_strings(request: Request) -> DataSet:
-    """Strings of takes 10 and later to train on, of takes 5 to 9 to validate on, of takes 0 to 4 to test on."""
+    """Compose strings: takes 10 and later are for training, takes 5 to 9 for validation, takes 0 to 4 for the test."""
 
-    def split_of(take: Take) -> str:
+    def assign_split(take: Take) -> str:
         return "test" if take.take < FSDD_TEST_TAKES else "val" if take.take < VAL_TAKES else "train"
 
-    return _composed(
+    return _build_dataset(
         request,
-        split_of,
+        assign_split,
         "The same speakers speak in every split: a score says how well new takes of voices that are known are "
         "understood, and nothing of new voices. `fsdd_strings_speaker` leaves one out.",
     )
 
 
 def open_strings_speaker(request: Request) -> DataSet:
-    """Strings of one speaker to test on, whom nobody hears before; of the others takes 5 to 9 to validate on."""
+    """Compose test strings of an unseen speaker; takes 5 to 9 of the other speakers are for validation."""
 
-    def split_of(take: Take) -> str:
+    def assign_split(take: Take) -> str:
         return "test" if take.speaker == LEFT_OUT else "val" if FSDD_TEST_TAKES <= take.take < VAL_TAKES else "train"
 
-    return _composed(
+    return _build_dataset(
         request,
-        split_of,
+        assign_split,
         f"All test strings are of one speaker, {LEFT_OUT}, who speaks in no other: a score of one voice alone, whose "
         "interval says nothing of other voices.",
     )
 
 
-def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> DataSet:
-    """The strings as a data set. Raises DataError for recordings that are not there or cannot be used."""
-    from ..audio.audio_files import InMemory, Look, look_at, read_samples, unusable  # a library that only audio needs
+def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: str) -> DataSet:
+    """Build the data set of strings. Raises DataError for recordings that are missing or cannot be used."""
+    from ..audio.audio_files import InMemory, Look, look_at, read_samples, unusable  # slow imports
     from ..audio.dataset import Spoken, spoken_dataset
 
     folder = request.place / "recordings"
@@ -95,7 +95,7 @@ def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> D
     splits: dict[str, Rows] = {}
     for seed, (split, count) in enumerate(SIZES.items()):
         rng = np.random.default_rng(seed)
-        own = [take for take in takes if split_of(take) == split]
+        own = [take for take in takes if assign_split(take) == split]
         start = len(names)
         for i, string in enumerate(strings(own, count, rng)):
             recordings.append(InMemory(joined([samples[take] for take in string], rate, rng), rate))
@@ -108,7 +108,10 @@ def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> D
 
 
 def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iterator[list[Take]]:
-    """So many strings, each of one speaker, the speakers in turn. A take comes again once all of its speaker have."""
+    """Generate `count` strings, each of one speaker, cycling through speakers.
+
+    A take repeats only after all of its speaker were used.
+    """
     speakers = sorted({take.speaker for take in takes})
     decks: dict[str, list[Take]] = {speaker: [] for speaker in speakers}
     for i in range(count):
@@ -122,14 +125,14 @@ def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iter
 
 
 def joined(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Samples:
-    """Recordings (n,) one after another with silence around each, and noise over all of it, (n,) within ±1."""
+    """Concatenate recordings (n,) with silence around each, and add noise: (n,) within ±1."""
     pieces = [np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
     for part in parts:
         pieces += [part, np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
     speech = np.concatenate(pieces)
     noise = rng.normal(size=len(speech))
     loud, phase = rng.uniform(0, 1), rng.uniform()
-    # In place, and the cycles for all strings once: to pass over memory is what takes time.
+    # In place, with shared hum cycles, because memory bandwidth dominates.
     hum = _cycles(rate, 1 << len(speech).bit_length())[: len(speech)] + phase
     hum *= 2 * np.pi
     np.sin(hum, out=hum)
@@ -144,7 +147,7 @@ def joined(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Sam
 
 @functools.lru_cache(maxsize=8)
 def _cycles(rate: int, count: int) -> npt.NDArray[np.float64]:
-    """How many cycles the hum has gone through at each of so many samples, (count,)."""
+    """Return the hum's phase in cycles at each of `count` samples, (count,)."""
     return HUM * (np.arange(count) / rate)
 
 

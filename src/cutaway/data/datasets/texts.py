@@ -1,4 +1,4 @@
-"""Named sets of texts: sentiment, spam, names by their language, and casing to be restored."""
+"""Built-in text data sets: sentiment, spam, names by language, and truecasing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ MESSAGES = ("ham", "spam")
 
 
 def open_sst2(request: Request) -> DataSet:
-    """SST-2: tab-separated sentences and 0 or 1, without a header; cut into tokens and in lower case as published."""
+    """Load SST-2: tab-separated sentences and 0 or 1, without a header; tokenized and in lower case as published."""
     from ..text.classification import text_dataset
 
     texts: list[str] = []
@@ -126,7 +126,7 @@ def open_sst2(request: Request) -> DataSet:
 
 
 def open_sms_spam(request: Request) -> DataSet:
-    """SMS spam: ham or spam, a tab, the message; quotes are characters of it."""
+    """Load SMS spam: ham or spam, a tab, the message. Quotes are ordinary characters."""
     from ..text.classification import text_dataset
 
     (file,) = request.named.needed
@@ -143,7 +143,7 @@ def open_sms_spam(request: Request) -> DataSet:
 
 
 def open_names(request: Request) -> DataSet:
-    """Names by language: a file for each, one name a line, cut into characters."""
+    """Load names by language: a file for each with one name a line, tokenized to characters."""
     from ..text.classification import text_dataset
     from ..text.text_files import read_lines
 
@@ -176,7 +176,7 @@ def open_names(request: Request) -> DataSet:
 
 
 def open_truecase(request: Request) -> DataSet:
-    """Casing to be restored: the words of WikiText-2 in lower case, each tagged with how it was written."""
+    """Load truecasing data: the words of WikiText-2 in lower case, each tagged with its original casing."""
     from ..text.tagging import tagged_dataset
     from ..text.text_files import Tagged, read_lines
 
@@ -206,7 +206,7 @@ def open_truecase(request: Request) -> DataSet:
 
 
 def casing(word: str) -> str:
-    """How a word is written: lower (also what has no letters), Title, UPPER or other.
+    """Return the casing of a word: lower (also words without letters), Title, UPPER or other.
 
     A single capital is Title.
     """
@@ -218,9 +218,9 @@ def casing(word: str) -> str:
 
 
 def _rows(path: Path, classes: tuple[str, ...], label: int) -> list[tuple[str, int]]:
-    """Text and class number of each line of two cells with a tab between, of which cell `label` is the class.
+    """Read text and class number of each line of two tab-separated cells, of which cell `label` is the class.
 
-    Raises DataError that names each line which is not such a one.
+    Raises DataError that names each malformed line.
     """
     from ..text.text_files import read_lines
 
@@ -244,7 +244,7 @@ def _rows(path: Path, classes: tuple[str, ...], label: int) -> list[tuple[str, i
 
 
 def _consecutive(sizes: list[int]) -> dict[str, Rows]:
-    """Splits that follow one another: train, val, test; a split without examples is left out."""
+    """Return consecutive splits: train, val, test. Splits without examples are left out."""
     ends = [0, *accumulate(sizes)]
     return {split: np.arange(start, end) for split, (start, end) in zip(SPLITS, pairwise(ends)) if end > start}
 

@@ -1,4 +1,4 @@
-"""Named sets of videos: digits that move, made here from scikit-learn's."""
+"""Built-in video data sets: moving digits, generated from scikit-learn's."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ DIRECTIONS = {
     "south": (1, 0),
     "south-east": (1, 1),
 }
-FOUR = ("east", "north", "west", "south")  # where the digit is to be told too
+FOUR = ("east", "north", "west", "south")  # directions in which the digit is a class too
 
 
 def open_moving_digits(request: Request) -> DataSet:
-    """Each of scikit-learn's digits, moving in one of eight directions; which of them is to be told."""
+    """Generate videos of scikit-learn's digits, each moving in one of eight directions, which is the class."""
     digits, _ = _digits()
     labels = directions_of(len(digits))
     which = np.arange(len(digits))
     each = "Each digit is in one video, so that none stands in two splits."
-    return _opened(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
+    return _build_dataset(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
 
 
 def open_moving_digits_named(request: Request) -> DataSet:
-    """Each digit moving in each of four directions; digit and direction are both to be told."""
+    """Generate videos of each digit moving in each of four directions; digit and direction form the class."""
     digits, shown = _digits()
     which, way = np.divmod(np.arange(len(FOUR) * len(digits)), len(FOUR))
     directions = np.array([list(DIRECTIONS).index(name) for name in FOUR])[way]
     classes = tuple(f"{digit} {name}" for digit in range(10) for name in FOUR)
     each = "Each digit moves in each of four directions, and its four videos stand in one split."
-    return _opened(request, digits, which, directions, classes, shown[which] * len(FOUR) + way, each)
+    return _build_dataset(request, digits, which, directions, classes, shown[which] * len(FOUR) + way, each)
 
 
 def _digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """scikit-learn's digits (n, 8, 8), and which number each is (n,)."""
+    """Load scikit-learn's digits (n, 8, 8) and their labels (n,)."""
     from sklearn import datasets
 
     bunch: Any = datasets.load_digits()
     return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
-def _opened(
+def _build_dataset(
     request: Request,
     digits: npt.NDArray[np.uint8],
     which: npt.NDArray[np.int64],
@@ -63,8 +63,8 @@ def _opened(
     labels: npt.NDArray[np.int64],
     each: str,
 ) -> DataSet:
-    """Video i is of the digit which[i], in that direction; `each` says how digits are spread over splits."""
-    from ..video.dataset import video_dataset  # brings what only videos need
+    """Build the data set in which video i shows the digit which[i]. `each` describes the split of digits in a note."""
+    from ..video.dataset import video_dataset  # imported here because it needs a video library
 
     several, names = len(which) > len(digits), list(DIRECTIONS)
     videos = Found(
@@ -84,15 +84,14 @@ def _opened(
 
 
 def directions_of(count: int) -> npt.NDArray[np.int64]:
-    """A direction for each video, (count,): each as often as the others, at random."""
+    """Assign a direction to each video, (count,), balanced and in random order."""
     return np.random.default_rng(SEED).permutation(np.arange(count) % len(DIRECTIONS))
 
 
 def moving(digits: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Videos (n, FRAMES, SIDE, SIDE) of digits (n, h, w), each moving in its direction from anywhere.
+    """Generate videos (n, FRAMES, SIDE, SIDE) of digits (n, h, w), each moving in its direction from a random place.
 
-    The square has no edge: what leaves it on one side comes in on the other, so that a digit is as likely in one place
-    as in any other, in every frame and whatever its direction.
+    Movement wraps around at the edges, so that positions are uniform in every frame and for every direction.
     """
     n, height, width = digits.shape
     starts = np.random.default_rng(SEED + 1).integers(0, SIDE, (n, 2))

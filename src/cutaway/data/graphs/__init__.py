@@ -1,1 +1,1 @@
-"""Graphs as data: one whose nodes are examples, or many that are examples themselves."""
+"""Graph data: one graph whose nodes are examples, or many graphs that are the examples."""

@@ -1,10 +1,10 @@
 """Graphs in tables: nodes.csv with a row for each node, edges.csv with a row for each edge.
 
-The first column of nodes.csv (or the one named id) holds the names by which edges.csv calls the nodes, in its first two
-columns (or those named source and target); its other columns, such as `weight`, describe the edge, which leads both
-ways alike. Where nodes.csv has a column `graph`, examples are graphs: their targets
-stand in graphs.csv, a row for each graph, or in a column of nodes.csv that is the same for all nodes of a graph. Names
-of nodes then need to differ within a graph alone, if edges.csv has a column `graph` too.
+The first column of nodes.csv (or the one named id) holds the node names. edges.csv refers to them in its first two
+columns (or those named source and target). Its other columns, such as `weight`, are edge attributes. Edges are
+undirected. If nodes.csv has a column `graph`, the examples are graphs. Their targets are in graphs.csv, with a row for
+each graph, or in a column of nodes.csv that is constant within each graph. Node names need to be unique only within a
+graph if edges.csv has a column `graph` too.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def read_tables(
     form: Form = Form(),  # noqa: B008  # it is frozen
     drop: bool = False,
 ) -> RawGraphs:
-    """The graph or graphs in a folder with nodes.csv and edges.csv. With `drop`, edges to nodes that are not there are
-    left out.
+    """Read the graph or graphs in a folder with nodes.csv and edges.csv.
 
-    Raises DataError that names every edge to a node that is not there, and every name that two nodes have.
+    With `drop`, edges to unknown nodes are left out. Raises DataError that names every edge to an unknown node and
+    every duplicate node name.
     """
     if not (path / NODES).is_file():
         raise DataError(
@@ -96,7 +96,7 @@ def read_tables(
 
 
 def digest_of(files: list[Path]) -> str:
-    """sha256 of the names and contents of files."""
+    """Compute the sha256 of the names and contents of files."""
     digest = hashlib.sha256()
     for file in files:
         line = f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n"
@@ -105,12 +105,12 @@ def digest_of(files: list[Path]) -> str:
 
 
 def _named(table: Table, name: str, place: int) -> str:
-    """The column of that name, else the one at that place."""
+    """Return the column of this name, else the one at this position."""
     return next((c for c in table.columns if c.strip().casefold() == name), table.columns[place])
 
 
 def _keys(table: Table, column: str, keyed: bool) -> pl.Series:
-    """What rows are called, (n,); with the graph before it where names differ within a graph alone."""
+    """Return the key of each row, (n,): its name, prefixed by the graph if names are unique only within a graph."""
     cells = table.frame[column].str.strip_chars()
     if not keyed:
         return cells
@@ -139,8 +139,11 @@ def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
 def ends_of(
     edges: Table, names: pl.Series, keyed: bool, nodes: str, drop: bool = False
 ) -> tuple[Edges, list[str], Rows, list[str]]:
-    """The numbers of the nodes at both ends, (2, E), the columns that describe edges, the rows of those edges, and a
-    note on what `drop` left out. Raises DataError that names every end that is none of the nodes `names`."""
+    """Resolve the end nodes of edges.
+
+    Returns node indices (2, E), the attribute columns, the rows of these edges, and a note on what `drop` left out.
+    Raises DataError that names every end that is not in `names`.
+    """
     columns = [c for c in edges.columns if not (keyed and c == GRAPH)]
     lowered = {c.strip().casefold(): c for c in columns}
     named = [lowered.get("source"), lowered.get("target")]
@@ -169,7 +172,7 @@ def ends_of(
 
 
 def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
-    """The graph of each node and the graphs' names, in the order in which they first occur."""
+    """Return the graph index of each node, and the graph names in order of first occurrence."""
     cells = nodes.frame[GRAPH].str.strip_chars()
     names = cells.unique(maintain_order=True).to_list()
     number = {name: k for k, name in enumerate(names)}
@@ -186,7 +189,7 @@ def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
 
 
 def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], target: str | None, form: Form) -> Table:
-    """A table with a row for each graph, in the order of `names`: graphs.csv, or what nodes.csv says of graphs."""
+    """Return a table with a row for each graph in the order of `names`, from graphs.csv or nodes.csv."""
     if (path / GRAPHS).is_file():
         listed = read_table(path / GRAPHS, form)
         identity = _named(listed, GRAPH, 0) if GRAPH in listed.columns else _named(listed, "id", 0)
@@ -214,7 +217,7 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
 
 
 def splits_of(table: Table) -> dict[str, Rows] | None:
-    """The rows of each split, where a column `split` says them. Raises DataError where it says something else."""
+    """Return the rows of each split from the column `split`, if there is one. Raises DataError for other values."""
     if SPLIT not in table.columns:
         return None
     cells = table.text(SPLIT)

@@ -1,4 +1,4 @@
-"""Graphs as data sets: read, split their nodes (or the graphs), fit on the training split, prepare every split."""
+"""Graph data sets: read, split by node or graph, and preprocessed with statistics of the training split."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, 
 
 
 def open_graph(source: Any, settings: DataSettings) -> DataSet:
-    """The data set in a folder, a .graphml file or an object of PyTorch Geometric: what `read_graphs` reads.
+    """Load a folder, a .graphml file or a PyTorch Geometric object as a data set. See `read_graphs`.
 
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
     reject_fill(settings)
     graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
-    settings = replace(settings, missing="error")  # what was to be left out is
+    settings = replace(settings, missing="error")  # `read_graphs` has applied missing=drop already
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
     return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
 
 
 def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
-    """The data set of graphs that were read. Raises as `open_graph` does."""
+    """Build a data set from graphs that were read. Raises what `open_graph` raises."""
     if settings.smiles and not graphs.keys:
         raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
     if not settings.smiles:
@@ -57,11 +57,11 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     labels = _labels(graphs, settings)
     rows = with_target(labels)
     check_learnable(labels, rows, splits=1)
-    indices, said = _split(graphs, labels, rows, settings)
+    indices, split_notes = _split(graphs, labels, rows, settings)
     target = labels.fit(indices["train"])
     check_taught(labels, target, indices)
     taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
-    given, left = _edges_given(graphs, taught, settings)
+    given, left = _edges_to_fit(graphs, taught, settings)
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
     if graphs.table is not None:
         preprocessing = replace(preprocessing, written=graphs.table.form.kept(), smiles=settings.smiles or "")
@@ -76,18 +76,20 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     if settings.inductive:
         assert isinstance(ready, OneGraph), "many graphs were rejected"
         splits, hidden = _inductive(graphs, ready, indices, targets, preprocessing)
-        said += hidden
+        split_notes += hidden
     else:
         splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
     shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
     alike = straddle_note(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
-    notes = [*graphs.notes, *decided, *left, *unknown, *said, *shape, *absent, alike]
+    notes = [*graphs.notes, *decided, *left, *unknown, *split_notes, *shape, *absent, alike]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
-def _edges_given(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
-    """The edges that what is known of edges is fitted on, those that lead to nodes that are learned from; None where
-    the model is not given it, and a note that says so."""
+def _edges_to_fit(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
+    """Return the rows of edges to fit edge attributes on: those between or to training nodes.
+
+    Returns None, with a note, if the model does not receive edge attributes.
+    """
     table = graphs.edge_table
     if table is None:
         return None, []
@@ -103,14 +105,14 @@ def _edges_given(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tup
 
 
 def _with_edges(fingerprint: str, graphs: RawGraphs) -> str:
-    """The fingerprint of data whose edges are described: of what is known of them too."""
+    """Extend a fingerprint by the edge attributes."""
     assert graphs.edge_table is not None
     written = graphs.edge_table.frame.write_csv().encode()
     return hashlib.sha256(fingerprint.encode() + hashlib.sha256(written).digest()).hexdigest()
 
 
 def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
-    """The target of every example. Raises SettingError where nothing says which column it is."""
+    """Return the target of every example. Raises SettingError if the target column is not known."""
     table, column = graphs.targets, settings.target or graphs.target
     if table is None or not table.columns:
         raise DataError(f"{graphs.title} holds no targets: there is nothing to learn from it.")
@@ -130,7 +132,7 @@ def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
 
 
 def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings) -> tuple[dict[str, Rows], list[str]]:
-    """The examples of each split among those that have a target, and what is said of the others."""
+    """Split the examples that have a target, with notes on the others."""
     given, notes = None, []
     what = "graph" if graphs.many else "node"
     if len(rows) < len(graphs.examples):
@@ -162,8 +164,11 @@ def _inductive(
     targets: Mapping[str, Tensor],
     preprocessing: GraphPreprocessing,
 ) -> tuple[dict[str, Split], list[str]]:
-    """Splits whose graphs hold no node of a split that comes later: training sees its own nodes and the edges between
-    them, validation those of training too, the test all nodes, those without a split among them."""
+    """Build splits that hide the nodes of later splits.
+
+    Training sees its own nodes and the edges between them, validation also those of training. The test split sees all
+    nodes, including those without a split.
+    """
     splits: dict[str, Split] = {}
     seen = np.zeros(graphs.nodes, bool)
     counts = []
@@ -187,17 +192,17 @@ def _inductive(
 
 
 def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
-    """How large the graph is, and what a person may not expect of it."""
+    """Return notes on the size of the graph, isolated nodes and neighbor sampling."""
     edges = graphs.edges
     loops = int((edges[0] == edges[1]).sum())
     touched = np.zeros(graphs.nodes, bool)
     touched[edges[:, edges[0] != edges[1]]] = True
     many = f"{counted(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
-    said = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
+    summary = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
     extra = [f"{counted(loops, 'edge')} from a node to itself"] if loops else []
     alone = int((~touched).sum())
     extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
-    notes = [f"{said}{'; ' + ', '.join(extra) if extra else ''}."]
+    notes = [f"{summary}{'; ' + ', '.join(extra) if extra else ''}."]
     if settings.num_neighbors:
         notes.append(
             f"num_neighbors={','.join(map(str, settings.num_neighbors))} draws the graph around each batch for "

@@ -1,6 +1,6 @@
-"""Graphs in memory as PyTorch Geometric holds them: an object with x, edge_index and y, and masks of the splits.
+"""In-memory graphs of PyTorch Geometric: an object with x, edge_index, y and split masks.
 
-Nothing is imported for it: any object with these attributes will do.
+PyTorch Geometric is not imported: any object with these attributes works.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NOT_READ = ("edge_weight", "pos")
 
 
 def read_data(data: Any) -> RawGraphs:
-    """The graph, or, where it is a batch of graphs, the graphs of a Data object; y may be absent.
+    """Read the graph, or the batch of graphs, of a Data object. y may be absent.
 
-    Raises DataError where its tensors do not fit together.
+    Raises DataError if its tensors are inconsistent.
     """
     edges = read_edges(data, "the graph")
     x = getattr(data, "x", None)
@@ -74,13 +74,13 @@ def read_data(data: Any) -> RawGraphs:
 
 
 def _columns(attributes: np.ndarray[Any, Any]) -> Table:
-    """What is known of each edge, (E, D), as text."""
+    """Convert edge attributes (E, D) to a table of text."""
     cells = {f"edge_attr {k + 1}": [str(value) for value in column] for k, column in enumerate(attributes.T.tolist())}
     return Table("", pl.DataFrame({name: pl.Series(values, dtype=pl.String) for name, values in cells.items()}))
 
 
 def _targets(y: np.ndarray[Any, Any]) -> Table:
-    """One target for each example, as text."""
+    """Convert one target for each example to a table of text."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -91,7 +91,7 @@ def _targets(y: np.ndarray[Any, Any]) -> Table:
 
 
 def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]]:
-    """The examples of each split by the masks, and a note where there are several splits."""
+    """Return the examples of each split from the masks, and a note if a mask holds several splits."""
     found: dict[str, Rows] = {}
     notes = []
     for split, name in MASKS.items():
@@ -109,7 +109,7 @@ def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]
 
 
 def read_edges(data: Any, name: str) -> np.ndarray[Any, Any]:
-    """Return the edges of a graph as an array (2, E) of node numbers. Raises DataError where it has none."""
+    """Return the edges of a graph as an array (2, E) of node indices. Raises DataError if it has none."""
     if data.edge_index is None:
         raise DataError(
             f"edge_index of {name} is None: it has the shape (2, E).",
@@ -119,5 +119,5 @@ def read_edges(data: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def to_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return a tensor, or anything that NumPy takes, as an array."""
+    """Convert a tensor, or anything that NumPy accepts, to an array."""
     return to_numpy(tensor) if isinstance(tensor, torch.Tensor) else np.asarray(tensor)

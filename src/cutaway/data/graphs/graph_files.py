@@ -1,4 +1,4 @@
-"""Reading a graph, or many, whatever form they come in."""
+"""Reading of graphs in all supported formats."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FORMS = (
 
 
 def is_table(source: Any) -> bool:
-    """Whether a source is a single table, by its name."""
+    """Return whether a source is a single table, judged by its name."""
     return isinstance(source, str | Path) and Path(source).suffix.lower() in TABLE_SUFFIXES
 
 
 def has_tu_files(names: Sequence[str]) -> bool:
-    """Return whether NAME_A.txt is among the names of a folder's files, and another file of the same NAME."""
+    """Return whether a folder's file names include NAME_A.txt and another file of the same NAME."""
     stems = [name.removesuffix("A.txt") for name in names if name.endswith("_A.txt")]
     return any(name.startswith(stem) and name != f"{stem}A.txt" for stem in stems for name in names)
 
@@ -36,10 +36,10 @@ def read_graphs(
     smiles: str = "",
     drop: bool = False,
 ) -> RawGraphs:
-    """What a path or an object in memory holds; `target` is the column to predict, where one was asked for. With
-    `smiles`, the column of a table that holds them, graphs are molecules. `drop` leaves out molecules that are none,
-    edges to nodes that are not there, and files of a folder that are no graph.
+    """Read a graph or graphs from a path or an object in memory.
 
+    `target` is the column to predict, if requested. With `smiles`, the column of a table with SMILES, graphs are
+    molecules. `drop` leaves out invalid molecules, edges to unknown nodes, and files of a folder that are not graphs.
     Raises DataError that names every bad row.
     """
     if isinstance(source, RawGraphs):

@@ -1,4 +1,4 @@
-"""GraphML files: one whose nodes are examples, or a folder of them whose graphs are."""
+"""GraphML: one file whose nodes are examples, or a folder of files, one for each example."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .raw import Edges, RawGraphs
 
 
 def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraphs:
-    """The graph in a .graphml file, or the graphs in a folder of such files. Undirected edges lead both ways.
+    """Read the graph of a .graphml file, or the graphs in a folder of such files. Undirected edges lead both ways.
 
-    Raises DataError where a file is no whole GraphML; with `drop` such files of a folder are left out.
+    Raises DataError if a file is not complete GraphML; with `drop` such files of a folder are left out.
     """
     if path.is_dir():
         return _read_many(sorted(p for p in path.glob("*.graphml") if p.is_file()), path, drop)
@@ -76,13 +76,13 @@ def _read_many(files: Sequence[Path], path: Path, drop: bool) -> RawGraphs:
 
 
 def _read(path: Path) -> Any:
-    """The file as networkx has it."""
-    import networkx  # here, because it takes a while
+    """Read a file with networkx."""
+    import networkx  # imported here because it is slow to import
 
     reject_irregular(path)
     try:
         graph = networkx.read_graphml(path)
-    except Exception as error:  # the reader has no errors of its own: it trips over what is wrong
+    except Exception as error:  # the reader raises arbitrary exceptions for malformed files
         if isinstance(error, MemoryError):
             raise
         raise DataError(
@@ -91,17 +91,19 @@ def _read(path: Path) -> Any:
             "Was it cut short? Write it from its source again.",
         ) from error
     for of, key in ((graph.nodes, "node_default"), (graph.edges, "edge_default")):
-        usual = graph.graph.pop(key, {})  # what a file says once, for all nodes or edges that do not say it
+        usual = graph.graph.pop(key, {})  # defaults for nodes or edges without the attribute
         for *_, attributes in of(data=True):
             attributes.update({key: value for key, value in usual.items() if key not in attributes})
     return graph
 
 
 def _edges(graphs: Sequence[Any], name: str) -> tuple[Edges, Table | None]:
-    """The edges (2, E) of graphs side by side, undirected ones both ways, and what their files say of each, if they do;
-    an edge's own id is nothing that describes it."""
+    """Return the edges (2, E) of graphs side by side, undirected ones in both directions, and their attributes if any.
+
+    An edge's id is not an attribute.
+    """
     ends: list[Edges] = []
-    said: list[Mapping[str, Any]] = []
+    attributes_of_edges: list[Mapping[str, Any]] = []
     start = 0
     for graph in graphs:
         number = {node: start + i for i, node in enumerate(graph.nodes)}
@@ -109,14 +111,14 @@ def _edges(graphs: Sequence[Any], name: str) -> tuple[Edges, Table | None]:
         rows = [{k: v for k, v in attributes.items() if k != "id"} for *_, attributes in graph.edges(data=True)]
         apart = np.flatnonzero(listed[0] != listed[1]) if not graph.is_directed() else np.empty(0, np.int64)
         ends += [listed, listed[::-1, apart]]
-        said += [*rows, *(rows[i] for i in apart)]
+        attributes_of_edges += [*rows, *(rows[i] for i in apart)]
         start += len(graph)
-    table = _table(said, name)
+    table = _table(attributes_of_edges, name)
     return np.concatenate(ends, axis=1), table if table.columns else None
 
 
 def _table(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
-    """The attributes of each node or graph as text; a column for each that one of them has."""
+    """Convert the attributes of nodes, edges or graphs to a table of text with the union of all columns."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = {c: [None if row.get(c) is None else str(row[c]) for row in rows] for c in map(str, columns)}
     frame = pl.DataFrame({c: pl.Series(c, values, dtype=pl.String) for c, values in cells.items()})

@@ -1,6 +1,6 @@
-"""Pairs of nodes as examples: those that are linked, and those that are not.
+"""Node pairs as examples of link prediction: linked pairs and absent links.
 
-A link is a pair of nodes a < b with an edge either way. What `links.py` says of held-out links holds for what is here.
+A link is a pair of nodes a < b with an edge in either direction. See `links.py` for held-out links.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..splits import Rows
 from .raw import Edges, RawGraphs
 from .splits import NodeSplit
 
-Pairs = npt.NDArray[np.int64]  # (n, 2), the smaller number first
-LISTED = 50_000  # pairs of nodes that are written down to draw from; of more, random ones are tried
+Pairs = npt.NDArray[np.int64]  # (n, 2), the smaller index first
+LISTED = 50_000  # up to this many pairs are enumerated for sampling; above, random pairs are tried
 
 
 class LinkSplit(NodeSplit):
-    """Pairs of nodes, first those that are linked, then those that are not: a batch is the graph and some pairs.
+    """A split of node pairs, first linked pairs, then absent links; a batch is the graph and some pairs.
 
-    Inputs are x (V, F), edges (2, E) for messages and rows (n, 2), the two nodes of each pair; the target (n,) is 1
-    where they are linked.
+    Inputs are x (V, F), message-passing edges (2, E) and rows (n, 2), the two nodes of each pair. The target (n,) is 1
+    for linked pairs.
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class LinkSplit(NodeSplit):
         notes: Sequence[str] = (),
         drawn: int | None = None,
     ) -> None:
-        """`names` are those of the nodes. With `drawn`, a seed, absent links are drawn anew in training, among the
-        pairs that are not linked by `edges`; `known` are all edges that there are, those held out among them."""
+        """Store the graph and the pairs. `names` are the node names.
+
+        With a seed `drawn`, absent links are resampled in every training epoch among the pairs that `edges` does not
+        link. `known` are all edges, including held-out ones.
+        """
         rows = torch.from_numpy(np.concatenate([links, absent]))
         target = torch.cat([torch.ones(len(links), dtype=torch.int64), torch.zeros(len(absent), dtype=torch.int64)])
         super().__init__(x, edges, rows, target, names, None, neighbours, notes)
@@ -50,7 +53,7 @@ class LinkSplit(NodeSplit):
         self._drawn, self._linked = drawn, codes(pairs_of(edges.numpy(), len(x)), len(x))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """As nodes are; with `seed` absent links are drawn by it, where they are to be learned from."""
+        """Yield batches as NodeSplit does. With `seed`, the absent links of a training split are resampled."""
         if seed is None or self._drawn is None:
             return super().batches(order, seed)
         rng = np.random.default_rng([self._drawn, seed])
@@ -59,40 +62,40 @@ class LinkSplit(NodeSplit):
         return NodeSplit.batches(self.at(rows), order, seed)
 
     def name(self, i: int) -> str:
-        """Both nodes, as a person calls them."""
+        """Return the display names of both nodes."""
         return " – ".join(self.ends(i))
 
     def ends(self, i: int) -> tuple[str, str]:
-        """What a person calls the two nodes."""
+        """Return the display names of the two nodes."""
         a, b = self.rows[i].tolist()
         return self._names[a], self._names[b]
 
     def node_names(self, examples: Sequence[int] = ()) -> list[str]:
-        """What a person calls the nodes, (V,), whatever the examples are."""
+        """Return the display names of all nodes, (V,), regardless of `examples`."""
         del examples
         return list(self._names)
 
     def row(self, i: int) -> dict[str, str] | None:
-        """Nothing more is known of a pair."""
+        """Return None: a pair has no further data."""
         return None
 
     def whole(self) -> LinkSplit:
-        """The graph with the edges that are held out here, and no pairs."""
+        """Return the graph including held-out edges, without pairs."""
         none = np.empty((0, 2), np.int64)
         edges = torch.from_numpy(np.ascontiguousarray(self.known))
         return LinkSplit(self.x, edges, none, none, self._names, None, self.neighbours)
 
     def with_pairs(self, pairs: Pairs) -> LinkSplit:
-        """Other pairs of the same graph."""
+        """Return the same graph with other pairs."""
         return LinkSplit(self.x, self.edges, pairs, pairs[:0], self._names, self.known, self.neighbours)
 
     def are_linked(self, pairs: Pairs) -> npt.NDArray[np.bool_]:
-        """Whether the graph that the model is given has an edge between the nodes of each pair, either way, (n,)."""
+        """Return whether the message-passing graph links each pair in either direction, (n,)."""
         return np.isin(codes(np.sort(pairs, axis=1), len(self.x)), self._linked)
 
     def shared_neighbours(self) -> npt.NDArray[np.float64]:
-        """How many neighbours the nodes of each pair have in common in the graph that the model is given, (n,)."""
-        from scipy.sparse import csr_matrix  # here, because it takes a while
+        """Count the common neighbors of each pair in the message-passing graph, (n,)."""
+        from scipy.sparse import csr_matrix  # imported here because it is slow to import
 
         nodes = len(self.x)
         a, b = np.divmod(self._linked, nodes)
@@ -103,18 +106,18 @@ class LinkSplit(NodeSplit):
 
 
 def pairs_of(edges: Edges, nodes: int) -> Pairs:
-    """The links of edges (2, E), each once, the smaller node first, sorted; a node and itself are none."""
+    """Return the links of edges (2, E), sorted and without duplicates or self-loops, the smaller node first."""
     apart = np.sort(edges[:, edges[0] != edges[1]], axis=0)
     return np.stack(np.divmod(np.unique(codes(apart.T, nodes)), nodes), 1)
 
 
 def codes(pairs: Pairs, nodes: int) -> Rows:
-    """One number for each pair, (n,), in the order of the pairs."""
+    """Encode each pair as one number, (n,), that preserves the order of pairs."""
     return pairs[:, 0] * nodes + pairs[:, 1]
 
 
 def absent_pairs(linked: Rows, nodes: int, count: int, rng: np.random.Generator) -> Pairs:
-    """At most `count` different pairs of nodes that are not among `linked`, codes that are sorted, at random."""
+    """Sample at most `count` distinct node pairs outside `linked`, an array of sorted codes."""
     every = nodes * (nodes - 1) // 2
     count = min(count, every - len(linked))
     if every <= LISTED:
@@ -127,12 +130,12 @@ def absent_pairs(linked: Rows, nodes: int, count: int, rng: np.random.Generator)
         new = codes(drawn[drawn[:, 0] != drawn[:, 1]], nodes)
         fresh = np.concatenate([found, new[~np.isin(new, linked)]])
         first = np.unique(fresh, return_index=True)[1]
-        found = fresh[np.sort(first)][:count]  # in the order in which they were drawn
+        found = fresh[np.sort(first)][:count]  # in the order of sampling
     return np.stack([found // nodes, found % nodes], 1)
 
 
 def without(graphs: RawGraphs, held_out: Pairs) -> RawGraphs:
-    """The graph without those links, in either direction; loops stay."""
+    """Remove these links in both directions from the graph. Self-loops remain."""
     nodes = graphs.nodes
     kept = ~np.isin(codes(np.sort(graphs.edges, axis=0).T, nodes), codes(held_out, nodes))
     table = graphs.edge_table

@@ -1,10 +1,9 @@
-"""Links as examples: which pairs of nodes are linked, which of them are held out, and pairs that are not linked.
+"""Link prediction data: which pairs of nodes are linked, with held-out and absent links.
 
-A link is a pair of nodes a < b with an edge either way; both directions stand in one split. Messages travel over the
-edges of training links alone, also where validation and test are answered: the answer to a held-out link is nowhere in
-what the model is given. Absent links of validation and test are drawn once, among the pairs that are linked in no
-split; those to learn from are drawn anew in every epoch among the pairs that training does not know as linked, for to
-leave out the held-out ones would tell of them.
+A link is a pair of nodes a < b with an edge in either direction; both directions are in the same split. Only edges of
+training links pass messages, in validation and test too, so that held-out links do not leak. The absent links of
+validation and test are sampled once, among pairs that no split links. Those of training are resampled in every epoch
+among the pairs that training links do not contain: excluding held-out links would reveal them.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing
 
 
 def link_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
-    """The data set of a graph whose links are the examples. Raises DataError or SettingError."""
+    """Build the data set of a graph whose links are the examples. Raises DataError or SettingError."""
     _reject(graphs, settings)
-    # Words of a document are taken as marks, 0 and 1: divided by their sum, as for classes of nodes, they are learned
-    # from more slowly, and on Cora reach an AUC that is one point lower.
+    # Words of a document stay 0 and 1. Dividing them by their sum, as node classification does, slows learning and
+    # lowers the AUC on Cora by one point.
     graphs = replace(graphs, scaled="")
     links, indices = _split(graphs, settings)
     nodes, every = graphs.nodes, pairs_of(graphs.edges, graphs.nodes)
@@ -39,21 +38,21 @@ def link_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> D
     preprocessing, notes = fit_preprocessing(taught, Links(), np.arange(nodes), settings.num_neighbors)
     splits = _splits(graphs, taught, links, preprocessing, settings.split_seed)
     loops = int((graphs.edges[0] == graphs.edges[1]).sum())
-    said = [
+    summary = [
         f"{counted(nodes, 'node')} and {counted(len(every), 'link')}, each a pair of nodes whichever way its edges "
         f"lead. Messages travel along the {len(links['train']):,} links of training alone."
     ]
     if loops:
-        said.append(f"{counted(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
+        summary.append(f"{counted(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
     if graphs.splits is not None:
-        said.append("The split of nodes that comes with the data is not used: links are split at random.")
+        summary.append("The split of nodes that comes with the data is not used: links are split at random.")
     if graphs.edge_table is not None:
-        said.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
-    return assemble(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *said])
+        summary.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
+    return assemble(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *summary])
 
 
 def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
-    """Raise SettingError for what links cannot be learned of, or with."""
+    """Raise SettingError for data or settings that do not support link prediction."""
     if graphs.many:
         raise SettingError(
             f"links=true predicts the edges of one graph, and {graphs.title} holds "
@@ -68,7 +67,7 @@ def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
 
 
 def _split(graphs: RawGraphs, settings: DataSettings) -> tuple[dict[str, Pairs], dict[str, Rows]]:
-    """The links of each split, and their numbers among all links. Raises DataError where there are too few."""
+    """Return the links of each split and their indices among all links. Raises DataError if there are too few."""
     links = pairs_of(graphs.edges, graphs.nodes)
     if len(links) < 3:
         raise DataError(
@@ -92,8 +91,8 @@ def _splits(
     preprocessing: GraphPreprocessing,
     seed: int,
 ) -> dict[str, LinkSplit]:
-    """Of each split its links and as many absent ones, where there are so many; all see the edges of training alone."""
-    nodes, rng = graphs.nodes, np.random.default_rng([seed, 1])  # apart from the one that splits
+    """Build each split from its links and as many absent ones, if available. Messages use training edges only."""
+    nodes, rng = graphs.nodes, np.random.default_rng([seed, 1])  # independent of the generator of the splits
     ready, _ = preprocessing.ready(taught)
     assert isinstance(ready, OneGraph), "many graphs were rejected"
     held_out = [len(links[name]) for name in links if name != "train"]

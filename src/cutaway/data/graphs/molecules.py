@@ -1,12 +1,12 @@
-"""Molecules in a table: a column of SMILES becomes graphs, whose nodes are atoms and whose edges are bonds, both ways.
+"""Molecules from a table column of SMILES: graphs with atoms as nodes and bonds as edges in both directions.
 
 SMILES, D. Weininger, SMILES, a chemical language and information system, 1988, <https://doi.org/10.1021/ci00057a005>,
 are read by RDKit <https://www.rdkit.org>: `pip install 'cutaway[molecules]'`. Hydrogens are counted at their atom and
-are no nodes. What is known of atoms and bonds follows J. Gilmer et al., Neural message passing for quantum chemistry,
-2017, table 1, as far as it needs no coordinates. Two rows are the same molecule where RDKit writes them alike.
+are not nodes. Features of atoms and bonds follow J. Gilmer et al., Neural message passing for quantum chemistry, 2017,
+table 1, without those that need coordinates. Two rows are the same molecule if RDKit writes the same canonical SMILES.
 
-RDKit walks a molecule recursively and finds its rings in time that grows with their number squared and more: it is
-given none of more than `ATOMS` atoms, `RINGS` rings or `LENGTH` characters.
+RDKit traverses molecules recursively and its ring search is at least quadratic in the number of rings. Molecules of
+more than `ATOMS` atoms, `RINGS` rings or `LENGTH` characters are rejected.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hy
 BOND = ("bond", "conjugated", "bond in a ring")
 YES = {True: "yes", False: "no"}
 # Human insulin (C257H383N65O77S6) has 405 heavy atoms; a V2000 mol file holds at most 999 atoms. A thread with a stack
-# of 512 KiB, as macOS makes them, takes 1,000 atoms and not 1,500. The slowest molecule found within these bounds takes
-# RDKit 0.7 s and 80 MB; with 1,000 rings it takes more than 10 s and 1.4 GB.
+# of 512 KiB, as on macOS, handles 1,000 atoms but not 1,500. The slowest molecule found within these bounds takes RDKit
+# 0.7 s and 80 MB; with 1,000 rings it takes more than 10 s and 1.4 GB.
 LENGTH, ATOMS, RINGS = 10_000, 1_000, 200
 TOKEN = re.compile(r"(?P<atom>\[[^\]]*\]|Cl|Br|[A-Za-z*])|(?P<ring>%\(\d+\)|%\d\d|\d)")
 
 
 def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = False) -> RawGraphs:
-    """The molecules of a table, one for each row. With `drop`, rows whose SMILES cannot be read are left out.
+    """Read the molecules of a table, one for each row. With `drop`, rows with invalid SMILES are left out.
 
-    Raises DataError that names every row whose SMILES cannot be read, and why; SettingError where RDKit is not here.
+    Raises DataError that names every row with invalid SMILES and the cause; SettingError if RDKit is not installed.
     """
     chem = _rdkit()
     if isinstance(source, Path) and source.suffix.lower() not in TABLE_SUFFIXES:
@@ -53,7 +53,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     kept: list[int] = []
     with _quiet():
         for i, cell in enumerate(table.text(column)):
-            molecule, why = _parsed(chem, cell)
+            molecule, why = _parse(chem, cell)
             if why:
                 problems.append(Problem(table.where(i, column), why))
             else:
@@ -68,15 +68,15 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     bonds = [(start, bond) for start, molecule in zip(starts, found) for bond in molecule.GetBonds()]
     ends = [(start + bond.GetBeginAtomIdx(), start + bond.GetEndAtomIdx()) for start, bond in bonds]
     there = np.array(ends, np.int64).reshape(-1, 2).T  # (2, bonds)
-    said = [_of_bond(bond) for _, bond in bonds]
+    bond_features = [_bond_features(bond) for _, bond in bonds]
     element = chem.GetPeriodicTable().GetElementName
     return RawGraphs(
         title=table.title,
         edges=np.concatenate([there, there[::-1]], axis=1),
         names=[f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in atoms],
-        table=_table([_of_atom(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
+        table=_table([_atom_features(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
         columns=ATOM,
-        edge_table=_table(said + said, BOND, table.form),
+        edge_table=_table(bond_features + bond_features, BOND, table.form),
         graph=np.repeat(np.arange(len(found)), np.diff(starts)),
         graph_names=table.frame[column][kept].str.strip_chars().to_list(),
         targets=Table(table.name, table.frame[kept], lines, form=table.form),
@@ -86,8 +86,8 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     )
 
 
-def _parsed(chem: Any, smiles: str | None) -> tuple[Any, str]:
-    """The molecule, or why there is none."""
+def _parse(chem: Any, smiles: str | None) -> tuple[Any, str]:
+    """Return the molecule and an empty string, or None and the reason."""
     if smiles is None:
         return None, "the SMILES is missing"
     if too_large := _too_large(smiles):
@@ -107,7 +107,7 @@ def _parsed(chem: Any, smiles: str | None) -> tuple[Any, str]:
 
 
 def _too_large(smiles: str) -> str:
-    """Say which bound a SMILES exceeds, before RDKit sees it; empty where none."""
+    """Return the limit that a SMILES exceeds, before RDKit parses it; empty if none."""
     amounts = {"characters": (len(smiles), LENGTH)}
     if len(smiles) <= LENGTH:
         found = [token.lastgroup for token in TOKEN.finditer(smiles.split(maxsplit=1)[0] if smiles.strip() else "")]
@@ -118,8 +118,8 @@ def _too_large(smiles: str) -> str:
     return ""
 
 
-def _of_atom(atom: Any, element: str) -> tuple[str, ...]:
-    """What is known of an atom, as `ATOM` says. Elements have their names: Na would be read as not available."""
+def _atom_features(atom: Any, element: str) -> tuple[str, ...]:
+    """Return the features `ATOM` of an atom. Elements have full names, because Na would be read as not available."""
     return (
         element,
         str(atom.GetDegree()),
@@ -131,19 +131,19 @@ def _of_atom(atom: Any, element: str) -> tuple[str, ...]:
     )
 
 
-def _of_bond(bond: Any) -> tuple[str, ...]:
-    """What is known of a bond, as `BOND` says."""
+def _bond_features(bond: Any) -> tuple[str, ...]:
+    """Return the features `BOND` of a bond."""
     return str(bond.GetBondType()).lower(), YES[bond.GetIsConjugated()], YES[bond.IsInRing()]
 
 
 def _table(rows: Sequence[tuple[str, ...]], columns: Sequence[str], form: Form) -> Table:
-    """Rows of atoms or bonds as a table."""
+    """Build a table from rows of atoms or bonds."""
     schema = dict.fromkeys(columns, pl.String)
     return Table("", pl.DataFrame(rows, schema=schema, orient="row"), form=form)
 
 
 def _rdkit() -> Any:
-    """RDKit's module of molecules. Raises SettingError where it is not installed."""
+    """Import RDKit's Chem module. Raises SettingError if it is not installed."""
     try:
         from rdkit import Chem
     except ImportError as error:
@@ -155,7 +155,7 @@ def _rdkit() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """RDKit says nothing meanwhile of what it cannot read: an error names each row."""
+    """Silence RDKit's log, because an error names each invalid row."""
     from rdkit import rdBase
 
     block = rdBase.BlockLogs()

@@ -1,8 +1,8 @@
-"""The Planetoid form of Cora, CiteSeer and PubMed: eight files ind.NAME.*, most of them Python 2 pickles.
+"""The Planetoid format of Cora, CiteSeer and PubMed: eight files ind.NAME.*, mostly Python 2 pickles.
 
-x, tx and allx are sparse features of the training, test and all non-test nodes, y, ty and ally their classes as rows
-with a single 1; graph lists the neighbours of each node; test.index says which node each row of tx is. The first 140
-(120, 60) nodes are for training, the next 500 for validation, and those of test.index for the test.
+x, tx and allx are sparse features of the training, test and all non-test nodes. y, ty and ally are their one-hot
+classes. graph lists the neighbors of each node. test.index gives the node of each row of tx. The first 140 (120, 60)
+nodes are for training, the next 500 for validation, and those of test.index for the test.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .csv_files import digest_of
 from .raw import Edges, RawGraphs
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-VALIDATION = 500  # nodes after those for training
+VALIDATION = 500  # validation nodes, which follow those for training
 CLASS = "class"
-NAMES = {  # the classes in the order of the files' columns, told by how many nodes each has
+NAMES = {  # classes in column order, identified by their number of nodes
     "cora": (
         *("Theory", "Reinforcement_Learning", "Genetic_Algorithms", "Neural_Networks"),
         *("Probabilistic_Methods", "Case_Based", "Rule_Learning"),
@@ -33,7 +33,7 @@ NAMES = {  # the classes in the order of the files' columns, told by how many no
 
 
 def read_planetoid(path: Path) -> RawGraphs:
-    """The graph in a folder of Planetoid files. Raises DataError where one is missing or they do not fit together."""
+    """Read the graph in a folder of Planetoid files. Raises DataError if one is missing or they are inconsistent."""
     name = sorted(p.name for p in path.iterdir() if p.name.startswith("ind."))[0].split(".")[1]
     files = {part: path / f"ind.{name}.{part}" for part in PARTS}
     absent = [file.name for file in files.values() if not file.is_file()]
@@ -50,7 +50,7 @@ def read_planetoid(path: Path) -> RawGraphs:
 
 
 def _graph(name: str, read: dict[str, Any], order: npt.NDArray[np.int64], digest: str) -> RawGraphs:
-    """The rows of tx stand where test.index says; a node between that it does not list has no features and no class."""
+    """Assemble the graph. Rows of tx go to the nodes in test.index; gaps have neither features nor class."""
     train, known = len(read["y"]), len(read["ally"])
     tests = np.sort(order)
     nodes = int(max(tests.max() + 1, known + len(tests)))
@@ -87,7 +87,7 @@ def _graph(name: str, read: dict[str, Any], order: npt.NDArray[np.int64], digest
 
 
 def _dense(sparse: dict[str, Any]) -> npt.NDArray[np.float32]:
-    """A sparse matrix of compressed rows as (n, F)."""
+    """Convert a sparse CSR matrix to a dense (n, F) array."""
     height, width = sparse["shape"]
     found = np.zeros((height, width), np.float32)
     rows = np.repeat(np.arange(height), np.diff(sparse["indptr"]))
@@ -96,7 +96,7 @@ def _dense(sparse: dict[str, Any]) -> npt.NDArray[np.float32]:
 
 
 def _edges(graph: dict[int, list[int]], nodes: int) -> tuple[Edges, int]:
-    """Both ways of every edge, once each, and how many entries said one again."""
+    """Return the distinct edges in both directions, and the number of duplicate entries."""
     sources = np.repeat(list(graph), [len(ends) for ends in graph.values()])
     targets = np.array([end for ends in graph.values() for end in ends], np.int64)
     if len(targets) and (min(sources.min(), targets.min()) < 0 or max(sources.max(), targets.max()) >= nodes):

@@ -1,4 +1,4 @@
-"""A graph, or many side by side, as their files hold them: before anything is split or fitted."""
+"""Graphs as read from their files, before they are split or preprocessed."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from ...core.errors import DataError
 from ..splits import Rows
 from ..tables.table_files import Table
 
-Edges = npt.NDArray[np.int64]  # (2, E) sources above targets
+Edges = npt.NDArray[np.int64]  # (2, E): sources, then targets
 Matrix = npt.NDArray[np.float32]  # (V, F)
 
 
 @dataclass(frozen=True)
 class RawGraphs:
-    """Nodes, edges and targets. Examples are the nodes or, where `graph` says of which graph each node is, the graphs.
+    """Nodes, edges and targets. Examples are the nodes or, if `graph` assigns nodes to graphs, the graphs.
 
-    Nodes are described by columns of a table, by a matrix of numbers, or by nothing.
+    Node features are columns of a table, a matrix, or absent.
     """
 
-    title: str  # what a sentence calls it: cora/, molecules.graphml
+    title: str  # name in messages: cora/, molecules.graphml
     edges: Edges
-    names: Sequence[str]  # (V,) what a person calls each node
-    table: Table | None = None  # (V rows) what is known of each node, as text
-    columns: tuple[str, ...] = ()  # those of `table` that describe nodes
+    names: Sequence[str]  # (V,) display names
+    table: Table | None = None  # (V rows) node attributes as text
+    columns: tuple[str, ...] = ()  # columns of `table` that are node features
     matrix: Matrix | None = None
-    edge_table: Table | None = None  # (E rows) what is known of each edge, as text; all its columns describe edges
+    edge_table: Table | None = None  # (E rows) edge attributes as text
     graph: Rows | None = None  # (V,) the graph of each node, from 0
     graph_names: Sequence[str] = ()
-    targets: Table | None = None  # a row for each example; None where there are none
-    target: str | None = None  # the column of `targets` to predict, where the form says which
-    target_kind: str | None = None  # category or number, where the form says what that column is
-    splits: dict[str, Rows] | None = None  # the examples of each split, where the form comes with splits
-    scaled: str = ""  # how the matrix is scaled: rows divides each node's features by their sum
-    keys: Sequence[str] = ()  # what two examples that are the same thing have in common, where that can be told
+    targets: Table | None = None  # a row for each example; None without targets
+    target: str | None = None  # the column of `targets` to predict, if the format defines it
+    target_kind: str | None = None  # category or number, if the format defines the type of that column
+    splits: dict[str, Rows] | None = None  # examples of each predefined split, if there are any
+    scaled: str = ""  # scaling of the matrix: "rows" divides each node's features by their sum
+    keys: Sequence[str] = ()  # identity keys: examples with equal keys are duplicates; empty if unknown
     notes: tuple[str, ...] = ()
     digest: str = ""  # sha256 of what was read
 
     @property
     def nodes(self) -> int:
-        """V."""
+        """Return the number of nodes V."""
         return len(self.names)
 
     @property
     def many(self) -> bool:
-        """Whether examples are graphs."""
+        """Return whether examples are graphs."""
         return self.graph is not None
 
     @property
     def examples(self) -> Sequence[str]:
-        """What a person calls each example."""
+        """Return the display name of each example."""
         return self.graph_names if self.many else self.names
 
     def degrees(self) -> npt.NDArray[np.int64]:
-        """How many edges lead to each node, (V,)."""
+        """Return the in-degree of each node, (V,)."""
         return np.bincount(self.edges[1], minlength=self.nodes)
 
 
 def both_ways(edges: Edges) -> tuple[Edges, Rows]:
-    """The edges with the way back of each that has none, and of which edge each that was added is the way back.
+    """Add the missing reverse edges, and return the edge that each added one reverses.
 
-    An edge that is listed twice gets two ways back; a loop is its own way back.
+    An edge that is listed twice gets two reverse edges. A self-loop is its own reverse.
     """
     if not edges.size:
         return edges, np.empty(0, np.int64)
@@ -78,7 +78,7 @@ def both_ways(edges: Edges) -> tuple[Edges, Rows]:
     lacking = np.maximum(wanted_counts - present, 0)
     missing = np.repeat(wanted, lacking)
     added = np.stack([missing // nodes, missing % nodes])
-    # of an edge that is listed several times, the last ones are those without a way back
+    # of duplicate edges, the last ones are those without a reverse
     ends = np.cumsum(wanted_counts)
     within = np.arange(len(missing)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
     origin = np.argsort(back, kind="stable")[np.repeat(ends - lacking, lacking) + within]
@@ -86,16 +86,16 @@ def both_ways(edges: Edges) -> tuple[Edges, Rows]:
 
 
 def one_way_note(added: int, what: str) -> list[str]:
-    """What is said where edges got their way back."""
+    """Return a note if reverse edges were added."""
     if not added:
         return []
     return [f"{what} lead both ways: {added:,} edges were added that lead back where only one direction was listed."]
 
 
 def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
-    """Several as one whose parts have no edges between them; of one there is nothing to do.
+    """Combine graphs into one with disconnected components. A single graph is returned unchanged.
 
-    Raises DataError where they are not described alike.
+    Raises DataError if their features differ.
     """
     first, *others = graphs
     if not others:
@@ -114,8 +114,8 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
         title=", ".join(g.title for g in graphs),
         edges=np.concatenate([g.edges + start for g, start in zip(graphs, starts)], axis=1),
         names=[f"{g.title}: {name}" for g in graphs for name in g.names],
-        table=_stacked(tables) if len(tables) == len(graphs) else None,
-        edge_table=_stacked(of_edges) if len(of_edges) == len(graphs) else None,
+        table=_stack_tables(tables) if len(tables) == len(graphs) else None,
+        edge_table=_stack_tables(of_edges) if len(of_edges) == len(graphs) else None,
         matrix=None if first.matrix is None else np.concatenate([g.matrix for g in graphs if g.matrix is not None]),
         graph=np.concatenate([g.graph + f for g, f in zip(graphs, firsts) if g.graph is not None])
         if first.many
@@ -127,7 +127,7 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
     )
 
 
-def _stacked(tables: Sequence[Table]) -> Table:
-    """The rows of all, with the columns that all have."""
+def _stack_tables(tables: Sequence[Table]) -> Table:
+    """Stack the rows of all tables over their common columns."""
     shared = [c for c in tables[0].columns if all(c in t.columns for t in tables)]
     return Table("", pl.concat([t.frame.select(shared) for t in tables]))

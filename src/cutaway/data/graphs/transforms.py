@@ -1,9 +1,9 @@
-"""From what a file says of nodes to the numbers that a network takes: fitted on the training split, saved with it.
+"""Conversion of node and edge attributes to features, fitted on the training split and saved with the model.
 
-Columns of a table become numbers as those of tables do: a number is (v − mean) / std, but 0 and 1 stay as they
-are; a category is one number for each of its values. A matrix is taken as it is, or with each node's features divided
-by their sum. Nodes of which nothing is known are told apart by their number where there is but one graph, which must be
-small, and else by how many edges lead to them. What a table says of edges becomes numbers in the same way.
+Table columns are encoded as in tabular data: numbers are standardised, (v − mean) / std, except that 0 and 1 stay;
+categories become one feature for each value. A matrix is used unchanged, or with each node's features divided by their
+sum. Nodes without attributes get a one-hot identity if there is only one, small graph, and otherwise their degree. Edge
+attributes are encoded in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .splits import GraphsSplit, NodeSplit, SideBySide
 
 
 class OneGraph(NamedTuple):
-    """One graph whose nodes and edges were prepared."""
+    """One graph with encoded node and edge features."""
 
     x: Tensor  # (V, F)
     edges: Tensor  # (2, E)
@@ -48,23 +48,23 @@ class OneGraph(NamedTuple):
 Ready = OneGraph | SideBySide
 
 DEGREE = "edges to the node"
-MOST_NUMBERED = 4096  # nodes that are told apart by their number: the features of all are its square
-SHOWN = 5  # columns that a note names
+MOST_NUMBERED = 4096  # largest number of nodes with one-hot identity, whose features grow with its square
+SHOWN = 5  # columns that a note lists
 
 
 @dataclass(frozen=True)
 class GraphPreprocessing:
-    """How the nodes of a graph become x (V, F)."""
+    """Preprocessing of a graph's nodes to x (V, F)."""
 
     spec: GraphSpec
     form: str  # columns, matrix, number or degree
-    encoders: tuple[Encoder, ...] = ()  # columns, degree: one for each column
+    encoders: tuple[Encoder, ...] = ()  # columns, degree: one per column
     scaled: str = ""  # matrix: rows divides each node's features by their sum
-    neighbours: tuple[int, ...] = ()  # drawn in each layer; none takes whole graphs
-    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
-    edge_encoders: tuple[Encoder, ...] = ()  # one for each column that describes edges
-    smiles: str = ""  # the column of SMILES, where graphs are molecules of a table
-    nodes: tuple[str, ...] = ()  # number: what node k is called
+    neighbours: tuple[int, ...] = ()  # sample size of each layer; empty uses whole graphs
+    written: Form = KEPT  # format of the training table, the default for new tables
+    edge_encoders: tuple[Encoder, ...] = ()  # one per edge attribute
+    smiles: str = ""  # the SMILES column, if graphs are molecules of a table
+    nodes: tuple[str, ...] = ()  # number: name of node k
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA,
@@ -79,20 +79,22 @@ class GraphPreprocessing:
     }
 
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
-        """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
-        than in training, naming what is missing or cannot be read."""
+        """Encode x (V, F) float32, with notes.
+
+        Raises DataError if node attributes differ from training, naming missing or unreadable columns.
+        """
         if self.form == "matrix":
             return self._matrix(graphs), []
         if self.form == "number":
-            return self._numbered(graphs), []
+            return self._one_hot(graphs), []
         if self.form == "degree":
             cells = {DEGREE: _degrees(graphs)}
             return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
-        return _encoded(graphs.table, self.encoders, graphs.title, "nodes")
+        return _encode(graphs.table, self.encoders, graphs.title, "nodes")
 
-    def _numbered(self, graphs: RawGraphs) -> Tensor:
-        """One at the number that each node had in training, (V, V): it may stand elsewhere in the graph now."""
-        known = self.nodes or tuple(graphs.names)  # none before 0.8
+    def _one_hot(self, graphs: RawGraphs) -> Tensor:
+        """Return the one-hot training index of each node, (V, V). Nodes may be in another order now."""
+        known = self.nodes or tuple(graphs.names)  # saved since 0.8
         number = {name: k for k, name in enumerate(known)}
         strange = next((name for name in graphs.names if name not in number), None)
         if graphs.nodes != self.spec.features or strange is not None:
@@ -105,14 +107,16 @@ class GraphPreprocessing:
         return torch.eye(graphs.nodes)[[number[name] for name in graphs.names]]
 
     def edge_attr(self, graphs: RawGraphs) -> tuple[Tensor | None, list[str]]:
-        """What is known of edges (E, D) float32, None where the model is not given it, and what a person should know.
-        Raises DataError as `features` does."""
+        """Encode edge attributes (E, D) float32, with notes; None if the model does not use them.
+
+        Raises DataError as `features` does.
+        """
         if not self.edge_encoders:
             return None, []
-        return _encoded(graphs.edge_table, self.edge_encoders, graphs.title, "edges")
+        return _encode(graphs.edge_table, self.edge_encoders, graphs.title, "edges")
 
     def ready(self, graphs: RawGraphs) -> tuple[Ready, list[str]]:
-        """Nodes and edges as splits take them, and what a person should know of it. Raises DataError as `features`."""
+        """Encode nodes and edges for a split, with notes. Raises DataError as `features` does."""
         x, unknown = self.features(graphs)
         edge_attr, strange = self.edge_attr(graphs)
         edges = torch.from_numpy(np.ascontiguousarray(graphs.edges))
@@ -122,8 +126,11 @@ class GraphPreprocessing:
         return SideBySide(x, edges, torch.from_numpy(graphs.graph), edge_attr, names), unknown + strange
 
     def examples(self, sources: Sequence[Any]) -> NodeSplit | GraphsSplit:
-        """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory. Of links
-        the pairs that a table after the graph lists; without one there are none."""
+        """Build a split of all nodes of new graphs, or of all graphs, from paths or in-memory objects.
+
+        See `read_graphs`. For link prediction, the pairs are those of the tables after the graph; without tables there
+        are none.
+        """
         if not sources:
             raise DataError("No graph was given.")
         if isinstance(self.spec.target, specs.Links):
@@ -131,11 +138,14 @@ class GraphPreprocessing:
         return self._as_split(self._read(sources), None, None)
 
     def labelled(self, source: Any) -> NodeSplit | GraphsSplit:
-        """The nodes or graphs of another file that have a target; of links, a tenth that the model does not see, and as
-        many absent ones. Raises DataError where none has one, or one has a class that training did not know."""
+        """Load the labelled nodes or graphs of another file.
+
+        For link prediction, a tenth of the links is hidden from the model, with as many absent ones. Raises DataError
+        if there are no targets, or for a class that is not in training.
+        """
         graphs = self._read([source])
         if isinstance(self.spec.target, specs.Links):
-            return self._held_out(graphs)
+            return self._hold_out_links(graphs)
         column = self.spec.target.column
         if graphs.targets is None or column not in graphs.targets.columns:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
@@ -147,7 +157,7 @@ class GraphPreprocessing:
     def as_split(
         self, graphs: RawGraphs, ready: Ready, rows: Rows, target: Tensor | None, notes: Sequence[str] = ()
     ) -> NodeSplit | GraphsSplit:
-        """The examples `rows` of graphs whose nodes were prepared: x and edges, or the graphs side by side."""
+        """Build a split of the examples `rows` of encoded graphs."""
         names = [graphs.examples[i] for i in rows]
         table = graphs.targets if graphs.targets is not None else (None if graphs.many else graphs.table)
 
@@ -160,7 +170,7 @@ class GraphPreprocessing:
         return NodeSplit(ready.x, ready.edges, wanted, target, names, row, self.neighbours, notes, ready.edge_attr)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "graph",
             "spec": specs.to_json(self.spec),
@@ -176,11 +186,11 @@ class GraphPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], GraphSpec)
         of_nodes = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
-        of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns") or ())  # none before 0.8
+        of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns") or ())  # saved since 0.8
         for what, found, size in (("nodes", of_nodes, spec.features), ("edges", of_edges, spec.edge_features)):
             if found and sum(len(encoder.features) for encoder in found) != size:
                 raise ValueError(f"its columns of {what} do not give the {size} features of its spec")
@@ -199,7 +209,7 @@ class GraphPreprocessing:
         return side_by_side(graphs)
 
     def _pairs(self, sources: Sequence[Any]) -> LinkSplit:
-        """A graph, and the pairs of its nodes that tables list."""
+        """Read a graph, and the node pairs that tables list."""
         tables = [source for source in sources if is_table(source)]
         if len(tables) == len(sources):
             raise DataError(
@@ -217,8 +227,8 @@ class GraphPreprocessing:
         pairs = np.concatenate([np.empty((2, 0), np.int64), *listed], 1).T
         return LinkSplit(ready.x, ready.edges, pairs, pairs[:0], graphs.names, None, self.neighbours, notes)
 
-    def _held_out(self, graphs: RawGraphs) -> LinkSplit:
-        """A tenth of the links, the same every time, and as many absent ones; the model is given the other links."""
+    def _hold_out_links(self, graphs: RawGraphs) -> LinkSplit:
+        """Hold out a fixed tenth of the links, with as many absent ones; the model receives the other links."""
         if self.form == "number":
             raise DataError(
                 f"The model tells nodes apart by their number, and knows the links of its own graph: on {graphs.title} "
@@ -254,11 +264,11 @@ class GraphPreprocessing:
         if self.scaled != "rows":
             return x
         total = x.sum(1, keepdim=True)
-        return torch.where(total == 0, x, x / total)  # a node without features stays without
+        return torch.where(total == 0, x, x / total)  # a node without features keeps zeros
 
 
-def _encoded(table: Table | None, encoders: Sequence[Encoder], title: str, what: str) -> tuple[Tensor, list[str]]:
-    """The columns of nodes or edges, whichever `what` is, as numbers (n, F), and a note on unknown categories."""
+def _encode(table: Table | None, encoders: Sequence[Encoder], title: str, what: str) -> tuple[Tensor, list[str]]:
+    """Encode the columns of nodes or edges (`what`) as (n, F), with notes on unknown categories."""
     absent = [e.name for e in encoders if table is None or e.name not in table.columns]
     if table is None or absent:
         raise DataError(
@@ -284,8 +294,10 @@ def fit_preprocessing(
     neighbours: tuple[int, ...],
     edges: Rows | None = None,
 ) -> tuple[GraphPreprocessing, list[str]]:
-    """The preprocessing fitted on the nodes `train`, and what was decided that a person may want otherwise. With
-    `edges`, the numbers of some, what is known of edges is given to the model too, as it was fitted on those."""
+    """Fit the preprocessing on the nodes `train`, with notes on automatic choices.
+
+    With `edges`, the rows of training edges, edge attributes are encoded too and fitted on those.
+    """
     nodes, notes = _fit_nodes(graphs, target, train, neighbours)
     if edges is None or graphs.edge_table is None:
         return nodes, notes
@@ -319,7 +331,7 @@ def _fit_nodes(
 
 
 def with_target(labels: Labels) -> Rows:
-    """The examples that have a target. Raises DataError that names those whose target cannot be read."""
+    """Return the examples that have a target. Raises DataError that names unreadable targets."""
     problems = labels.problems()
     missing = labels.cells.is_null().to_numpy()
     unreadable = [problem for i, problem in problems.items() if not missing[i]]
@@ -333,7 +345,7 @@ def with_target(labels: Labels) -> Rows:
 
 
 def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -> tuple[tuple[Encoder, ...], list[str]]:
-    """An encoder for each column that holds something to learn from, and a note on the others; `what` the rows are."""
+    """Fit an encoder for each usable column, with notes on the others. `what` names the rows in notes."""
     encoders: list[Encoder] = []
     left: dict[str, list[str]] = {}
     for column in columns:
@@ -342,7 +354,7 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
         type = infer(column, training, len(table))
         encoder = None
         if type.learned:
-            encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
+            encoder = fit_encoder(column, type, training, "none" if _is_binary(training, type) else "standard")
         if encoder is None:
             left.setdefault(LEFT_OUT.get(type.kind, "no cell can be read"), []).append(column)
         else:
@@ -355,8 +367,8 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
     return tuple(encoders), notes
 
 
-def _are_marks(cells: pl.Series, type: ColumnType) -> bool:
-    """Whether the cells are marks, 0 and 1 or yes and no, which stay 0 and 1: most are 0, and those cost nothing."""
+def _is_binary(cells: pl.Series, type: ColumnType) -> bool:
+    """Return whether the cells are binary (0 and 1 or yes and no) and stay 0 and 1, which keeps the features sparse."""
     if type.kind not in ("number", "yes/no"):
         return False
     values = decode(cells, type)

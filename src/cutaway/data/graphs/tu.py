@@ -1,9 +1,9 @@
-"""The TU form of graph data sets: NAME_A.txt with an edge on each line, and a file for each other thing known.
+"""The TU format of graph data sets: NAME_A.txt with an edge on each line, and one file for each other property.
 
-Nodes are numbered from 1 through all graphs. NAME_graph_indicator.txt says of which graph each node is,
-NAME_graph_labels.txt the class of each graph (NAME_graph_attributes.txt its numbers), NAME_node_labels.txt and
-NAME_node_attributes.txt what is known of each node, NAME_edge_labels.txt and NAME_edge_attributes.txt what is known of
-each edge. README.txt beside them is for people.
+Nodes are numbered from 1 through all graphs. NAME_graph_indicator.txt holds the graph of each node,
+NAME_graph_labels.txt the class of each graph (NAME_graph_attributes.txt its numbers). NAME_node_labels.txt and
+NAME_node_attributes.txt describe nodes, NAME_edge_labels.txt and NAME_edge_attributes.txt edges. README.txt is not
+read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EDGE_LABEL = "edge label"
 
 
 def read_tu(path: Path) -> RawGraphs:
-    """The graphs in a folder of TU files. Raises DataError, with file and line, where they do not fit together."""
+    """Read the graphs in a folder of TU files. Raises DataError, with file and line, if they are inconsistent."""
     name = sorted(p.name for p in path.iterdir() if p.name.endswith("_A.txt"))[0].removesuffix("_A.txt")
     indicator = path / f"{name}_graph_indicator.txt"
     files = [path / f"{name}_A.txt", indicator]
@@ -40,20 +40,20 @@ def read_tu(path: Path) -> RawGraphs:
         raise DataError(f"{counted(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems)
     empty = np.setdiff1d(np.arange(1, graphs + 1), of_graph)
     if len(empty) or of_graph.min() < 1:
-        said = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
-        raise DataError(f"{indicator} has {said}, and graphs are numbered from 1, each with nodes.")
+        problem = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
+        raise DataError(f"{indicator} has {problem}, and graphs are numbered from 1, each with nodes.")
     ends = edges.T - 1
     across = np.flatnonzero(of_graph[ends[0]] != of_graph[ends[1]])
     if len(across):
         raise DataError(f"{files[0].name}, line {across[0] + 1}: the edge leads from one graph to another.")
-    known: dict[str, dict[str, pl.Series]] = {"node": {}, "edge": {}}  # of either, its columns
+    known: dict[str, dict[str, pl.Series]] = {"node": {}, "edge": {}}  # columns of nodes and of edges
     for what, count in (("node", nodes), ("edge", len(edges))):
         for kind, title in ((f"{what}_labels", f"{what} label"), (f"{what}_attributes", ATTRIBUTE)):
             file = path / f"{name}_{kind}.txt"
             if file.is_file():
-                files += [file] if what == "node" else []  # `described` of opening.py adds what is taken of edges
+                files += [file] if what == "node" else []  # edge attributes enter the fingerprint in dataset.py
                 for k, cells in enumerate(zip(*_cells(file, count))):
-                    # the letter keeps a label from being taken for a quantity
+                    # the prefix makes a label a category and not a number
                     written = [f"{c}" if title == ATTRIBUTE else f"label {c}" for c in cells]
                     known[what][f"{title} {k + 1}"] = pl.Series(written)
     columns, of_edges = known["node"], known["edge"]
@@ -81,7 +81,7 @@ def read_tu(path: Path) -> RawGraphs:
 
 
 def _cells(path: Path, count: int | None = None) -> list[list[str]]:
-    """The words of each line, separated by commas. Raises DataError where lines differ or are not `count`."""
+    """Read comma-separated cells of each line. Raises DataError if lines differ or are not `count`."""
     try:
         lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -100,7 +100,7 @@ def _cells(path: Path, count: int | None = None) -> list[list[str]]:
 
 
 def _whole(path: Path, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Lines of `width` whole numbers, (n, width)."""
+    """Read lines of `width` integers, (n, width)."""
     words = _cells(path)
     found = np.zeros((len(words), width), np.int64)
     for i, row in enumerate(words):

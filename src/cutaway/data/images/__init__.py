@@ -1,1 +1,1 @@
-"""Images: files and folders of them, arrays, and what the network gets of them."""
+"""Image data: files, folders, arrays, captions, masks and boxes, and their transforms."""

@@ -1,6 +1,8 @@
-"""Images that are arrays of numbers, of any range and any number of channels, and no bytes of a file.
+"""Images that are numeric arrays with any range and any number of channels.
 
-x = (p − mean) / std,  mean and standard deviation of each channel over the training images; nothing is rounded
+    x = (p − mean) / std
+
+Mean and standard deviation are computed per channel over the training images. Values are not rounded.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ Levels = npt.NDArray[np.float32]  # (n, C, h, w)
 
 @dataclass(frozen=True)
 class ArrayPreprocessing:
-    """How an image of numbers becomes a tensor (C, H, W)."""
+    """Preprocessing of an image array to a tensor (C, H, W)."""
 
     spec: ImageSpec
     mean: tuple[float, ...]  # per channel, of the training images
     std: tuple[float, ...]
-    low: float  # the smallest and the largest number in training, which are shown as black and white
+    low: float  # smallest and largest number in training, shown as black and white
     high: float
     fit: str  # crop, stretch or pad
-    box: Size  # pad: the room in the middle of H × W that the image is drawn into
+    box: Size  # pad: the centered region of H × W that the image is drawn into
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "low": NUMBER, "high": NUMBER, "fit": str,
@@ -47,12 +49,12 @@ class ArrayPreprocessing:
 
     @classmethod
     def fitted(cls, spec: ImageSpec, images: Levels, fit: str) -> ArrayPreprocessing:
-        """Fit it on training images, as they are before they are brought to a size."""
+        """Fit the preprocessing on training images at their original size."""
         own, size = (images.shape[2], images.shape[3]), (spec.height, spec.width)
         low, high = float(images.min()), float(images.max())
         mean, std = images.mean((0, 2, 3), dtype=np.float64), images.std((0, 2, 3), dtype=np.float64)
         std = np.where(std > 0, std, 1.0)
-        if isinstance(spec.target, Drawn):  # levels from −1 to 1, as of files
+        if isinstance(spec.target, Drawn):  # levels from −1 to 1, as for image files
             half = (high - low) / 2 or 1.0
             mean, std = np.full(len(mean), low + half), np.full(len(mean), half)
         fits = choose_fit(own, size) if fit == "auto" else fit
@@ -60,33 +62,35 @@ class ArrayPreprocessing:
         return cls(spec, tuple(mean.tolist()), tuple(std.tolist()), low, high, fits, box)
 
     def prepare(self, images: Levels) -> Tensor:
-        """(n, C, h, w) to float32 (n, C, H, W): mean 0 and standard deviation 1 in training."""
+        """Convert (n, C, h, w) to float32 (n, C, H, W) with mean 0 and standard deviation 1 in training."""
         if images.shape[2:] != (self.spec.height, self.spec.width):
             images = np.stack([[self._fitted(channel) for channel in image] for image in images])
         mean, std = (torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1) for values in (self.mean, self.std))
         return (torch.from_numpy(np.ascontiguousarray(images, np.float32)) - mean) / std
 
     def image(self, image: Levels) -> Image.Image | None:
-        """One image (C, h, w) to be looked at, where it is grey or has three colours."""
+        """Convert one image (C, h, w) to a displayable image, or None if it has neither 1 nor 3 channels."""
         if len(image) not in (1, 3):
             return None
         levels = (image - self.low) / (self.high - self.low or 1.0) * 255
         return as_image(levels.clip(0, 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def as_split(self, images: Levels, target: Tensor | None, names: Sequence[str]) -> Split:
-        """Images with a target for each, or none."""
+        """Build a split from images with an optional target for each."""
         held = TensorSplit(self.prepare(images), target, names, lambda i: self.image(images[i]))
         return drawn(held, self.spec.target)
 
     def views(self) -> ImageViews:
-        """How two views of each image are made, of levels from `low` to `high`."""
+        """Return the augmentation that makes two views of each image, with levels scaled by `low` and `high`."""
         width = self.high - self.low or 1.0
         mean = tuple((m - self.low) / width for m in self.mean)
         return ImageViews(mean, tuple(s / width for s in self.std))
 
     def examples(self, sources: Sequence[Any]) -> Split:
-        """Images without targets: arrays (C, h, w), or (h, w, C) where training had them so. Raises DataError for what
-        is none."""
+        """Build a split without targets from arrays (C, h, w), or (h, w, C) if training used that layout.
+
+        Raises DataError for anything that is not an array.
+        """
         strange = next((source for source in sources if not isinstance(source, np.ndarray | Tensor)), None)
         if strange is not None or not len(sources):
             raise DataError(
@@ -97,11 +101,11 @@ class ArrayPreprocessing:
         return self.as_split(self.accepted(np.stack(arrays)), None, [f"image {i + 1}" for i in range(len(arrays))])
 
     def labelled(self, source: Any) -> Split:
-        """None that could be read from a path: such data is given in Python."""
+        """Raise DataError: labelled arrays are given in Python and cannot be read from a path."""
         raise DataError(f"The run was trained on arrays given in Python, and {source} is a path: give (X, y).")
 
     def accepted(self, images: Levels) -> Levels:
-        """The images, if they have the channels of training and finite numbers. Raises DataError otherwise."""
+        """Return the images if they have the training channels and finite numbers. Raises DataError otherwise."""
         if images.ndim != 4 or images.shape[1] != self.spec.channels:
             raise DataError(
                 f"The images have the shape {images.shape[1:]}, and the model takes {self.spec.channels} channels."
@@ -110,20 +114,20 @@ class ArrayPreprocessing:
         return images
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         own = {"mean": list(self.mean), "std": list(self.std), "low": self.low, "high": self.high}
         spec = specs.to_json(self.spec)
         return {"kind": "image", "form": "array", "spec": spec, **own, "fit": self.fit, "box": list(self.box)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ArrayPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], ImageSpec)
         mean, std = specs.scales(data["mean"], data["std"], spec.channels)
         return cls(spec, mean, std, float(data["low"]), float(data["high"]), *read_fit(spec, data["fit"], data["box"]))
 
     def _fitted(self, channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """One channel (h, w) at H × W."""
+        """Resize one channel (h, w) to H × W."""
         size, image = (self.spec.height, self.spec.width), Image.fromarray(np.ascontiguousarray(channel, np.float32))
         if self.fit == "stretch":
             return np.asarray(resized(image, size))
@@ -133,7 +137,7 @@ class ArrayPreprocessing:
 
 
 def reject_unmeasured(examples: npt.NDArray[Any]) -> None:
-    """Raise DataError that names the first example with a number that is none, or infinite."""
+    """Raise DataError naming the first example that holds NaN or infinite numbers."""
     finite = np.isfinite(examples).reshape(len(examples), -1).all(1)
     if not finite.all():
         raise DataError(

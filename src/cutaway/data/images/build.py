@@ -1,4 +1,4 @@
-"""Splits of images: resized, normalised with the statistics of the training images, in memory or read from files."""
+"""Construction of image splits: resized, normalised with training statistics, in memory or read from files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .image_files import Looks, Pixels, Size, as_image, as_pixels, covering, rea
 from .segmentation import MaskPreprocessing, MaskSplit
 from .transforms import FileSplit, ImagePreprocessing, fit_preprocessing, from_minus_one, in_threads
 
-LARGEST_OWN_SIZE = 512  # of images that stay as they are
-SAMPLE = 1024  # training images from which mean and standard deviation are taken
+LARGEST_OWN_SIZE = 512  # largest original size that images keep by default
+SAMPLE = 1024  # training images used to estimate mean and standard deviation
 File = Path | Stored
 
 
@@ -44,8 +44,11 @@ def prepared(
     settings: DataSettings,
     sizes: ImageSizes,
 ) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
-    """The preprocessing fitted on the training images, the splits prepared with it, and a sentence where images are
-    enlarged though nobody asked; what is `learned` of images (C, H, W)."""
+    """Fit the preprocessing on the training images and prepare the splits.
+
+    `learned` returns the target for images of shape (C, H, W). The third result is a note if images are enlarged
+    without a request by the user, else None.
+    """
     read = sampled(found.files, seen, indices, learned, settings, sizes)
     fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
     preprocessing = from_minus_one(fitted)
@@ -53,13 +56,13 @@ def prepared(
 
 
 class Sampled(NamedTuple):
-    """What is known of image files before the preprocessing is fitted, and what it is fitted on."""
+    """Properties of image files before the preprocessing is fitted, and the images to fit it on."""
 
     spec: ImageSpec
-    own_size: Size | None  # the one size that all files have, where there is one
+    own_size: Size | None  # the common size of all files, or None
     images: Iterator[Tensor]  # uint8 (1, C, h, w), of training files
-    held: bool  # whether all of them go into the memory that is allowed
-    enlarged: str | None  # a sentence, where images are enlarged though nobody asked
+    held: bool  # True if all images fit into the allowed memory
+    enlarged: str | None  # a note, if images are enlarged without a request by the user
 
 
 def sampled(
@@ -69,16 +72,19 @@ def sampled(
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
     sizes: ImageSizes,
-    beside: int = 0,
+    extra_channels: int = 0,
 ) -> Sampled:
-    """Choose a size and channels for the files, and training images to fit the preprocessing on. What is `learned` of
-    images (C, H, W) takes as much memory as so many channels `beside` them."""
+    """Choose a size and channels for the files, and training images to fit the preprocessing on.
+
+    `learned` returns the target for images of shape (C, H, W). `extra_channels` counts the channels that the target
+    takes in memory.
+    """
     own_size, size, enlarged = size_for(seen.sizes, sizes, settings.image_size)
     shape = (channels_for(seen.column("grey"), settings.color), *size)
     spec = ImageSpec(*shape, learned(shape))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
-    held = len(used) * (spec.channels + beside) * spec.height * spec.width <= settings.memory * MEBIBYTE
+    held = len(used) * (spec.channels + extra_channels) * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
     return Sampled(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
 
@@ -86,13 +92,15 @@ def sampled(
 def splits_of(
     found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
 ) -> dict[str, Split]:
-    """The splits, held in memory or read anew in every epoch."""
+    """Return the splits, decoded into memory or read from files in every epoch."""
     return decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, workers)
 
 
 def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
-    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
-    where they are enlarged though nobody asked."""
+    """Return the common size of the images (or None), the size that they are resized to, and a note or None.
+
+    The note says that images are enlarged without a request by the user.
+    """
     own_size = next(iter(own)) if len(own) == 1 else None
     stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
     size = sizes.choose(asked, stays)
@@ -100,25 +108,25 @@ def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size
 
 
 def channels_for(grey: Sequence[bool] | npt.NDArray[np.bool_], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most are."""
+    """Return 1 for grey or 3 for RGB: the value of the setting, or the majority of the images."""
     return 1 if color == "gray" or (color == "auto" and 2 * np.sum(grey) > len(grey)) else 3
 
 
 def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSpec) -> Iterator[Tensor]:
-    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
+    """Yield uint8 (1, C, h, w) of each file, uncropped and no larger than the network's input requires.
 
-    Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
+    Raises DataError that names every file that cannot be decoded. If there is one, `others` are checked too.
     """
 
     def whole(file: File) -> Tensor | Problem:
-        def drawn_at(size: Size) -> Size:
+        def drawing_size(size: Size) -> Size:
             return min(size, covering(size, (spec.height, spec.width)))
 
         try:
-            image = read_image(file, str(file), spec.channels, drawn_at)
+            image = read_image(file, str(file), spec.channels, drawing_size)
         except DataError as error:
             return error.problems[0]
-        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
+        pixels = as_pixels(resized(image, drawing_size((image.height, image.width))))
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
 
     problems: list[Problem] = []
@@ -133,8 +141,8 @@ def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSp
 
 
 def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
-    """The splits decoded once, at the size that they enter the network in."""
-    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    """Decode all splits once, at the input size of the network."""
+    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
     files = [found.files[i] for i in kept]
 
     def fitted(file: File) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
@@ -170,7 +178,7 @@ def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePr
 def read_anew(
     found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
 ) -> dict[str, Split]:
-    """The splits read from their files, anew in every epoch."""
+    """Return splits that read their files in every epoch."""
     return {
         split: drawn(
             FileSplit(
@@ -187,7 +195,7 @@ def read_anew(
 
 
 def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], channels: int) -> list[str | None]:
-    """Sentences on files of several frames, colours that are lost, and images that stand in two splits."""
+    """Return notes on multi-frame files, discarded colors, and duplicates across splits."""
     notes: list[str | None] = []
     moving = chosen(found.names, np.flatnonzero(seen.column("moving")))
     if moving:
@@ -204,7 +212,7 @@ def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], chann
 
 Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
-FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
+FLOAT_BYTES = 1 << 30  # a data set smaller than this as float32 is normalised once, a larger one in batches
 CHUNK = 1024  # images whose levels are counted at a time
 
 
@@ -218,17 +226,18 @@ def image_dataset(
     splits: Mapping[str, Rows] | None = None,
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
+    """Build an image data set from arrays.
 
-    `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
-    its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
+    `pixels` is (n, C, h, w), 0…255; `labels` is (n,), with class k named `classes[k]`. `splits` are the predefined
+    splits: a train and a test split, or none. Missing splits are drawn from the training examples. `sizes` are the
+    input sizes that the model accepts. `targets` are the target types that the model requests, if any.
     """
     reject_changed(settings, ("missing",), "is for files, and this set is whole")
-    indices, said = split_of(labels, classes, splits, settings, targets)
+    indices, split_notes = split_of(labels, classes, splits, settings, targets)
     learned = partial(target_of, classes, targets=targets, settings=settings)
     preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
     held = in_episodes(held, preprocessing.spec.target, classes)
-    return assemble(origin, settings, indices, preprocessing, held, [*said, *notes])
+    return assemble(origin, settings, indices, preprocessing, held, [*split_notes, *notes])
 
 
 def split_of(
@@ -238,7 +247,7 @@ def split_of(
     settings: DataSettings,
     targets: tuple[type[Target], ...],
 ) -> tuple[dict[str, Rows], list[str]]:
-    """Train, val and test, and sentences on them: by example, or, where episodes are learned, by class."""
+    """Return the train, val and test indices and notes on them: split by example, or by class for episodes."""
     if Episodes in targets:
         return class_split(labels, classes, given, settings)
     return complete_split(labels, classes, given, settings), []
@@ -253,24 +262,26 @@ def images_at_hand(
     sizes: ImageSizes,
     names: Sequence[str] = (),
 ) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
-    """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
-    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W), and what each is called,
-    where it has a name."""
+    """Fit the preprocessing on the training images of `pixels` (n, C, h, w) and prepare the splits in memory.
+
+    `learned` returns the target for images of shape (C, H, W). `names` are optional names of the images. The notes
+    cover enlarged images and duplicates across splits.
+    """
     read = at_hand(pixels, indices, learned, settings, sizes, names)
     preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
     return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
 
 
 class AtHand(NamedTuple):
-    """What is known of images in memory before the preprocessing is fitted, and what it is fitted on."""
+    """Properties of in-memory images before the preprocessing is fitted, and the images to fit it on."""
 
-    images: Tensor  # uint8 (n, C, h, w), in the colours that were asked for
+    images: Tensor  # uint8 (n, C, h, w), in the requested color mode
     spec: ImageSpec
     own_size: tuple[int, int]
-    training: Iterator[Tensor]  # the training images, some at a time
+    training: Iterator[Tensor]  # the training images, in chunks
     names: Sequence[str]
-    image: Callable[[int], Image.Image]  # each as it was given
-    notes: list[str | None]  # on images that are enlarged or stand in two splits
+    image: Callable[[int], Image.Image]  # returns the original image
+    notes: list[str | None]  # on enlarged images and duplicates across splits
 
 
 def at_hand(
@@ -281,7 +292,10 @@ def at_hand(
     sizes: ImageSizes,
     names: Sequence[str] = (),
 ) -> AtHand:
-    """Choose a size and channels for `pixels` (n, C, h, w), 0…255; what is `learned` of images (C, H, W)."""
+    """Choose a size and channels for `pixels` (n, C, h, w), 0…255.
+
+    `learned` returns the target for images of shape (C, H, W).
+    """
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     size = sizes.choose(settings.image_size, own_size)
@@ -306,8 +320,11 @@ def mask_dataset(
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
 ) -> DataSet:
-    """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
-    `classes[k]`; all else as of `image_dataset`."""
+    """Build a data set of images with masks from arrays.
+
+    `pixels` is (n, C, h, w), 0…255; `masks` is (n, h, w), with value k for class `classes[k]`. The other arguments are
+    those of `image_dataset`.
+    """
     reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
     indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
     read = at_hand(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
@@ -336,9 +353,9 @@ def in_memory(
     names: Sequence[str],
     image: Callable[[int], Image.Image],
 ) -> dict[str, Split]:
-    """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
+    """Build the splits of images (n, C, h, w), normalised once or, if that takes much memory, batch by batch.
 
-    `names` and `image` are of all n images.
+    `names` and `image` refer to all n images.
     """
     spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
     once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
@@ -353,7 +370,7 @@ def in_memory(
 
 
 class PixelSplit(Split):
-    """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
+    """An in-memory split of bytes whose images are resized and normalised batch by batch."""
 
     def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
         self.target = pixels.target
@@ -364,31 +381,34 @@ class PixelSplit(Split):
         return len(self._pixels)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, C, H, W) in the given order; nothing is varied here, the loop augments whole batches."""
+        """Yield batches (N, C, H, W) in the given order.
+
+        The training loop augments whole batches, so none is done here.
+        """
         for (pixels,), target in self._pixels.batches(order, seed):
             yield Batch((self._preprocessing.prepare(pixels),), target)
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the display name of example i."""
         return self._pixels.name(i)
 
     def image(self, i: int) -> Image.Image | None:
-        """Example i as it was given."""
+        """Return the original image of example i."""
         return self._pixels.image(i)
 
 
 def in_colour(images: Tensor, color: str) -> Tensor:
-    """uint8 images (n, C, h, w) in the colours that the setting asks for: auto, rgb or grey."""
+    """Convert uint8 images (n, C, h, w) to the color mode of the setting: auto, rgb or gray."""
     if color == "rgb" and images.shape[1] == 1:
         return images.expand(-1, 3, -1, -1)
     if color == "gray" and images.shape[1] == 3:
-        # Luma as Pillow rounds it, so that files read by it later give the same pixels.
+        # Round luma as Pillow does, so that files read later give the same pixels.
         return torch.cat([_luma(some) for some in in_chunks(images)])
     return images
 
 
 def in_chunks(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensor in pieces of CHUNK along its first dimension."""
+    """Split the tensor into chunks of CHUNK along its first dimension."""
     return (tensor[start : start + CHUNK] for start in range(0, len(tensor), CHUNK))
 
 

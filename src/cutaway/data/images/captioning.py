@@ -1,10 +1,12 @@
-"""Folders of images with captions: photos/captions.tsv beside the images, or photos/train/captions.tsv beside val/ and
-test/. Each line is a file, a tab and a caption; a file on several lines has several captions.
+"""Image captioning data from folders with a captions.tsv.
 
-Images are split, never captions: all captions of an image stand in one split. In training each caption is an example;
-validation and test ask for each image once, and hold the answer to the nearest of its captions.
+The layout is photos/captions.tsv next to the images, or photos/train/captions.tsv with val/ and test/. Each line holds
+a file, a tab and a caption. An image with several lines has several captions.
 
-Lines in another form, images without a caption and captions without an image are all named in one error.
+Images are split, not captions: all captions of an image are in one split. In training each caption is an example.
+Validation and test use each image once and compare the answer with the closest of its captions.
+
+One error names all malformed lines, images without a caption and captions without an image.
 """
 
 from __future__ import annotations
@@ -43,8 +45,11 @@ from .transforms import SHARDED, FileSplit, ImagePreprocessing
 
 
 def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of images with captions: look at every file, split, fit tokenizer and preprocessing on the training
-    split. Raises DataError that names every line and file that cannot be used."""
+    """Load a folder of images with captions.
+
+    Checks every file, splits the images, and fits tokenizer and preprocessing on the training split. Raises DataError
+    that names every line and file that cannot be used.
+    """
     reject_fill(settings)
     read, splits = read_folder(path, drop=settings.missing == "drop")
     usable = look_through(read.files, SHARDED, look_at, settings)
@@ -54,7 +59,7 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
     seen = Looks(packed(usable.looks))
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(read.texts, indices, settings)
-    found = Found(("image",), read.files, read.names, np.arange(len(read.files)))  # the label of each is its number
+    found = Found(("image",), read.files, read.names, np.arange(len(read.files)))  # the label is the index of the image
     images, parts, enlarged = prepared(found, seen, indices, lambda _: side.target, settings, sizes)
     origin = Origin(
         path.resolve().name,
@@ -77,8 +82,11 @@ def captions_dataset(
     settings: DataSettings,
     notes: Sequence[str | None],
 ) -> DataSet:
-    """The data set of images prepared, split by split, as `parts`, and the captions of all, of which `indices` are in
-    each split. Raises SettingError for augmentation that captions cannot follow."""
+    """Build the data set from prepared image splits and the captions of all images.
+
+    `parts` maps each split to its images, `indices` to the rows of `texts`. Raises SettingError for augmentation that
+    cannot be applied to captions.
+    """
     reject_changed(settings, ("mixup",), "blends images, and captions cannot be blended")
     if settings.flip:
         notes = [*notes, "flip=true mirrors images and not their captions: what is left stands on the right then."]
@@ -93,8 +101,11 @@ def captions_dataset(
 def fit_captions(
     texts: Sequence[Sequence[str]], indices: Mapping[str, Rows], settings: DataSettings, column: str = "caption"
 ) -> tuple[TargetSide, list[list[str]], dict[str, Rows], list[str | None]]:
-    """The tokenizer fitted on the captions of the training split; the captions that are kept, each once, and the images
-    of each split that have one; and what to say of them. With `length`, longer captions are left out."""
+    """Fit the tokenizer on the captions of the training split.
+
+    Returns the target side, the distinct captions of each image, the images of each split that have a caption, and
+    notes. With `length`, longer captions are left out.
+    """
     kept = [list(dict.fromkeys(of_image)) for of_image in texts]
     repeated = sum(map(len, texts)) - sum(map(len, kept))
     notes: list[str | None] = [f"{repeated:,} captions stand there twice for one image: once is read." * bool(repeated)]
@@ -120,8 +131,10 @@ def fit_captions(
 def _short_enough(
     texts: Sequence[list[str]], indices: Mapping[str, Rows], side: TargetSide, most: int
 ) -> tuple[list[list[str]], dict[str, Rows], str | None]:
-    """The captions of at most so many tokens, the images of each split that have one left, and a note that counts the
-    others. Raises DataError where a split would be empty."""
+    """Keep captions of at most `most` tokens and the images that still have one, with a note that counts the others.
+
+    Raises DataError if a split would be empty.
+    """
     kept = [
         [text for text, length in zip(of_image, side.encode(of_image)[1].tolist()) if length - 1 <= most]
         for of_image in texts
@@ -136,7 +149,7 @@ def _short_enough(
 
 @dataclass(frozen=True)
 class CaptionPreprocessing:
-    """How an image becomes a tensor (C, H, W), a caption ids, and ids words again."""
+    """Preprocessing of images to tensors (C, H, W) and of captions to token ids and back."""
 
     images: ImagePreprocessing  # its spec has the captions as target
     target_tokenizer: Tokenizer
@@ -145,36 +158,38 @@ class CaptionPreprocessing:
 
     @property
     def spec(self) -> ImageSpec:
-        """What an example looks like."""
+        """Return the specification of an example."""
         return self.images.spec
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """The mean of each channel that images are normalised with."""
+        """Return the channel means used to normalise images."""
         return self.images.mean
 
     @property
     def std(self) -> tuple[float, ...]:
-        """Likewise the standard deviation."""
+        """Return the channel standard deviations used to normalise images."""
         return self.images.std
 
     @property
     def written(self) -> TargetSide:
-        """The side of the captions."""
+        """Return the target side, with the tokenizer of the captions."""
         assert isinstance(self.spec.target, Tokens), "captions are tokens"
         return TargetSide(self.spec.target, self.target_tokenizer)
 
     def words(self, ids: Iterable[int]) -> str:
-        """The caption that these ids stand for; padding, begin and end are left out."""
+        """Decode token ids to a caption, without padding, begin and end tokens."""
         return self.written.words(ids)
 
     def examples(self, sources: Sequence[Any]) -> CaptionSplit:
-        """Images without captions: what `ImagePreprocessing.examples` takes."""
+        """Build a split of images without captions. Accepts what `ImagePreprocessing.examples` accepts."""
         return CaptionSplit(self.images.examples(sources), self.written.target)
 
     def labelled(self, source: str | Path) -> CaptionSplit:
-        """The images of a folder with captions.tsv, with its captions; each image once. Raises DataError where lines
-        or files cannot be used."""
+        """Load the images of a folder with captions.tsv and their captions, each image once.
+
+        Raises DataError if lines or files cannot be used.
+        """
         path = Path(source).expanduser()
         read = read_captions(path)
         read.reject(path / CAPTIONS)
@@ -183,7 +198,7 @@ class CaptionPreprocessing:
         return as_split(split, [list(dict.fromkeys(of_image)) for of_image in read.texts], self.written, once=True)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> CaptionSplit:
-        """The images of another set with its captions, each image once."""
+        """Convert the images and captions of another data set, each image once."""
         del theirs
         assert isinstance(split, CaptionSplit)
         assert split.texts is not None, "sets to evaluate on have captions"
@@ -191,31 +206,31 @@ class CaptionPreprocessing:
         return as_split(images, [split.texts(i) for i in range(len(split))], self.written, once=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {**self.images.to_json(), "form": "captions", "tokenizer": self.target_tokenizer.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaptionPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         specs.read_as(data["spec"], ImageSpec, Tokens)
         found = cls(ImagePreprocessing.from_json(data), tokenizer_from_json(data["tokenizer"]))
-        size, said = found.written.size(), found.spec.target.outputs
-        # A model may have been given more rows than its tokenizer has tokens.
-        if size != said and not (found.written.pretrained and said >= size):
-            raise ValueError(f"a tokenizer of {size} ids and a spec of {said}")
+        size, declared_size = found.written.size(), found.spec.target.outputs
+        # A model may have more output rows than its tokenizer has tokens.
+        if size != declared_size and not (found.written.pretrained and declared_size >= size):
+            raise ValueError(f"a tokenizer of {size} ids and a spec of {declared_size}")
         return found
 
 
 def _unknown(found: Mapping[str, CaptionSplit], target: Tokens) -> list[str]:
-    """A note that counts the captions of the other splits with words that are in no vocabulary."""
-    said = []
+    """Return a note that counts the validation and test captions with out-of-vocabulary words."""
+    rare = []
     for name, split in found.items():
         count = sum(target.unknown in ids for i in range(len(split)) for ids in split.references(i))
-        said += [f"{count:,} in {name}"] if count else []
-    return [f"Captions with words outside the vocabulary, which no answer can give: {', '.join(said)}."] if said else []
+        rare += [f"{count:,} in {name}"] if count else []
+    return [f"Captions with words outside the vocabulary, which no answer can give: {', '.join(rare)}."] if rare else []
 
 
-HEADS = ("file", "file_name", "filename", "image", "path")  # what a first line begins with that names its columns
+HEADS = ("file", "file_name", "filename", "image", "path")  # first words of a header line
 FIX = (
     f"Each line of {CAPTIONS} is the path of an image beside it, a tab and a caption. missing=drop leaves out captions "
     "and images that lack their other half, and counts them."
@@ -225,51 +240,51 @@ NO_CAPTION, NO_IMAGE, EMPTY = "images without a caption", "captions without an i
 
 @dataclass
 class Captioned:
-    """Images and what is written of them, before any is opened."""
+    """Images and their captions before any file is opened."""
 
     files: list[Path] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # what a person calls each
-    texts: list[list[str]] = field(default_factory=list)  # the captions of each, one at least
+    names: list[str] = field(default_factory=list)  # display name of each image
+    texts: list[list[str]] = field(default_factory=list)  # captions of each image, at least one
     digests: list[str] = field(default_factory=list)  # sha256 of each captions.tsv
-    left: dict[str, int] = field(default_factory=dict)  # what was left out, and how many of it
+    left: dict[str, int] = field(default_factory=dict)  # reason for leaving items out, and their number
     problems: list[Problem] = field(default_factory=list)
 
     def reject(self, path: Path) -> None:
-        """Raise DataError where something cannot be used, or nothing is there."""
+        """Raise DataError if items cannot be used or there are none."""
         if self.problems:
             raise DataError(f"{path} and the images beside it do not go together:", self.problems, FIX)
         if not self.files:
             raise DataError(f"{path} names no image with a caption.", fix=FIX)
 
     def notes(self) -> list[str]:
-        """A sentence on what was left out."""
-        said = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
-        return [f"Left out, as missing=drop asks: {said}."] if said else []
+        """Return a note on the items that were left out."""
+        parts = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
+        return [f"Left out, as missing=drop asks: {parts}."] if parts else []
 
     def keep(self, rows: Rows) -> None:
-        """Keep the images of these numbers alone."""
+        """Keep only the images with these indices."""
         self.files = [self.files[i] for i in rows]
         self.names = [self.names[i] for i in rows]
         self.texts = [self.texts[i] for i in rows]
 
     def add(self, other: Captioned) -> Rows:
-        """Take in those of another folder, and give their numbers."""
+        """Append the images of another folder and return their indices."""
         before = len(self.files)
         for mine, theirs in (
             (self.files, other.files), (self.names, other.names), (self.texts, other.texts),
             (self.digests, other.digests), (self.problems, other.problems),
         ):  # fmt: skip
-            mine.extend(theirs)  # type: ignore[arg-type]  # each is of the same type as its other
+            mine.extend(theirs)  # type: ignore[arg-type]  # matching fields have the same type
         for what, count in other.left.items():
             self.left[what] = self.left.get(what, 0) + count
         return np.arange(before, len(self.files))
 
 
 def read_folder(path: Path, *, drop: bool) -> tuple[Captioned, dict[str, Rows] | None]:
-    """The images with captions of a folder, or of its train/, val/ and test/, and which are in each of these.
+    """Read the images with captions of a folder, or of its train/, val/ and test/, and the rows of each split.
 
-    With `drop` a caption without an image, an image without a caption and an empty caption are left out and counted.
-    Raises DataError that names every line and file that cannot be used.
+    With `drop`, captions without an image, images without a caption and empty captions are left out and counted. Raises
+    DataError that names every line and file that cannot be used.
     """
     if (path / CAPTIONS).is_file():
         read = read_captions(path, drop=drop)
@@ -288,8 +303,11 @@ def read_folder(path: Path, *, drop: bool) -> tuple[Captioned, dict[str, Rows] |
 
 
 def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Captioned:
-    """The images of one folder and their captions, each image in the order of its first line; `prefix` stands before
-    their names. What cannot be used is among `problems`. Raises DataError where there is no captions.tsv."""
+    """Read the images and captions of one folder, in the order of each image's first line.
+
+    `prefix` is prepended to the names. Items that cannot be used are listed in `problems`. Raises DataError if there is
+    no captions.tsv.
+    """
     table = folder / CAPTIONS
     if not table.is_file():
         raise DataError(f"There is no {table}: images with captions have it beside them.", fix=FIX)
@@ -342,13 +360,13 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
 
 
 def _images(folder: Path, root: Path) -> list[str]:
-    """The image files in a folder and in those within it, by their paths from `root`; hidden ones left out."""
+    """List the visible image files in a folder and its subfolders as paths relative to `root`."""
     own = [str(p.relative_to(root)) for p in entries(folder) if IMAGES.fits(p) and p.is_file()]
     return [*own, *(file for inside in subfolders(folder) for file in _images(inside, root))]
 
 
 class CaptionSplit(Split):
-    """Examples are captions, each of an image, or images without one."""
+    """A split whose examples are captions, each with its image, or images without captions."""
 
     def __init__(
         self,
@@ -359,21 +377,27 @@ class CaptionSplit(Split):
         references: Sequence[list[Ids]] = (),
         texts: Sequence[list[str]] = (),
     ) -> None:
-        """`captions` are ids (Σ lengths,) and lengths (n,), each with `end`, and `of` (n,) the image of each, which are
-        all in their order unless given. `references` and `texts` are all the captions of each image, as ids without
-        `end` and as they were written."""
+        """Build the split from images and encoded captions.
+
+        `captions` holds the ids (Σ lengths,) and lengths (n,), each caption with its end token. `of` (n,) is the image
+        index of each example, by default all images in order. `references` and `texts` are all captions of each image,
+        as ids without the end token and as text.
+        """
         self._images, self._target = images, target
         self._of = torch.arange(len(images)) if of is None else of
         self._captions = SequenceSplit(*captions, None) if captions is not None else None
         self._references, self._texts = references, texts
-        self.target = captions[0] if captions is not None else None  # token after token, (Σ lengths,)
+        self.target = captions[0] if captions is not None else None  # the ids of all captions, (Σ lengths,)
 
     def __len__(self) -> int:
         return len(self._of)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Inputs: images (N, C, H, W) and the caption so far (N, S), which begins with `begin`. Target (N, S): what
-        comes next, IGNORED after `end`. Without captions S is 1 and the target is empty."""
+        """Yield batches of images with teacher-forced captions.
+
+        Inputs are images (N, C, H, W) and the shifted caption (N, S), which starts with `begin`. The target (N, S) is
+        the next token, IGNORED after `end`. Without captions S is 1 and the target is empty.
+        """
         chosen = list(order)
         for index, (inputs, _) in zip(chosen, self._images.batches([self._of[rows] for rows in chosen], seed)):
             begin = torch.full((len(index), 1), self._target.begin)
@@ -385,39 +409,42 @@ class CaptionSplit(Split):
             yield Batch((*inputs, so_far), target.masked_fill(~real, IGNORED))
 
     def references(self, i: int) -> list[Ids]:
-        """All the right answers to example i, as ids without `end`; none where it has no caption."""
+        """Return all reference captions of example i as ids without `end`, or an empty list without captions."""
         return self._references[int(self._of[i])] if self._captions is not None else []
 
     @property
     def texts(self) -> Callable[[int], list[str]] | None:
-        """The right answers to an example as they were written; None without captions."""
+        """Return a function that gives the reference captions of an example as text, or None without captions."""
         return (lambda i: self._texts[int(self._of[i])]) if self._captions is not None else None
 
     def name(self, i: int) -> str:
-        """What a person calls the image."""
+        """Return the display name of the image."""
         return self._images.name(int(self._of[i]))
 
     def image(self, i: int) -> Image | None:
-        """The image as it was given."""
+        """Return the original image."""
         return self._images.image(int(self._of[i]))
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The captions of the image; None where it has none."""
+        """Return the captions of the image, or None without captions."""
         if self._captions is None:
             return None
         texts = self._texts[int(self._of[i])]
         return {"caption": texts[0], **({"also right": "; ".join(texts[1:])} if texts[1:] else {})}
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Every image that cannot be decoded, with its cause."""
+        """Return a problem with its cause for every image that cannot be decoded."""
         look: Callable[[Progress | None], list[Problem]] | None = getattr(self._images, "damaged", None)
         return look(progress) if look is not None else []
 
 
 def as_split(images: Split, texts: Sequence[list[str]], side: TargetSide, *, once: bool, most: int = 0) -> CaptionSplit:
-    """The split of these images with their captions, one at least of each. With `once` each image is asked once, with
-    its first caption; else each caption is an example. Either way all captions of an image are right answers. Raises
-    DataError for a caption of more than MOST_TOKENS tokens, unless training had as many or `most` says more."""
+    """Build the split of these images with their captions, at least one for each image.
+
+    With `once`, each image is one example with its first caption; otherwise each caption is an example. In both cases
+    all captions of an image are references. Raises DataError for a caption of more than MOST_TOKENS tokens, unless
+    training had captions of that length or `most` allows more.
+    """
     flat = [text for of_image in texts for text in of_image]
     of = torch.repeat_interleave(torch.arange(len(texts)), torch.tensor([len(of_image) for of_image in texts]))
     encoded = side.encode(flat)

@@ -1,9 +1,9 @@
-"""Views of images: what an image can look like and still be of the same thing.
+"""SimCLR augmentation: two random views of each image.
 
 The augmentations of T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
-representations, 2020, appendix A <https://arxiv.org/abs/2002.05709>, each drawn anew for each image, all images of a
-batch at once: a random part of the image brought back to its size, mirrored or not, its colours changed, grey or not,
-blurred or not. Blur is for larger images; the paper leaves it out for CIFAR-10 (appendix B.9).
+representations, 2020, appendix A <https://arxiv.org/abs/2002.05709>, drawn independently for each image and applied to
+the whole batch at once: random resized crop, horizontal flip, color jitter, grayscale and Gaussian blur. Blur is
+applied to larger images only; the paper leaves it out for CIFAR-10 (appendix B.9).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from torch import Generator, Tensor
 
 from ..augment import by_channel, flip, grey, recolored, uniform
 
-AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the part: fraction of the image's area, width to height
-BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.8, 0.8, 0.2  # times the strength
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the crop: fraction of the image's area, width / height
+BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.8, 0.8, 0.2  # multiplied by the strength
 STRENGTH = 0.5  # the paper's for CIFAR-10
-CHANGED, GREYED, BLURRED = 0.8, 0.2, 0.5  # probabilities of changed colours, of grey, of blur
+CHANGED, GREYED, BLURRED = 0.8, 0.2, 0.5  # probabilities of color jitter, grayscale and blur
 SIGMA = (0.1, 2.0)  # of the blur, in pixels
-LARGE = 64  # pixels to a side from which on images are blurred
+LARGE = 64  # smallest side in pixels of images that are blurred
 
 
 class ImageViews:
-    """Two views of each image of a batch that is normalised by `mean` and `std` of its channels."""
+    """Augmentation that makes two views of each image of a batch normalised by the channels' `mean` and `std`."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean, self.std = mean, std
 
     def __call__(self, x: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Images (N, C, H, W) to twice (N, C, H, W)."""
+        """Return two augmented views, each (N, C, H, W), of the images (N, C, H, W)."""
         both = self._varied(torch.cat([x, x]), generator)
         return both[: len(x)], both[len(x) :]
 
@@ -50,13 +50,15 @@ class ImageViews:
 
 
 def resized_crop(x: Tensor, generator: Generator) -> Tensor:
-    """A part of each image (N, C, H, W) somewhere in it, brought to (H, W), bilinear. Its area and its ratio of width
-    to height are drawn from AREA and, on a logarithmic scale, from RATIO."""
+    """Crop a random part of each image (N, C, H, W) and resize it to (H, W) with bilinear interpolation.
+
+    The area is drawn from AREA and the aspect ratio (width / height) from RATIO on a logarithmic scale.
+    """
     n, _, height, width = x.shape
     area = _between(x, AREA, generator) * height * width  # (N,)
     ratio = _between(x, (math.log(RATIO[0]), math.log(RATIO[1])), generator).exp()
     w, h = (area * ratio).sqrt().clamp(max=width) / width, (area / ratio).sqrt().clamp(max=height) / height
-    # In the coordinates of grid_sample an image goes from −1 to 1.
+    # grid_sample uses coordinates from −1 to 1.
     across, down = (_between(x, (-1.0, 1.0), generator) * (1 - side) for side in (w, h))
     nothing = torch.zeros_like(w)
     to_part = torch.stack([w, nothing, across, nothing, h, down], 1).view(n, 2, 3)
@@ -65,9 +67,11 @@ def resized_crop(x: Tensor, generator: Generator) -> Tensor:
 
 
 def color_change(pixels: Tensor, strength: float, generator: Generator) -> Tensor:
-    """Brightness, contrast, saturation and hue changed, in this order, on pixels 0…1, (N, C, H, W), clipped there
-    after each: by factors of 1 ± 0.8 s, and the hue turned by ± 0.2 s of the circle. Images of one channel have
-    neither saturation nor hue."""
+    """Jitter brightness, contrast, saturation and hue, in this order, of pixels in [0, 1], shape (N, C, H, W).
+
+    Pixels are clipped after each step. The factors are 1 ± 0.8 s; the hue rotates by ± 0.2 s of the circle. Images with
+    one channel have neither saturation nor hue.
+    """
 
     def factor(most: float) -> Tensor:
         return 1 + strength * most * (2 * uniform(pixels, (len(pixels), 1, 1, 1), generator) - 1)
@@ -78,17 +82,19 @@ def color_change(pixels: Tensor, strength: float, generator: Generator) -> Tenso
 
 
 def turned(pixels: Tensor, angle: Tensor) -> Tensor:
-    """RGB (N, 3, H, W) with its hue turned by `angle` (N, 1, 1, 1): a turn about the grey axis, which leaves grey as it
-    is (Rodrigues' formula about (1, 1, 1)/√3)."""
+    """Rotate the hue of RGB images (N, 3, H, W) by `angle` (N, 1, 1, 1).
+
+    This is a rotation about the grey axis (1, 1, 1)/√3 by Rodrigues' formula, which leaves grey unchanged.
+    """
     cos, sin = angle.cos(), angle.sin()
-    mean = pixels.mean(1, keepdim=True)  # along the axis, where nothing moves
+    mean = pixels.mean(1, keepdim=True)  # component along the axis, which the rotation keeps
     red, green, blue = pixels.unbind(1)
-    across = torch.stack([blue - green, red - blue, green - red], 1) / math.sqrt(3)  # the axis × the pixel
+    across = torch.stack([blue - green, red - blue, green - red], 1) / math.sqrt(3)  # axis × pixel
     return mean + (pixels - mean) * cos + across * sin
 
 
 def blur(x: Tensor, generator: Generator) -> Tensor:
-    """Each image (N, C, H, W) with a Gaussian of its own, its σ drawn from SIGMA, its kernel a tenth of the side."""
+    """Blur each image (N, C, H, W) with a Gaussian whose σ is drawn from SIGMA and kernel spans 1/10 of a side."""
     n, channels, height, width = x.shape
     reach = max(1, min(height, width) // 20)
     place = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
@@ -100,11 +106,11 @@ def blur(x: Tensor, generator: Generator) -> Tensor:
 
 
 def _between(x: Tensor, bounds: tuple[float, float], generator: Generator) -> Tensor:
-    """A number between the bounds for each image, (N,)."""
+    """Draw a uniform number between the bounds for each image, (N,)."""
     low, high = bounds
     return low + (high - low) * uniform(x, (len(x),), generator).to(x.dtype)
 
 
 def _happens(x: Tensor, probability: float, generator: Generator) -> Tensor:
-    """Whether it happens to each image, (N, 1, 1, 1)."""
+    """Draw a Boolean with this probability for each image, (N, 1, 1, 1)."""
     return uniform(x, (len(x), 1, 1, 1), generator) < probability

@@ -1,4 +1,4 @@
-"""Data sets of image folders: class folders, masks, boxes and captions.
+"""Image data sets from folders: class folders, masks, boxes and captions.
 
 photos/cats/1.jpg, or photos/train/cats/1.jpg with val/ and test/    classification
 a mask for each image                                                 segmentation
@@ -42,13 +42,15 @@ from .transforms import SHARDED, fit_preprocessing
 def open_folder(
     path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
-    images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
-    Models that draw images, or learn without labels, learn from a folder of images without classes too.
+    """Load a folder of class folders, or of images with masks, boxes or captions.
 
-    Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
-    held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
-    Raises DataError that names every file or folder that cannot be used.
+    Checks every file, splits the images and fits the preprocessing on the training split. `targets` are the target
+    types that the model requests, if any. Generative models and models that learn without labels also accept a folder
+    of images without classes.
+
+    Images are resized to a size that the model accepts (`sizes`): their original size if all have the same one of at
+    most 512. They are kept in memory if they fit into settings.memory, otherwise they are read in every epoch. Raises
+    DataError that names every file or folder that cannot be used.
     """
     sharded = is_sharded(path)
     if not sharded and segmentation.are_masks(path, targets):
@@ -56,37 +58,37 @@ def open_folder(
     if not sharded and detection.is_boxes(path):
         return open_boxes(path, settings, sizes)
     if not sharded and has_captions(path):
-        from .captioning import open_captions  # needs what only text needs
+        from .captioning import open_captions  # imported here because it depends on the text packages
 
         return open_captions(path, settings, sizes)
     draws, apart = any(issubclass(target, Drawn) for target in targets), Episodes in targets
     needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
     read = _shards if sharded else _folder
     found, seen, fingerprint = read(path, settings, needs_classes, apart)
-    indices, said = split_of(found.labels, found.classes, found.splits, settings, targets)
+    indices, split_notes = split_of(found.labels, found.classes, found.splits, settings, targets)
     learned = partial(target_of, found.classes, targets=targets, settings=settings)
     preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
     spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else said
+    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else split_notes
     notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
     if draws and len(seen.sizes) > 1:
         notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
-Read = tuple[Found[Any], Looks, str]  # images with their classes, what a look at each told, the fingerprint of them all
+Read = tuple[Found[Any], Looks, str]  # images with classes, the file properties, the fingerprint
 
 
 def _shards(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
-    """The images in tar shards."""
+    """Read the images in tar shards."""
     reject_fill(settings)
     read = read_shards(path, SHARDED, needs_classes, settings.missing == "drop", apart)
     return read.found, Looks(read.looks), read.fingerprint
 
 
 def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
-    """The images in class folders; in a folder itself where they need no classes."""
+    """Read the images in class folders, or directly in the folder if no classes are needed."""
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)
@@ -105,7 +107,7 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
-    """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
+    """Return a problem for every file of a split that cannot be decoded. In-memory images were decoded before."""
     read = split.images if isinstance(split, DrawnSplit) else split
     read = split.examples if isinstance(split, EpisodeSplit) else read
     damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
@@ -113,7 +115,7 @@ def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
 
 
 def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
-    """Read a folder of images with masks, as `open_folder` reads one of class folders."""
+    """Load a folder of images with masks. See `open_folder`."""
     reject_fill(settings)
     found = segmentation.find(path, settings.missing)
     usable = look_through(found.images, SHARDED, look_at, settings)
@@ -126,7 +128,7 @@ def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     values, digests = np.stack([counts for counts, _ in looks.looks]), [digest for _, digest in looks.looks]
     classes = segmentation.classes_of(found, values)
     indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
-    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, beside=1)
+    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, extra_channels=1)
     fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
     preprocessing = MaskPreprocessing(**vars(fitted))
     splits = (
@@ -143,7 +145,7 @@ def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
 
 
 def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
-    """Read a folder of images with boxes, as `open_folder` reads one of class folders."""
+    """Load a folder of images with boxes. See `open_folder`."""
     reject_fill(settings)
     annotated = detection.find(path)
     usable = look_through(annotated.files, SHARDED, look_at, settings)
@@ -161,11 +163,11 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
     origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
     straddle = straddle_note(seen.alike, indices, found.names.__getitem__, "images")
-    said = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
-    return assemble(origin, settings, indices, preprocessing, splits, said)
+    all_notes = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
+    return assemble(origin, settings, indices, preprocessing, splits, all_notes)
 
 
 def _fingerprint(annotated: detection.Annotated, seen: Sequence[Seen], rows: Sequence[detection.Rectangles]) -> str:
-    """sha256 of every image's name, content and boxes."""
+    """Compute the sha256 of every image's name, content and boxes."""
     digests = [f"{s.digest} {hashlib.sha256(own.tobytes()).hexdigest()}" for s, own in zip(seen, rows)]
     return fingerprint_of(annotated.names, digests)

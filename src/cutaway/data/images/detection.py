@@ -1,17 +1,17 @@
-"""Images with boxes of objects, in the formats of COCO and YOLO, and their transforms.
+"""Object detection data in COCO and YOLO format, and its transforms.
 
-    COCO   photos/annotations.json (or _annotations.coco.json, instances_*.json) beside the images; or one in each of
+    COCO   photos/annotations.json (or _annotations.coco.json, instances_*.json) next to the images; or one in each of
            train/, val/ and test/; or annotations/instances_train2017.json with the images in train2017/
     YOLO   photos/images/1.jpg with photos/labels/1.txt; or images/train/ with labels/train/; or train/images/ with
-           train/labels/. The names of the classes stand in classes.txt, one a line, or under `names` of data.yaml
+           train/labels/. Class names are in classes.txt, one a line, or under `names` of data.yaml
 
-A box of COCO is [x, y, width, height] in pixels; a line of YOLO is a class number, and the middle, width and height of
-a box as fractions of the image. Here a box is a row (x1, y1, x2, y2, class) in pixels of the image as a person sees it.
-A crowd (COCO's iscrowd) has the class −1 − k: nothing is learned from it, and what is found in it counts neither as
-right nor as wrong.
+A COCO box is [x, y, width, height] in pixels. A YOLO line is a class number, then the center, width and height of a box
+as fractions of the image. Here a box is a row (x1, y1, x2, y2, class) in pixels of the upright image. A crowd (COCO's
+iscrowd) of class k has the class −1 − k: it is not learned, and detections inside it count neither as correct nor as
+false.
 
 A batch's target is (N, M, 5) float32: x1, y1, x2, y2 in pixels of the network's input and the class, −1 − k for a crowd
-of class k; rows that are no box are IGNORED throughout.
+of class k. Padding rows are filled with IGNORED.
 """
 
 from __future__ import annotations
@@ -50,51 +50,51 @@ Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
 
 COCO = re.compile(r"annotations\.json|_annotations\.coco\.json|instances_.*\.json")
 OFFICIAL = re.compile(r"instances_((train|val|test).*)\.json")  # in annotations/, of the images in the folder \1
-ROUNDED = 1.0  # pixels that a box may reach beyond its image, as rounding leaves it; it is cut there
+ROUNDED = 1.0  # pixels that a box may exceed its image by due to rounding; it is clipped there
 FIX = "Correct what is named, or leave it out with missing=drop."
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """A box as it is written, of one image, before the image's size is known."""
+    """A box annotation of one image, before the image's size is known."""
 
     where: str  # labels/1.txt, line 3
-    image: int  # its number
-    name: str  # its class
+    image: int  # its index
+    name: str  # class name
     numbers: tuple[float, float, float, float]  # x1, y1, x2, y2
-    fractions: bool = False  # whether those are of the image's sides, and not pixels
+    fractions: bool = False  # True if the numbers are fractions of the image's sides and not pixels
     crowd: bool = False
 
 
 @dataclass
 class Annotated:
-    """Images and their boxes, before any image is opened."""
+    """Images and their box annotations before any image is opened."""
 
     files: list[Path] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # what a person calls each
-    sizes: list[Size | None] = field(default_factory=list)  # height and width, where the annotations say them
+    names: list[str] = field(default_factory=list)  # display names
+    sizes: list[Size | None] = field(default_factory=list)  # height and width, if the annotations give them
     split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
     annotations: list[Annotation] = field(default_factory=list)
-    declared: list[str] = field(default_factory=list)  # all classes that are named, in their order
-    problems: list[Problem] = field(default_factory=list)  # what cannot be used
+    declared: list[str] = field(default_factory=list)  # all declared classes in their order
+    problems: list[Problem] = field(default_factory=list)  # annotations that cannot be used
     notes: list[str] = field(default_factory=list)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that have a box."""
+        """Return the classes that have at least one box."""
         found = {a.name for a in self.annotations}
         return tuple(name for name in self.declared if name in found)
 
     @property
     def splits(self) -> dict[str, Rows] | None:
-        """The images of each split; None where the data has none."""
+        """Return the images of each split, or None if the data has no splits."""
         if not any(self.split_of):
             return None
         of = np.array(self.split_of)
         return {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
 
     def keep(self, rows: Rows, notes: Sequence[str]) -> None:
-        """Keep the images of these numbers alone, with their boxes."""
+        """Keep only the images with these indices and their boxes."""
         kept_of(self.splits, rows)
         number = {int(i): k for k, i in enumerate(rows)}
         self.files, self.names, self.sizes, self.split_of = (
@@ -104,15 +104,16 @@ class Annotated:
         self.notes += notes
 
     def boxes(self, sizes: Sequence[Size], classes: Sequence[str], drop: bool) -> tuple[list[Rectangles], list[str]]:
-        """The boxes of each image, whose sizes these are, class k being `classes[k]`; and what a person should know.
+        """Return the boxes of each image in pixels, and notes.
 
-        Raises DataError that names every annotation that cannot be used; with `drop` they are left out and counted.
+        `sizes` are the image sizes, and class k is `classes[k]`. Raises DataError that names every annotation that
+        cannot be used; with `drop` these are left out and counted.
         """
         found: list[list[tuple[float, ...]]] = [[] for _ in self.files]
         problems, cut = list(self.problems), 0
-        for name, said, size in zip(self.names, self.sizes, sizes):
-            if said is not None and said != size:
-                what = f"its annotations are for {said[1]}×{said[0]} pixels, and it has {size[1]}×{size[0]}"
+        for name, declared, size in zip(self.names, self.sizes, sizes):
+            if declared is not None and declared != size:
+                what = f"its annotations are for {declared[1]}×{declared[0]} pixels, and it has {size[1]}×{size[0]}"
                 problems.append(Problem(name, what))
         for a in self.annotations:
             height, width = sizes[a.image]
@@ -126,11 +127,11 @@ class Annotated:
             k = classes.index(a.name)
             found[a.image].append((*within, -1 - k if a.crowd else k))
         if problems and not drop:
-            raise DataError(f"{_many(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
+            raise DataError(f"{_count_noun(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
         notes = list(self.notes)
         if problems:
             named = "; ".join(map(str, problems[:NAMED_AT_MOST]))
-            notes.append(f"missing=drop left out {_many(len(problems), 'annotation')}, for example {named}.")
+            notes.append(f"missing=drop left out {_count_noun(len(problems), 'annotation')}, for example {named}.")
         if cut:
             reach = "box reaches" if cut == 1 else "boxes reach"
             notes.append(f"{cut:,} {reach} up to a pixel beyond the image, as rounding leaves them, and end there.")
@@ -138,12 +139,15 @@ class Annotated:
 
 
 def is_boxes(path: Path) -> bool:
-    """Whether a folder holds images with boxes, by the names of what is in it."""
+    """Return whether a folder holds images with boxes, judged by its file names."""
     return bool(_coco_files(path) or _yolo_folders(path))
 
 
 def find(path: Path) -> Annotated:
-    """The images of a folder and their boxes, none opened. Raises DataError where the annotations cannot be read."""
+    """List the images of a folder and their boxes without opening images.
+
+    Raises DataError if the annotations cannot be read.
+    """
     found, coco = Annotated(), _coco_files(path)
     if coco and (yolo := _yolo_folders(path)):
         raise DataError(f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them.")
@@ -159,12 +163,14 @@ def find(path: Path) -> Annotated:
     idle = [name for name in found.declared if name not in found.classes]
     if idle:
         named = ", ".join(idle[:5]) + (", …" if len(idle) > 5 else "")
-        found.notes.append(f"{_many(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}.")
+        found.notes.append(
+            f"{_count_noun(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}."
+        )
     return found
 
 
 def absent_notes(boxes: Sequence[Rectangles], classes: Sequence[str], indices: dict[str, Rows]) -> list[str]:
-    """A finding for each split that has no box of some class."""
+    """Return a finding for each split that has no box of some class."""
     notes: list[str] = []
     for split, rows in indices.items():
         there = {int(k) for i in rows for k in boxes[i][:, 4]}
@@ -176,16 +182,16 @@ def absent_notes(boxes: Sequence[Rectangles], classes: Sequence[str], indices: d
 
 
 def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) -> str:
-    """Why a box cannot be in an image of that size; empty where it can."""
-    said = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
+    """Return why a box is invalid in an image of this size, or an empty string."""
+    box = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
     if not all(map(math.isfinite, (x1, y1, x2, y2))):
-        return f"{said} is no box"
+        return f"{box} is no box"
     if x2 <= x1 or y2 <= y1:
-        return f"{said} has no area"
+        return f"{box} has no area"
     if min(x1, y1) < -ROUNDED or x2 > width + ROUNDED or y2 > height + ROUNDED:
-        return f"{said} reaches beyond the image, which has {width}×{height} pixels"
+        return f"{box} reaches beyond the image, which has {width}×{height} pixels"
     if min(x2, width) <= max(x1, 0) or min(y2, height) <= max(y1, 0):
-        return f"{said} has no area within the image"
+        return f"{box} has no area within the image"
     return ""
 
 
@@ -197,8 +203,10 @@ def _unknown(name: str, classes: Sequence[str]) -> str:
 
 
 def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
-    """Split, annotations and the folder of the images, of each file of annotations in COCO's form; the split is empty
-    where one file has all images. Raises DataError where it is not clear which is meant."""
+    """Return split, annotation file and image folder of each COCO file.
+
+    The split is empty if one file describes all images. Raises DataError if several files are ambiguous.
+    """
 
     def own(folder: Path) -> list[Path]:
         return [p for p in entries(folder) if COCO.fullmatch(p.name) and p.is_file()]
@@ -224,7 +232,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
 
 
 def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Path) -> None:
-    """Add what one file of annotations says."""
+    """Add the images and boxes of one annotation file."""
     name = str(file.relative_to(root))
     document = _json(file)
     lists = {key: document.get(key) for key in ("images", "annotations", "categories")}
@@ -242,7 +250,7 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
             found.problems.append(Problem(f"{name}, category {i}", "it has no name, or an id that is none"))
     found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
     lookup = FileLookup(folder, (".", "images"))
-    numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
+    numbers: dict[Any, int | None] = {}  # image id → index; None if the file is missing
     for i, row in enumerate(lists["images"] or (), 1):
         where, given = f"{name}, image {i}", row.get("file_name")
         if not isinstance(given, str) or not _is_id(row.get("id")) or row["id"] in numbers:
@@ -277,7 +285,7 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
             crowd = bool(row.get("iscrowd"))
             found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
     listed = {file.resolve() for file in found.files}
-    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
+    _note_unread(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -300,7 +308,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a box can have: finite, and exact as a float."""
+    """Return whether the value can be a box coordinate: a finite number that is exact as a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
 
 
@@ -312,10 +320,10 @@ def _is_id(value: Any) -> bool:
 
 
 def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
-    """Split, the folder of images and that of their labels; the split is empty where there are none."""
+    """Return split, image folder and label folder of each part. The split is empty if the data has no splits."""
 
     def both(images: Path, labels: Path) -> bool:
-        """Whether one holds images, and the other is there and holds no folder of a class."""
+        """Return whether both folders exist and the first one holds image files."""
         return images.is_dir() and labels.is_dir() and any(IMAGES.fits(p) for p in entries(images))
 
     if both(path / "images", path / "labels") and any(p.suffix == ".txt" for p in entries(path / "labels")):
@@ -329,7 +337,7 @@ def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
 
 
 def _read_yolo(found: Annotated, root: Path) -> None:
-    """Add what the label files of a folder say."""
+    """Add the images and boxes of YOLO label files."""
     found.declared += _class_names(root)
     for split, images, labels in _yolo_folders(root):
         files = [p for p in entries(images) if IMAGES.fits(p)]
@@ -356,7 +364,7 @@ def _read_yolo(found: Annotated, root: Path) -> None:
 
 
 def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
-    """Add the lines of one label file."""
+    """Add the boxes of one label file."""
     try:
         text = read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -375,8 +383,8 @@ def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
             also = ": the outline of an object, which is no box" if polygon else ""
             found.problems.append(Problem(where, f"{brief(line)} is not five numbers{also}"))
         elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
-            said = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
-            found.problems.append(Problem(where, said))
+            problem = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
+            found.problems.append(Problem(where, problem))
         else:
             x, y, width, height = numbers[1:]
             corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
@@ -384,21 +392,21 @@ def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
 
 
 def _class_names(root: Path) -> list[str]:
-    """The names of the classes, in the order of their numbers."""
+    """Read the class names in the order of their numbers."""
     for file in (root / "classes.txt", root / "labels" / "classes.txt"):
         if file.is_file():
             lines = read_bytes(file).decode("utf-8-sig", errors="replace").splitlines()
-            return _told_apart([line.strip() for line in lines if line.strip()], file)
+            return _reject_repeated_names([line.strip() for line in lines if line.strip()], file)
     for file in (p for p in entries(root) if p.suffix in (".yaml", ".yml")):
         if names := yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
-            return _told_apart(names, file)
+            return _reject_repeated_names(names, file)
     raise DataError(
         f"{root} says nowhere what its classes are called.",
         fix="Add a file classes.txt there with a name in each line, the first for class 0; or data.yaml with `names`.",
     )
 
 
-def _told_apart(names: list[str], file: Path) -> list[str]:
+def _reject_repeated_names(names: list[str], file: Path) -> list[str]:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise DataError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
@@ -406,8 +414,10 @@ def _told_apart(names: list[str], file: Path) -> list[str]:
 
 
 def yaml_names(text: str) -> list[str]:
-    """What stands under `names` in a data.yaml: a list [a, b], lines `- a`, or lines `0: a`; nothing where it is not
-    there. No other YAML is read, so that no library is needed for it."""
+    """Parse `names` of a data.yaml: a list [a, b], lines `- a`, or lines `0: a`. Returns an empty list if absent.
+
+    Other YAML is not parsed, so that no YAML library is needed.
+    """
     lines = [line.split(" #")[0].rstrip() for line in text.splitlines()]
     at = next((i for i, line in enumerate(lines) if re.match(r"names\s*:", line)), None)
     if at is None:
@@ -433,42 +443,44 @@ def _unquoted(word: str) -> str:
     return str(ast.literal_eval(word)) if re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", word) else word
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _note_left(found: Annotated, left: Iterable[Path], why: str) -> None:
+def _note_unread(found: Annotated, left: Iterable[Path], why: str) -> None:
     names = [p.name for p in left]
     if names:
         named = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
-        found.notes.append(f"Not read, because not among those that {why}: {_many(len(names), 'image')}, {named}.")
+        found.notes.append(
+            f"Not read, because not among those that {why}: {_count_noun(len(names), 'image')}, {named}."
+        )
 
 
-def _many(count: int, noun: str, nouns: str = "") -> str:
+def _count_noun(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
-READABLE = 256  # pixels of the shorter side of a picture that words are written in
-ONE = ("image",)  # images with boxes have no class that a split could be stratified by
+READABLE = 256  # smallest side in pixels of a picture that labels are drawn on
+ONE = ("image",)  # images with boxes have no class to stratify a split by
 
 
 @dataclass(frozen=True)
 class BoxPreprocessing(ImagePreprocessing):
-    """How an image becomes a tensor, and its boxes with it."""
+    """Preprocessing of an image and its boxes."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the classes."""
+        """Return the class names."""
         assert isinstance(self.spec.target, Boxes)
         return self.spec.target.names
 
     def placing(self, size: Size) -> tuple[float, float, float, float]:
-        """Where a point (x, y) of an image of that size comes to stand: at (x · a + b, y · c + d), as (a, b, c, d)."""
+        """Return (a, b, c, d) of the coordinate map (x, y) → (x · a + b, y · c + d) for an image of this size."""
         (height, width), whole = size, (self.spec.height, self.spec.width)
         drawn = whole
         if self.fit == "pad":
             drawn = inside(size, self.box)
         elif self.fit == "crop":
-            # Of two sides one is met, and what is beyond the other is cut on both ends (`image_files.crop_to`).
+            # One side fits exactly; the other is cropped on both ends (`image_files.crop_to`).
             scale = max(whole[0] / height, whole[1] / width)
             fits = covering(size, whole) == size
             left, top = (width * scale - whole[1]) / 2, (height * scale - whole[0]) / 2
@@ -477,7 +489,7 @@ class BoxPreprocessing(ImagePreprocessing):
         return drawn[1] / width, float(left), drawn[0] / height, float(top)
 
     def moved(self, boxes: Rectangles, size: Size) -> Rectangles:
-        """Boxes of an image of that size in the pixels that the network sees: cut where it does, none that leave."""
+        """Map boxes of an image of this size to pixels of the network's input, clipped, without boxes outside it."""
         a, b, c, d = self.placing(size)
         found = boxes * np.array([a, c, a, c, 1], np.float32) + np.array([b, d, b, d, 0], np.float32)
         found[:, 0:4:2] = found[:, 0:4:2].clip(0, self.spec.width)
@@ -486,27 +498,29 @@ class BoxPreprocessing(ImagePreprocessing):
         return kept
 
     def original(self, boxes: Tensor, size: Size) -> Tensor:
-        """Boxes (m, 4) of the network's pixels in those of the image, which has that size: `moved` turned around."""
+        """Map boxes (m, 4) in pixels of the network's input to pixels of the original image: the inverse of `moved`."""
         a, b, c, d = self.placing(size)
         found = (boxes.double() - boxes.new_tensor([b, d, b, d])) / boxes.new_tensor([a, c, a, c])
         return found.clamp(min=0).minimum(found.new_tensor([size[1], size[0], size[1], size[0]]))
 
     def fractions(self, boxes: Tensor, size: Size) -> Tensor:
-        """Boxes (m, 4) of the network's pixels as fractions of the sides of the image, which has that size."""
+        """Map boxes (m, 4) in pixels of the network's input to fractions of the original image's sides."""
         height, width = size
         return self.original(boxes, size) / torch.tensor([width, height, width, height])
 
-    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
-        """The image in colour, with the boxes (m, 6) that are said of it, their classes and scores; several times as
-        large, where words would hide it."""
+    def pictured(self, image: Image.Image, predicted: Tensor) -> Image.Image:
+        """Draw predicted boxes (m, 6) with classes and scores on the image, in color.
+
+        Small images are enlarged so that the labels do not hide them.
+        """
         times = math.ceil(READABLE / min(image.size))
         picture = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
         pen = ImageDraw.Draw(picture)
         thick = max(2, min(picture.size) // 150)
         font = ImageFont.load_default(max(10, min(picture.size) // 24))
         colours = [tuple(palette()[3 * k : 3 * k + 3]) for k in range(1, 256)]
-        corners = self.original(said[:, :4], (image.height, image.width)) * times
-        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), said[:, 4:].flip(0).tolist()):
+        corners = self.original(predicted[:, :4], (image.height, image.width)) * times
+        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), predicted[:, 4:].flip(0).tolist()):
             colour, words = colours[int(kind) % len(colours)], f"{self.names[int(kind)]}: {100 * score:.0f} %"
             pen.rectangle((x1, y1, x2, y2), outline=colour, width=thick)
             left, top, right, bottom = pen.textbbox((0, 0), words, font)
@@ -516,8 +530,10 @@ class BoxPreprocessing(ImagePreprocessing):
         return picture
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
-        """The images of another set, and its boxes where they stand here. Raises DataError for a class that training
-        did not know."""
+        """Convert the images and boxes of another data set to this preprocessing.
+
+        Raises DataError for a class that is not in training.
+        """
         assert isinstance(theirs, BoxPreprocessing)
         assert split.target is not None, "sets to evaluate on have targets"
         images = [split.image(i) for i in range(len(split))]
@@ -535,9 +551,9 @@ class BoxPreprocessing(ImagePreprocessing):
         return prepared
 
     def labelled(self, source: str | Path) -> FileSplit:
-        """The images of a folder with boxes: all of them, or, where it has splits, those of its test split, else val.
+        """Load all images of a folder with boxes or, if it has splits, those of its test or else val split.
 
-        Raises DataError where it has none, or a class that training did not know.
+        Raises DataError if it has no boxes, or a class that is not in training.
         """
         path = Path(source).expanduser()
         if not path.is_dir() or not is_boxes(path):
@@ -556,14 +572,15 @@ class BoxPreprocessing(ImagePreprocessing):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {**super().to_json(), "form": "boxes"}
 
 
 def fit_boxes(spec: ImageSpec, images: Any, settings: DataSettings, own_size: Size | None) -> BoxPreprocessing:
-    """Fit the preprocessing on training images, as `fit_preprocessing` does. An object at the edge of an image is worth
-    as much as one in the middle: unless the setting says otherwise nothing is cut off, and what is not square is
-    padded.
+    """Fit the preprocessing on training images. See `fit_preprocessing`.
+
+    Objects at the edge of an image count as much as those in the middle. Unless the setting says otherwise, nothing is
+    cropped and images are padded to the target aspect ratio.
     """
     size = (spec.height, spec.width)
     fitted = vars(fit_preprocessing(spec, images, "pad" if settings.resize == "auto" else settings.resize, own_size))
@@ -572,7 +589,7 @@ def fit_boxes(spec: ImageSpec, images: Any, settings: DataSettings, own_size: Si
 
 
 def padded(boxes: Sequence[Rectangles]) -> Rectangles:
-    """The boxes of n images as one array, (n, M, 5), M the most that one has."""
+    """Pad the boxes of n images to one array (n, M, 5), with M the largest number of boxes of an image."""
     target = np.full((len(boxes), max(1, *map(len, boxes)) if boxes else 1, 5), IGNORED, np.float32)
     for row, own in zip(target, boxes):
         row[: len(own)] = own
@@ -580,7 +597,7 @@ def padded(boxes: Sequence[Rectangles]) -> Rectangles:
 
 
 def target_for(classes: Sequence[str], boxes: Sequence[Rectangles], train: Rows) -> Boxes:
-    """What is learned. Raises DataError where no training image has a box."""
+    """Return the training target. Raises DataError if no training image has a box."""
     most = max(len(boxes[i]) for i in train)
     if most == 0:
         raise DataError("No training image has a box: there is nothing to learn.", fix="Add annotations to some.")
@@ -596,7 +613,10 @@ def box_dataset(
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
 ) -> DataSet:
-    """A named set of images with boxes: `pixels` (n, C, h, w), 0…255, the boxes of each, class k named `classes[k]`."""
+    """Build a data set of images with boxes from arrays.
+
+    `pixels` is (n, C, h, w), 0…255; `boxes` holds the boxes of each image, with class k named `classes[k]`.
+    """
     indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
     target = target_for(classes, boxes, indices["train"])
     read = at_hand(pixels, indices, lambda _: target, settings, sizes)

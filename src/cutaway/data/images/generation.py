@@ -1,10 +1,10 @@
-"""Images whose distribution is learned, with the noise that learning asks for.
+"""Data for image generation: images with the noise that training needs.
 
-    learned by predicting noise (Noise):   inputs x_0, t, ε and, where there are classes, the class;   target ε
-    learned by its likelihood (Image):     inputs x_0 and ε;                                           target the class
+    noise prediction (Noise):    inputs x_0, t, ε and, if there are classes, the class;   target ε
+    likelihood (Image):          inputs x_0 and ε;                                        target the class
 
-What is drawn belongs to the seed and to the example alone: it is another in every epoch, the same after a run is
-resumed, and in validation always the same.
+The noise depends only on the seed and the example. It differs between epochs, is identical after a run is resumed, and
+is fixed in validation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..text.positional_random import uniform
 
-AS_READ = 0  # the seed of what is drawn when nothing is learned
-TIME, NOISE = range(2)  # what is drawn for each example
+AS_READ = 0  # seed of the noise outside training
+TIME, NOISE = range(2)  # random streams of each example
 
 
-Shape = tuple[int, int, int]  # of an image, (C, H, W)
-# What can be learned of images in class folders, or with captions.
+Shape = tuple[int, int, int]  # shape (C, H, W) of an image
+# Possible targets of images in class folders or with captions.
 OfImages = Classes | Tokens | Image | Noise | Views | Patches | Episodes
 ImageTarget = OfImages | Mask | Boxes
 
@@ -35,10 +35,10 @@ ImageTarget = OfImages | Mask | Boxes
 def target_of(
     classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
 ) -> Classes | Image | Noise | Views | Patches | Episodes:
-    """What is to be learned of images (C, H, W): their class, unless `targets` say that images are drawn, that views
-    of them are told apart, masked patches from the others, or new classes, in episodes.
+    """Return the training target of images (C, H, W).
 
-    Raises SettingError for settings that are for classes.
+    The target is the class, unless `targets` request image generation, contrastive views, masked patches or episodes
+    with new classes. Raises SettingError for settings that require classes.
     """
     if Views in targets:
         for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
@@ -57,7 +57,7 @@ def target_of(
 
 
 class DrawnSplit(Split):
-    """Images with noise beside them, as the head of this file says."""
+    """A split that adds noise to its images' inputs, as the module docstring describes."""
 
     def __init__(self, images: Split, target: Drawn) -> None:
         self.images, self.drawn = images, target
@@ -67,7 +67,7 @@ class DrawnSplit(Split):
         return len(self.images)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of these images, with what the seed draws for them."""
+        """Yield the batches of the images with the noise that the seed determines."""
         plan = list(order)
         draw = AS_READ if seed is None else seed
         for index, ((x, *_), labels) in zip(plan, self.images.batches(plan, seed)):
@@ -80,21 +80,21 @@ class DrawnSplit(Split):
             yield Batch((x, time.clamp(max=1 - 2**-24), noise, *classes), noise)
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the display name of example i."""
         return self.images.name(i)
 
     def image(self, i: int) -> Pillow.Image | None:
-        """Example i as it was given."""
+        """Return the original image of example i."""
         return self.images.image(i)
 
 
 def drawn(split: Split, target: object) -> Split:
-    """The split with noise beside its images, where these are to be drawn; else as it is."""
+    """Return the split with noise inputs if its target is a generated image, otherwise the split unchanged."""
     return DrawnSplit(split, target) if isinstance(target, Drawn) else split
 
 
 def normal(seed: int, index: Tensor, like: Tensor) -> Tensor:
-    """Standard normal numbers for each of the examples `index` (N,), of the shape of `like` (N, …)."""
+    """Draw standard normal numbers for the examples `index` (N,), with the shape of `like` (N, …)."""
     generator = torch.Generator()
     noise = torch.empty(like.shape)
     for row, key in zip(noise, (uniform(seed, index.cpu().numpy(), NOISE) * 2**53).astype(np.int64).tolist()):

@@ -1,6 +1,6 @@
-"""Image files: finding them in folders, checking each, and reading one as pixels.
+"""Image files: listing, validation and decoding.
 
-An image is read upright, in grey or RGB, then resized. Everything stays uint8 here.
+Images are read upright, as grey or RGB, then resized. Pixels are uint8 throughout.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from ..unusable_examples import REPAIR
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-THREADS = 8  # that look at files: most of their time is spent waiting for the disk
+THREADS = 8  # of file checks, which mostly wait for the disk
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one look at an image file told."""
+    """Properties of one checked image file."""
 
     digest: str  # sha256 of its bytes
     facts: Facts
 
 
 class Looks(Packed[Seen]):
-    """What one look at each of many image files told, in arrays."""
+    """Properties of many checked image files, stored as arrays."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """`arrays` are those of `packed`."""
+        """Store the arrays that `packed` returns."""
         super().__init__(np.arange(len(arrays["digest"])))
         self.arrays = arrays
 
     def item(self, row: int) -> Seen:
-        """What the look at one told."""
+        """Return the properties of one file."""
         height, width, grey, moving = (self.arrays[key][row].item() for key in ("height", "width", "grey", "moving"))
         return Seen(self.arrays["digest"][row].tobytes().hex(), Facts((height, width), grey, moving))
 
     def column(self, key: str) -> npt.NDArray[Any]:
-        """What it told of all: `height`, `width`, `grey` or `moving`, (n,)."""
+        """Return one property of all files, (n,): `height`, `width`, `grey` or `moving`."""
         return self.arrays[key][self.rows]
 
     @property
     def sizes(self) -> set[Size]:
-        """The sizes that occur."""
+        """Return the distinct image sizes."""
         both = np.unique(np.stack([self.column("height"), self.column("width")], 1), axis=0)
         return {(height, width) for height, width in both.tolist()}
 
     @property
     def alike(self) -> npt.NDArray[np.uint64]:
-        """A number for each, (n,), equal where the files are: the first 64 bits of their sums."""
+        """Return a number for each file, (n,), equal for identical files: the first 64 bits of the sha256."""
         return np.ascontiguousarray(self.column("digest")[:, :8]).view(np.uint64)[:, 0]
 
 
 def packed(looks: Sequence[Seen]) -> Arrays:
-    """What looks told, as arrays: `digest` (n, 32), `height`, `width`, `grey`, `moving` (n,)."""
+    """Pack file properties into arrays: `digest` (n, 32), `height`, `width`, `grey`, `moving` (n,)."""
     if isinstance(looks, Looks):
         return dict(looks.arrays)
     sizes = np.array([look.facts.size for look in looks], np.int32).reshape(-1, 2)
@@ -83,7 +83,10 @@ def packed(looks: Sequence[Seen]) -> Arrays:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The image file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
+    """Return the image file itself, or the sorted image files directly in a folder.
+
+    Raises DataError if there are none.
+    """
     if path.is_dir():
         found = [p for p in entries(path) if IMAGES.fits(p)]
         if not found:
@@ -101,7 +104,7 @@ def image_files(path: Path) -> list[Path]:
 
 
 def look_at(paths: Sequence[Path]) -> Looks:
-    """Read every file once: its sum and its head. Raises DataError that names every file that is no usable image."""
+    """Check every file once: hash and header. Raises DataError that names every unusable file."""
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are rejected by name instead
         looks = list(threads.map(look, paths))
@@ -111,7 +114,7 @@ def look_at(paths: Sequence[Path]) -> Looks:
 
 
 def look(source: Path | Stored) -> Seen | Problem:
-    """The sum and the head of one file; or why it is no usable image."""
+    """Hash one file and read its header. Returns a Problem if it is not a usable image."""
     try:
         data = content(source)
         return Seen(hashlib.sha256(data).hexdigest(), facts(data, str(source)))
@@ -122,7 +125,7 @@ def look(source: Path | Stored) -> Seen | Problem:
 
 
 def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
-    """Decode an image; return what is wrong with it, where something is."""
+    """Decode an image fully. Returns a Problem if decoding fails."""
     try:
         read_image(source, str(source))
     except DataError as error:
@@ -131,7 +134,7 @@ def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
-    """The error that names these of `total` image files."""
+    """Build the error that names these of `total` image files."""
     some = f"{len(problems):,} of {total:,} image files" if total > 1 else "The image file"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
@@ -142,26 +145,26 @@ Source = Path | Stored | Image.Image | np.ndarray[Any, Any]  # an array is (H, W
 
 MAX_MEGAPIXELS = 64
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
-DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whatever it then trips over
+DAMAGE = Exception  # Pillow raises arbitrary exceptions for damaged files
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an image's head says, without its pixels being read."""
+    """Header data of an image, read without decoding pixels."""
 
-    size: Size  # upright, as a person sees it
+    size: Size  # after EXIF rotation
     grey: bool
-    moving: bool  # it has several frames or pages, of which the first is read
+    moving: bool  # True for several frames or pages; only the first is read
 
 
 def facts(data: bytes, name: str) -> Facts:
-    """Read the head of the file that holds `data`. Raises DataError, with a Problem, where it is no usable image."""
+    """Read the header of the file in `data`. Raises DataError, with a Problem, if it is not a usable image."""
     if not data:
         raise _unusable(name, "it is empty (0 bytes)")
     try:
         with Image.open(io.BytesIO(data)) as image:
             reject_size(image, name)
-            moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: a phone's JPEG
+            moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: phone JPEG
             return Facts(_upright_size(image), _is_grey(image), moving)
     except Image.DecompressionBombError as error:
         raise _unusable(name, f"it is far too large: {error}") from error
@@ -176,12 +179,12 @@ def facts(data: bytes, name: str) -> Facts:
 def read_image(
     source: Source, name: str, channels: int | None = None, drawn_at: Callable[[Size], Size] | None = None
 ) -> Image.Image:
-    """The image upright, in mode L (channels 1) or RGB (3; None keeps grey grey), as a person would see it.
+    """Decode an image upright, in mode L (`channels` 1) or RGB (3). None keeps grey images grey.
 
-    16 bits are scaled to 8; what is transparent stands on white; palettes and CMYK become colours. `drawn_at` says,
-    from its full size, at what size all of it will be drawn: a JPEG is then decoded at the smallest of 1/1, 1/2,
-    1/4, 1/8 of its size that is no smaller, which saves most of the work.
-    Raises DataError, with a Problem, where it cannot be read; `name` is what to call what has no path.
+    16 bits are scaled to 8, transparency is composited on white, palettes and CMYK are converted. `drawn_at` maps the
+    full size to the size at which the image will be drawn. A JPEG is then decoded at the smallest of 1/1, 1/2, 1/4, 1/8
+    of its size that is not smaller, which is much faster. Raises DataError, with a Problem, if the image cannot be
+    read. `name` identifies images without a path.
     """
     name = str(source) if isinstance(source, Path | Stored) else name
     try:
@@ -211,22 +214,24 @@ def resized(
     box: tuple[float, float, float, float] | None = None,
     resample: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> Image.Image:
-    """The image (or the part of it in `box`: left, top, right, bottom) drawn at `size`, bilinear and antialiased unless
-    `resample` says another way."""
+    """Resize the image, or its part `box` (left, top, right, bottom), to `size`.
+
+    The default is antialiased bilinear resampling.
+    """
     if box is None and image.size == size[::-1]:
         return image
     return image.resize(size[::-1], resample, box=box)
 
 
 def crop_to(image: Image.Image, size: Size, resample: Image.Resampling = Image.Resampling.BILINEAR) -> Image.Image:
-    """The largest part around the centre that has the proportions of `size`, drawn at `size`."""
+    """Crop the largest central part with the aspect ratio of `size` and resize it to `size`."""
     (width, height), (rows, columns) = image.size, size
     wide = width * rows > height * columns
-    if height == rows if wide else width == columns:  # nothing is scaled: cut out whole pixels, do not halve them
+    if height == rows if wide else width == columns:  # no scaling: crop whole pixels instead of interpolating
         left, top = (width - columns) // 2, (height - rows) // 2
         return image.crop((left, top, left + columns, top + rows))
     aside = (width - height * columns / rows) / 2 if wide else 0.0
-    above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not lead outside
+    above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not give a negative offset
     return resized(image, size, (aside, above, width - aside, height - above), resample)
 
 
@@ -237,7 +242,7 @@ def pad_to(
     background: tuple[int, ...],
     resample: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> Image.Image:
-    """The whole image, drawn as large as it goes into `box`, in the middle of `size`, on the background."""
+    """Resize the whole image to fit into `box` and center it on a background of `size`."""
     image = resized(image, inside(image.size[::-1], box), resample=resample)
     if image.size == size[::-1]:
         return image
@@ -247,25 +252,25 @@ def pad_to(
 
 
 def inside(size: Size, box: Size) -> Size:
-    """The largest size with the proportions of `size` that goes into `box`."""
+    """Return the largest size with the aspect ratio of `size` that fits into `box`."""
     scale = min(box[0] / size[0], box[1] / size[1])
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def covering(size: Size, box: Size) -> Size:
-    """The smallest size with the proportions of `size` that covers `box`."""
+    """Return the smallest size with the aspect ratio of `size` that covers `box`."""
     scale = max(box[0] / size[0], box[1] / size[1])
     return round(size[0] * scale), round(size[1] * scale)
 
 
 def as_pixels(image: Image.Image) -> Pixels:
-    """The image in mode L or RGB as (H, W, C)."""
+    """Convert an image in mode L or RGB to an array (H, W, C)."""
     array = np.asarray(image)
     return array[:, :, None] if array.ndim == 2 else array
 
 
 def as_image(pixels: Pixels) -> Image.Image:
-    """Pixels (H, W, C) with one or three channels as an image."""
+    """Convert pixels (H, W, C) with one or three channels to an image."""
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
@@ -278,7 +283,7 @@ def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
         channels = 1 if _is_grey(image) else 3
     if image.mode.startswith("I"):
         image = _from_16_bits(image, name)
-        image = ImageOps.invert(image) if negative else image  # 0 is white there, which Pillow minds in 8 bits alone
+        image = ImageOps.invert(image) if negative else image  # 0 is white there; Pillow inverts 8-bit images only
     elif image.mode == "F":
         raise _unusable(name, "its pixels are floating-point numbers, of unknown range: save it with 8 or 16 bits")
     elif image.has_transparency_data:
@@ -307,11 +312,14 @@ def _from_array(pixels: np.ndarray[Any, Any], name: str) -> Image.Image:
 
 
 def _upright_size(image: Image.Image) -> Size:
-    """From the head alone. A PNG whose orientation comes after its pixels, which is rare, is taken as it stands."""
+    """Return the upright size from the header.
+
+    The orientation of a PNG that stores it after the pixels, which is rare, is not applied.
+    """
     width, height = image.size
-    if isinstance(image, TiffImageFile):  # its size is upright already, or is not, by Pillow's version
+    if isinstance(image, TiffImageFile):  # whether Pillow reports the upright size here depends on its version
         width, height = image.tag_v2[Base.ImageWidth], image.tag_v2[Base.ImageLength]
-    in_head = image.format != "PNG" or "exif" in image.info  # asked for more, Pillow would read all pixels of a PNG
+    in_head = image.format != "PNG" or "exif" in image.info  # reading more would decode a whole PNG
     turned = in_head and image.getexif().get(Base.Orientation, 1) in (5, 6, 7, 8)
     return (width, height) if turned else (height, width)
 
@@ -325,7 +333,7 @@ def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
 
 
 def reject_size(image: Image.Image, name: str) -> None:
-    """Raise DataError, with a Problem, for an image without pixels, or with more than are read."""
+    """Raise DataError, with a Problem, for an image without pixels or above the size limit."""
     width, height = image.size
     if not width * height:
         raise _unusable(name, f"it has no pixels ({width} × {height})")
@@ -338,7 +346,7 @@ def reject_size(image: Image.Image, name: str) -> None:
 
 
 def reject_unreadable(image: Image.Image, name: str) -> None:
-    """Raise DataError, with a Problem, for an image of Pillow that is closed, damaged, empty or too large."""
+    """Raise DataError, with a Problem, for a PIL image that is closed, damaged, empty or too large."""
     reject_size(image, name)
     try:
         image.load()

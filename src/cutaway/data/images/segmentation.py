@@ -1,15 +1,15 @@
-"""Images with a class for every pixel (masks, or polygons of COCO), and their transforms.
+"""Semantic segmentation data (masks or COCO polygons) and its transforms.
 
-    photos/images/1.jpg with photos/masks/1.png; or train/images/ with train/masks/, beside val/ and test/. A mask is a
-    PNG file whose pixels are numbers of classes, grey or of a palette; the names stand in classes.txt, one a line, the
-    ground's first, or are "ground", "class 1", … without it
+    photos/images/1.jpg with photos/masks/1.png; or train/images/ with train/masks/, and val/ and test/. A mask is a
+    PNG file, grey or with a palette, whose pixel values are class numbers. Class names are in classes.txt, one a line,
+    the background's first; without it they are "ground", "class 1", …
 
-    photos/annotations.json, or one in each of train/, val/ and test/, with the images in images/ or beside it: what
-    lies in no polygon is the ground, and of polygons that overlap the later one lies above
+    photos/annotations.json, or one in each of train/, val/ and test/, with the images in images/ or next to it. Pixels
+    outside all polygons are background. Where polygons overlap, the later one is on top.
 
-A pixel of the value 255, or in a crowd (COCO's iscrowd), is not labelled: nothing is learned there, nothing measured.
+Pixels with the value 255, or in a crowd (COCO's iscrowd), are unlabelled: they are excluded from loss and metrics.
 
-Images and masks are resized together: images bilinear, masks by the nearest pixel.
+Images and masks are resized together: images with bilinear, masks with nearest-neighbor interpolation.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from ..unusable_examples import Usable, leave_out
 from .image_files import DAMAGE, Pixels, Size, as_image, as_pixels, inside, look_at, read_image, unusable
 from .transforms import FileSplit, ImagePreprocessing, in_threads
 
-FAR = 4  # sides of an image that a polygon may reach beyond it: it is drawn point by point
-IGNORED = 255  # a pixel that is not labelled
+FAR = 4  # multiple of the image side that a polygon may extend beyond the image, which bounds memory for drawing
+IGNORED = 255  # value of unlabelled pixels
 NAMES = "classes.txt"
 ANNOTATIONS = "annotations.json"
 GROUND = "ground"
-IN_PLACE = ("1", "L", "P", "I", "I;16", "I;16B")  # modes of images whose pixels are one number each
-COVER = 0.6  # how much of a colour is seen over the image
+IN_PLACE = ("1", "L", "P", "I", "I;16", "I;16B")  # image modes with one number per pixel
+COVER = 0.6  # opacity of mask colors over the image
 FIX = "Correct what is named."
 DROP = "Correct what is named, or leave it out with missing=drop."
 
@@ -56,14 +56,14 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Outlines:
-    """The mask of an image as polygons, each of a class, in the order in which they are drawn."""
+    """The mask of an image as class polygons in drawing order."""
 
     size: Size  # height and width of the image
-    shapes: tuple[tuple[int, Any], ...]  # the class, and polygons or a run-length encoding, as COCO has them
+    shapes: tuple[tuple[int, Any], ...]  # class, and polygons or a run-length encoding in COCO's format
 
     @property
     def digest(self) -> str:
-        """sha256 of what is drawn."""
+        """Return the sha256 of the polygons."""
         return hashlib.sha256(json.dumps([self.size, self.shapes]).encode()).hexdigest()
 
 
@@ -72,18 +72,18 @@ Source = Path | Outlines
 
 @dataclass
 class Pairs:
-    """Images with their masks, before any is opened."""
+    """Images with their masks before any is opened."""
 
     images: list[Path] = field(default_factory=list)
     masks: list[Source] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # what a person calls each image
+    names: list[str] = field(default_factory=list)  # display names
     split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
-    classes: tuple[str, ...] = ()  # their names, where something says them
-    problems: list[Problem] = field(default_factory=list)  # what has no partner
+    classes: tuple[str, ...] = ()  # class names, if the data declares them
+    problems: list[Problem] = field(default_factory=list)  # files without a counterpart
     notes: list[str] = field(default_factory=list)
 
     def keep(self, rows: Rows, notes: Sequence[str]) -> None:
-        """Keep the images of these numbers alone, with their masks."""
+        """Keep only the images with these indices and their masks."""
         kept_of(self.splits, rows)
         self.images, self.masks, self.names, self.split_of = (
             [of[i] for i in rows] for of in (self.images, self.masks, self.names, self.split_of)
@@ -92,23 +92,26 @@ class Pairs:
 
     @property
     def splits(self) -> dict[str, Rows] | None:
-        """The images of each split; None where the data has none."""
+        """Return the images of each split, or None if the data has no splits."""
         of = np.array(self.split_of)
         found = {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
         return found or None
 
 
-# --- finding ------------------------------------------------------------------------------------------------------
+# --- listing ------------------------------------------------------------------------------------------------------
 
 
 def are_masks(path: Path, targets: Sequence[type[Target]] = ()) -> bool:
-    """Whether a folder holds images with masks; with polygons, where masks are among what is to be learned."""
+    """Return whether a folder holds images with masks, or polygons if masks are among the targets."""
     return any(_has_masks(home) or (Mask in targets and _has_polygons(home)) for home in _homes(path).values())
 
 
 def find(path: Path, missing: str = "error") -> Pairs:
-    """The images of a folder and their masks, none opened. With `missing` drop, what has no partner is left out, and a
-    note counts it. Raises DataError, with what is wrong by name, where they cannot be used."""
+    """List the images of a folder and their masks without opening them.
+
+    With missing="drop", files without a counterpart are left out and a note counts them. Raises DataError that names
+    the files that cannot be used.
+    """
     homes, found = _homes(path), Pairs()
     if "" not in homes and "train" not in homes:
         raise DataError(
@@ -140,7 +143,7 @@ def find(path: Path, missing: str = "error") -> Pairs:
 
 
 def _homes(path: Path) -> dict[str, Path]:
-    """The folders that hold images with masks, by split: the one itself, "", or those in it that are named so."""
+    """Return the folders that hold images with masks by split: the folder itself as "", or its split folders."""
     if _has_masks(path) or _has_polygons(path):
         return {"": path}
     folders = [f for f in subfolders(path) if f.name.lower() in SPLIT_FOLDERS and (_has_masks(f) or _has_polygons(f))]
@@ -154,7 +157,7 @@ def _homes(path: Path) -> dict[str, Path]:
 
 
 def _has_masks(path: Path) -> bool:
-    """Whether there are images/ and masks/, and no other folders, among which these would be classes."""
+    """Return whether images/ and masks/ are the only subfolders, so that they are not class folders."""
     return {folder.name for folder in subfolders(path)} == {"images", "masks"}
 
 
@@ -163,9 +166,9 @@ def _has_polygons(path: Path) -> bool:
 
 
 def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
-    """Pair the files of images/ and masks/ by their names without the suffix."""
-    images, twice = _by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
-    masks, masks_twice = _by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
+    """Pair the files of images/ and masks/ by file name without suffix."""
+    images, twice = _index_by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
+    masks, masks_twice = _index_by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
     if twice or masks_twice:
         raise DataError(
             f"Files of {home} have one name but for the suffix:",
@@ -187,8 +190,8 @@ def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
             _add(found, image, masks[stem], str(image.relative_to(path)), split)
 
 
-def _by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
-    """The files by their names without the suffix, in NFC, and the pairs that share one."""
+def _index_by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
+    """Index the files by NFC-normalised name without suffix, and return the pairs that share a name."""
     found: dict[str, Path] = {}
     twice = []
     for file in files:
@@ -207,8 +210,10 @@ def _add(found: Pairs, image: Path, mask: Source, name: str, split: str) -> None
 
 
 def _listed_classes(path: Path) -> tuple[str, ...]:
-    """The names in classes.txt; none where there is no such file. Raises DataError where two are alike or one is
-    empty."""
+    """Read the names in classes.txt, or return none if there is no such file.
+
+    Raises DataError for duplicate or empty names.
+    """
     file = path / NAMES
     if not file.is_file():
         return ()
@@ -221,10 +226,10 @@ def _listed_classes(path: Path) -> tuple[str, ...]:
 
 
 def _reject_names(names: Sequence[str], where: str) -> None:
-    """Raise DataError where the names of classes are not one or more, each its own."""
+    """Raise DataError unless the class names are distinct and at least two."""
     wrong = next((name for i, name in enumerate(names) if not name or name in names[:i]), None)
     if wrong is not None or len(names) < 2:
-        said = (
+        problem = (
             "names fewer than two classes"
             if wrong is None
             else f"names {wrong!r} twice"
@@ -232,7 +237,7 @@ def _reject_names(names: Sequence[str], where: str) -> None:
             else "has empty lines"
         )
         raise DataError(
-            f"{where} {said}: it has a name for each value of the masks, the ground's first.",
+            f"{where} {problem}: it has a name for each value of the masks, the ground's first.",
             fix="Line k + 1 names the pixels of value k.",
         )
 
@@ -253,7 +258,7 @@ FORM = (
 
 
 def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
-    """The images that annotations.json lists, their polygons as outlines; each number of a category is a class."""
+    """Add the images of annotations.json with their polygons. Each category id is a class."""
     file = home / ANNOTATIONS
     try:
         written = parse_json(read_bytes(file), file)
@@ -305,8 +310,7 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
 
 
 def _reject_shape(shape: Any, size: Size, where: str) -> None:
-    """Raise ValueError where a segmentation is none, or reaches so far beyond its image that drawing it would take more
-    memory than there is."""
+    """Raise ValueError for an invalid segmentation, or one that needs too much memory to draw."""
     if isinstance(shape, dict):
         counts = shape.get("counts")
         if shape.get("size") not in (list(size), size) or not isinstance(counts, list | str):
@@ -324,8 +328,8 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
         raise ValueError(f"{fault} ({where})")
 
 
-def _drawn(outlines: Outlines, name: str) -> Pixels:
-    """The mask that polygons make, (H, W)."""
+def _draw_polygons(outlines: Outlines, name: str) -> Pixels:
+    """Draw polygons as a mask (H, W)."""
     from pycocotools import mask as coco
 
     mask = np.zeros(outlines.size, np.uint8)
@@ -345,9 +349,9 @@ def _drawn(outlines: Outlines, name: str) -> Pixels:
 
 
 def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
-    """The values of a mask, (H, W). Raises DataError, with a Problem, where it cannot be read or has colours."""
+    """Read the values of a mask, (H, W). Raises DataError, with a Problem, if it cannot be read or is in color."""
     if isinstance(source, Outlines):
-        return _drawn(source, name)
+        return _draw_polygons(source, name)
     if source.suffix.lower() != ".png":
         raise _unusable(str(source), "a mask is a PNG file, which keeps the numbers of classes as they are")
     try:
@@ -370,10 +374,10 @@ def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
 def look_through(
     pairs: Pairs, sizes: Sequence[Size], missing: str = "error", classes: tuple[str, ...] = (), fix: str = DROP
 ) -> Usable:
-    """Read every mask once: the pixels of each value in it, (256,), and its sha256.
+    """Read every mask once: the number of pixels of each value, (256,), and its sha256.
 
-    `sizes` are those of the images. A mask that cannot be read, is not of its image's size, or has a value that is none
-    of the classes (the names that `pairs` has, or those given), cannot be used. Raises DataError as `leave_out`.
+    `sizes` are the image sizes. A mask is unusable if it cannot be read, differs in size from its image, or has a value
+    outside the classes (those of `pairs`, or those given). Raises DataError as `leave_out` does.
     """
     names = classes or pairs.classes
 
@@ -391,9 +395,9 @@ def look_through(
         strange = [int(v) for v in found if v != IGNORED and not 0 <= v < (len(names) or IGNORED)]
         if strange:
             among = f"{len(names)} classes, 0 to {len(names) - 1}" if names else "classes, 0 to 254"
-            said = ", ".join(map(str, strange[:NAMED_AT_MOST])) + (", …" if len(strange) > NAMED_AT_MOST else "")
+            some = ", ".join(map(str, strange[:NAMED_AT_MOST])) + (", …" if len(strange) > NAMED_AT_MOST else "")
             return Problem(
-                where, f"its value{'s' if len(strange) > 1 else ''} {said} is none of the {among} (255: none)"
+                where, f"its value{'s' if len(strange) > 1 else ''} {some} is none of the {among} (255: none)"
             )
         digest = source.digest if isinstance(source, Outlines) else hashlib.sha256(read_bytes(source)).hexdigest()
         return np.bincount(values.ravel(), minlength=256), digest
@@ -405,8 +409,10 @@ def look_through(
 
 
 def classes_of(pairs: Pairs, counts: Counts) -> tuple[str, ...]:
-    """The names of the classes: those that something says, else of the values that masks have. Raises DataError where
-    there is but one."""
+    """Return the declared class names, or names for the values that occur in masks.
+
+    Raises DataError if there is only one class.
+    """
     seen = np.flatnonzero(counts[:, :IGNORED].sum(0))
     if len(seen) < 2:
         only = f"the value {seen[0]}" if len(seen) else "no class"
@@ -420,7 +426,7 @@ def classes_of(pairs: Pairs, counts: Counts) -> tuple[str, ...]:
 
 
 def absent_notes(counts: Counts, classes: Sequence[str], indices: Mapping[str, Rows]) -> Iterator[str]:
-    """A sentence on classes that no mask has, and findings on those that a split has nothing of; `counts` (n, K)."""
+    """Yield a note on classes that no mask has, and findings on classes absent from a split. `counts` is (n, K)."""
     nowhere = [name for name, pixels in zip(classes, counts.sum(0)) if not pixels]
     if nowhere:
         yield f"No mask has {listed(nowhere, 'or')}: nothing is learned of it."
@@ -432,7 +438,7 @@ def absent_notes(counts: Counts, classes: Sequence[str], indices: Mapping[str, R
 
 
 def palette() -> list[int]:
-    """Red, green and blue of 256 values, one after another: the colours of PASCAL VOC's masks."""
+    """Return the PASCAL VOC mask palette: red, green and blue of 256 values, flattened."""
     colours = []
     for value in range(256):
         channels = [0, 0, 0]
@@ -444,8 +450,10 @@ def palette() -> list[int]:
 
 
 def overlaid(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
-    """An image (H, W, C) under the colours of a mask (H, W), (H, W, 3): the ground shows through, what is not labelled
-    is pale."""
+    """Overlay the colors of a mask (H, W) on an image (H, W, C), giving (H, W, 3).
+
+    The background is transparent and unlabelled pixels are pale.
+    """
     rgb = np.broadcast_to(image, (*image.shape[:2], 3)).astype(np.float64)
     colours = np.array(palette(), np.float64).reshape(256, 3)
     colours[ignored] = 255
@@ -455,7 +463,7 @@ def overlaid(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
 
 
 def beside(images: Sequence[Pixels]) -> Image.Image:
-    """Images (H, W, C) of one size side by side, as one."""
+    """Concatenate images (H, W, C) of the same size horizontally."""
     return Image.fromarray(np.concatenate([np.broadcast_to(x, (*x.shape[:2], 3)) for x in images], 1))
 
 
@@ -465,38 +473,38 @@ def _unusable(name: str, what: str) -> DataError:
 
 @dataclass(frozen=True)
 class MaskPreprocessing(ImagePreprocessing):
-    """How an image becomes a tensor (C, H, W), and its mask one of (H, W)."""
+    """Preprocessing of an image to a tensor (C, H, W) and of its mask to (H, W)."""
 
     @property
     def target(self) -> Mask:
-        """What is learned."""
+        """Return the training target."""
         assert isinstance(self.spec.target, Mask)
         return self.spec.target
 
     def mask(self, values: npt.NDArray[Any]) -> Pixels:
-        """The values of a mask (h, w) at H × W; what the image is padded with is not labelled."""
+        """Resize mask values (h, w) to H × W. Padding is unlabelled."""
         ignored = self.target.ignored
         return np.asarray(self._fitted(Image.fromarray(values.astype(np.uint8)), Image.Resampling.NEAREST, (ignored,)))
 
     def pair(self, image: Any, mask: Source, name: str) -> Pixels:
-        """One image with its mask as the last channel, (H, W, C + 1). Raises DataError where one cannot be read."""
+        """Read one image with its mask as the last channel, (H, W, C + 1). Raises DataError if one cannot be read."""
         return np.concatenate([self.pixels(image, name), self.mask(read_mask(mask, name))[:, :, None]], 2)
 
     def pairs(self, images: Tensor, masks: npt.NDArray[np.uint8]) -> Tensor:
-        """uint8 images (n, C, h, w) and masks (n, h, w) at hand, (n, C + 1, H, W)."""
+        """Combine in-memory uint8 images (n, C, h, w) and masks (n, h, w) into (n, C + 1, H, W)."""
         rows = images.permute(0, 2, 3, 1).numpy()  # (n, h, w, C)
         fitted = np.stack([as_pixels(self._fitted(as_image(row))) for row in rows])
         whole = np.concatenate([fitted, np.stack([self.mask(mask) for mask in masks])[:, :, :, None]], 3)
         return torch.from_numpy(whole).permute(0, 3, 1, 2)
 
     def seen(self, inputs: Tensor) -> npt.NDArray[np.uint8]:
-        """The pixels (n, H, W, C) of inputs (n, C, H, W), as the network was shown them."""
+        """Convert inputs (n, C, H, W) back to pixels (n, H, W, C)."""
         mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in (self.mean, self.std))
         pixels = ((inputs.cpu().double() * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
         return pixels.permute(0, 2, 3, 1).numpy()
 
     def restored(self, mask: Pixels, size: Size) -> Pixels:
-        """A mask (H, W) at the size (h, w) that its image had; `ignored` where the network did not see it."""
+        """Resize a mask (H, W) to the image's original size (h, w). Pixels outside the network's view are `ignored`."""
         (rows, columns), (height, width) = mask.shape, size
         if self.fit == "pad":
             seen = inside(size, self.box)
@@ -512,20 +520,21 @@ class MaskPreprocessing(ImagePreprocessing):
         whole[box[1] : box[3], box[0] : box[2]] = np.asarray(part)
         return whole
 
-    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
-        """The image in colour under the mask (H, W) that is said of it; what was not shown to the network is pale."""
-        mask = self.restored(said.numpy(), (image.height, image.width))
+    def pictured(self, image: Image.Image, predicted: Tensor) -> Image.Image:
+        """Overlay a predicted mask (H, W) on the image, in color. Pixels outside the network's input are pale."""
+        mask = self.restored(predicted.numpy(), (image.height, image.width))
         return Image.fromarray(overlaid(np.asarray(image.convert("RGB")), mask, self.target.ignored))
 
-    def panels(self, inputs: Tensor, target: Tensor, said: Tensor) -> Image.Image:
-        """One image (C, H, W) as the network sees it, under its mask (H, W) and under that which is said, side by
-        side."""
-        image, masks = self.seen(inputs[None])[0], (target.numpy(), said.numpy())
+    def panels(self, inputs: Tensor, target: Tensor, predicted: Tensor) -> Image.Image:
+        """Draw one input image (C, H, W) with its mask (H, W) and with the prediction, side by side."""
+        image, masks = self.seen(inputs[None])[0], (target.numpy(), predicted.numpy())
         return beside([image, *(overlaid(image, mask, self.target.ignored) for mask in masks)])
 
     def labelled(self, source: str | Path) -> Split:
-        """The images of a folder with their masks, as targets. Raises DataError where it holds none, or classes that
-        training did not know."""
+        """Load the images of a folder with their masks as targets.
+
+        Raises DataError if it holds no masks, or classes that are not in training.
+        """
         path = Path(source).expanduser()
         if not path.is_dir() or not are_masks(path, (Mask,)):
             raise DataError(
@@ -546,8 +555,10 @@ class MaskPreprocessing(ImagePreprocessing):
         return streamed(found, np.arange(len(found.images)), counts, self)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
-        """The images of another set with its masks, as that set holds them. Raises DataError for a class that training
-        did not know."""
+        """Convert the images and masks of another data set to this preprocessing.
+
+        Raises DataError for a class that is not in training.
+        """
         assert isinstance(theirs, MaskPreprocessing)
         lookup = np.full(256, self.target.ignored, np.uint8)
         ours = numbers_of(theirs.target.names, self.target.names).numpy()
@@ -564,35 +575,36 @@ class MaskPreprocessing(ImagePreprocessing):
         return MaskSplit(whole, counts, self, names, split.image)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {**super().to_json(), "form": "masks"}
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What a FileSplit asks of a preprocessing, for images with their masks as one channel more."""
+    """Adapter that lets a FileSplit read images with their masks as an additional channel."""
 
     own: MaskPreprocessing
 
     @property
     def spec(self) -> ImageSpec:
-        """With the mask as a channel."""
+        """Return the image specification with the mask as a channel."""
         return replace(self.own.spec, channels=self.own.spec.channels + 1)
 
     def pixels(self, source: Any, name: str) -> Pixels:
-        """An image and its mask, (H, W, C + 1)."""
+        """Read an image and its mask, (H, W, C + 1)."""
         image, mask = source
         return self.own.pair(image, mask, name)
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """As they are: the split takes them apart first."""
+        """Return the pixels unchanged: the split separates image and mask first."""
         return pixels
 
 
 class MaskSplit(Split):
-    """Images with masks, as bytes in memory or read anew: a batch is inputs (N, C, H, W) and targets (N, H, W) uint8.
+    """A split of images with masks, held as bytes in memory or read from files.
 
-    `target` is what masks hold in all, the pixels of each class in each image, (n, K): they themselves are many bytes.
+    A batch has inputs (N, C, H, W) and targets (N, H, W) uint8. `target` holds the number of pixels of each class in
+    each image, (n, K), because the masks themselves are large.
     """
 
     def __init__(
@@ -603,7 +615,10 @@ class MaskSplit(Split):
         names: Sequence[str],
         image: Callable[[int], Image.Image | None],
     ) -> None:
-        """`pairs` gives uint8 (N, C + 1, H, W), the mask last; `image` is an image as it was given."""
+        """Store the pairs and their pixel counts.
+
+        `pairs` gives uint8 (N, C + 1, H, W), the mask last. `image` returns an original image.
+        """
         self.target = torch.from_numpy(counts[:, : len(preprocessing.target.names)])
         self._pairs, self._preprocessing, self._names, self._image = pairs, preprocessing, names, image
 
@@ -611,7 +626,7 @@ class MaskSplit(Split):
         return len(self._names)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches in the given order; nothing is varied here, the loop augments whole batches."""
+        """Yield batches in the given order. The training loop augments whole batches, so none is done here."""
         pairs = self._pairs
         if isinstance(pairs, Tensor):
             read: Iterator[Tensor] = (pairs[index] for index in order)
@@ -621,23 +636,23 @@ class MaskSplit(Split):
             yield Batch((self._preprocessing.normalise(both[:, :-1]),), both[:, -1].contiguous())
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the display name of example i."""
         return self._names[i]
 
     def image(self, i: int) -> Image.Image | None:
-        """Example i as it was given."""
+        """Return the original image of example i."""
         return self._image(i)
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """What cannot be decoded, by name. What is in memory has been decoded already."""
+        """Return a problem for every file that cannot be decoded. In-memory images were decoded before."""
         return self._pairs.damaged(progress) if isinstance(self._pairs, FileSplit) else []
 
 
 def held(
     found: Pairs, indices: Mapping[str, npt.NDArray[np.int64]], counts: Counts, own: MaskPreprocessing
 ) -> dict[str, Split]:
-    """The splits in memory, every file decoded once. Raises DataError that names all files that cannot be decoded."""
-    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    """Decode every file once and keep the splits in memory. Raises DataError that names all undecodable files."""
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
     spec = own.spec
     pairs = np.empty((len(used), spec.height, spec.width, spec.channels + 1), np.uint8)
 
@@ -671,7 +686,7 @@ def held(
 def streamed(
     found: Pairs, rows: npt.NDArray[np.int64], counts: Counts, own: MaskPreprocessing, workers: int | None = None
 ) -> MaskSplit:
-    """These of the pairs, read from their files anew in every epoch."""
+    """Return a split that reads these pairs from files in every epoch."""
     files, names = [found.images[i] for i in rows], [found.names[i] for i in rows]
     sources: list[Any] = [(found.images[i], found.masks[i]) for i in rows]
     read = FileSplit(sources, None, Paired(own), names, workers)

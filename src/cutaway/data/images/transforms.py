@@ -1,10 +1,10 @@
-"""Resizing and normalisation of images: fitted on the training split, saved as JSON with the model.
+"""Image resizing and normalisation, fitted on the training split and saved as JSON with the model.
 
-    x = (p / 255 − mean) / std,  p the pixel 0…255 of the image brought to grey or RGB and to H × W
+    x = (p / 255 − mean) / std,  p the pixel 0…255 of the image in grey or RGB at H × W
 
-The same two steps serve training and prediction: `pixels` for one image, `normalise` for a batch of them.
+Training and prediction use the same two steps: `pixels` for one image, `normalise` for a batch.
 
-A `FileSplit` reads its images from their files during training.
+A `FileSplit` reads its images from files during training.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ from .image_files import (
     unusable,
 )
 
-PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around an image instead of enlarging it
+PAD_AT_MOST = 8  # at most this many pixels, and a quarter, are padded by resize=auto instead of enlarging
 
 
 @dataclass(frozen=True)
 class ImagePreprocessing:
-    """How an image becomes a tensor (C, H, W)."""
+    """Preprocessing of an image to a tensor (C, H, W)."""
 
     spec: ImageSpec
     mean: tuple[float, ...]  # per channel, of the training pixels / 255
-    std: tuple[float, ...]  # likewise
+    std: tuple[float, ...]  # as above
     fit: str  # crop, stretch or pad
-    box: Size  # pad: the room in the middle of H × W that the image is drawn into
-    background: tuple[int, ...]  # pad: what stands around it, 0…255 per channel
+    box: Size  # pad: the centered region of H × W that the image is drawn into
+    background: tuple[int, ...]  # pad: the color around the image, 0…255 per channel
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "fit": str, "box": [COUNT],
@@ -78,11 +78,11 @@ class ImagePreprocessing:
     }  # fmt: skip
 
     def pixels(self, source: Source, name: str) -> Pixels:
-        """One image as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
-        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawn_at)))
+        """Read one image as (H, W, C), 0…255. Raises DataError, naming it, if it cannot be read."""
+        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawing_size)))
 
     def prepare(self, pixels: Tensor) -> Tensor:
-        """uint8 (n, C, h, w), of the right number of channels and any one size, to float32 (n, C, H, W)."""
+        """Convert uint8 (n, C, h, w), of the right channels and any one size, to float32 (n, C, H, W)."""
         size, own = (self.spec.height, self.spec.width), tuple(pixels.shape[2:])
         if own == size:
             return self.normalise(pixels)
@@ -97,27 +97,26 @@ class ImagePreprocessing:
         return self.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 (n, C, H, W) to float32 of the same shape and memory format: mean 0 and standard deviation 1 in
-        training."""
+        """Normalise uint8 (n, C, H, W) to float32 of the same shape and memory format, with training statistics."""
         mean, std = (torch.tensor(v, dtype=torch.float64).mul(255).float() for v in (self.mean, self.std))
         if not pixels.is_contiguous(memory_format=torch.channels_last):
             return pixels.float().sub_(mean.view(1, -1, 1, 1)).div_(std.view(1, -1, 1, 1))
-        # The same numbers in half the time: whole lines of W·C values instead of C at a time.
+        # Same result in half the time: whole rows of W·C values instead of C at a time.
         n, channels, height, width = pixels.shape
         lines = pixels.permute(0, 2, 3, 1).flatten(2).float()  # (n, H, W·C)
         lines.sub_(mean.repeat(width)).div_(std.repeat(width))
         return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
 
     def views(self) -> ImageViews:
-        """How two views of each image are made."""
+        """Return the augmentation that makes two views of each image."""
         return ImageViews(self.mean, self.std)
 
     def examples(self, sources: Sequence[Any]) -> Split:
-        """Images without targets: paths of image files or of folders of them, PIL images, arrays of pixels, or files in
-        memory (`Sent`).
+        """Build a split of images without targets.
 
-        Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
-        path that is no usable image; one that is cut short further on is named when it is read.
+        Accepts paths of image files or folders, PIL images, arrays of pixels, and files in memory (`Sent`). Arrays are
+        (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every path that is not
+        a usable image. A truncated image is reported when it is decoded.
         """
         found: list[Source] = []
         for source in sources:
@@ -129,12 +128,12 @@ class ImagePreprocessing:
         return drawn(FileSplit(found, None, self, names), self.spec.target)
 
     def labelled(self, source: str | Path) -> Split:
-        """The images of a folder of class folders, with targets; of a folder of images where they have no classes.
+        """Load a folder of class folders with targets, or a folder of images if there are no classes.
 
-        Raises DataError where it holds none, or a class that training did not know.
+        Raises DataError if it holds no images, or a class that is not in training.
         """
         target, path = self.spec.target, Path(source).expanduser()
-        if isinstance(target, Episodes):  # of classes that need not be those of training
+        if isinstance(target, Episodes):  # its classes need not be training classes
             found = find(path, IMAGES)
             look_at(found.files)
             examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
@@ -152,15 +151,17 @@ class ImagePreprocessing:
         return drawn(FileSplit(files, torch.tensor(labels), self, names), target)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
-        """The images of another set, and its targets as this one's. Raises DataError for a class that training did not
-        know."""
+        """Convert the images and targets of another data set to this preprocessing.
+
+        Raises DataError for a class that is not in training.
+        """
         assert split.target is not None, "sets to evaluate on have targets"
         prepared = self.examples([split.image(i) for i in range(len(split))])
         prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
         return prepared
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "image",
             "spec": specs.to_json(self.spec),
@@ -173,7 +174,7 @@ class ImagePreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], ImageSpec)
         mean, std = specs.scales(data["mean"], data["std"], spec.channels)
         if len(data["background"]) not in (0, spec.channels):
@@ -181,8 +182,8 @@ class ImagePreprocessing:
         fit, box = read_fit(spec, data["fit"], data["box"])
         return cls(spec, mean, std, fit, box, tuple(data["background"]))
 
-    def _drawn_at(self, size: Size) -> Size:
-        """The size at which all of an image of that size is drawn."""
+    def _drawing_size(self, size: Size) -> Size:
+        """Return the size that an uncropped image of this size is drawn at."""
         whole = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
             return whole
@@ -194,7 +195,7 @@ class ImagePreprocessing:
         resample: Image.Resampling = Image.Resampling.BILINEAR,
         background: tuple[int, ...] = (),
     ) -> Image.Image:
-        """The image at H × W, on its own background or another."""
+        """Resize the image to H × W, on the fitted background or the one given."""
         size = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
             return resized(image, size, resample=resample)
@@ -204,17 +205,19 @@ class ImagePreprocessing:
 
 
 def files_of(source: str | Path) -> Sequence[Source]:
-    """The images of a path: a file, those directly in a folder, or those in tar shards. Raises DataError where there
-    is none."""
+    """Return the images of a path: a file, the files directly in a folder, or those in tar shards.
+
+    Raises DataError if there are none.
+    """
     path = Path(source).expanduser()
     return all_of(path, SHARDED) if is_sharded(path) else image_files(path)
 
 
 def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:
-    """Fit the preprocessing on training images: uint8 tensors (n, C, h, w), as they are before they are fitted.
+    """Fit the preprocessing on uint8 training images (n, C, h, w) at their original size.
 
-    `own_size` is the size that all images have, if there is one. Mean and standard deviation are those of all pixels
-    together; the background is the median of the outermost ones.
+    `own_size` is the common size of all images, or None. Mean and standard deviation are computed over all pixels. The
+    background is the median of the border pixels.
     """
     size = (spec.height, spec.width)
     counts = border = torch.zeros(spec.channels, 256, dtype=torch.int64)  # how often each level occurs
@@ -239,7 +242,7 @@ def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_s
 
 
 def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
-    """The preprocessing with levels from −1 to 1, where images are to be drawn; else as it is."""
+    """Scale levels to −1…1 if the target is a generated image; otherwise return the preprocessing unchanged."""
     if not isinstance(preprocessing.spec.target, Drawn):
         return preprocessing
     middle = (0.5,) * preprocessing.spec.channels
@@ -247,7 +250,7 @@ def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
 
 
 def read_fit(spec: ImageSpec, fit: str, box: list[int]) -> tuple[str, Size]:
-    """Return what a document says of how images are fitted. Raises ValueError where it cannot be."""
+    """Read the resize mode and box of a document. Raises ValueError if they are invalid."""
     build(DataSettings, {"resize": fit})
     if len(box) != 2 or not (0 < box[0] <= spec.height and 0 < box[1] <= spec.width):
         raise ValueError(f"a box of {short(box)} in images of {spec.height} × {spec.width}")
@@ -255,7 +258,7 @@ def read_fit(spec: ImageSpec, fit: str, box: list[int]) -> tuple[str, Size]:
 
 
 def choose_fit(own_size: Size | None, size: Size) -> str:
-    """What `resize=auto` means: pad where a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
+    """Resolve resize=auto: pad if a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
     if own_size is None or not _goes_into(own_size, size) or own_size == size:
         return "crop"
     few = all(s - o <= min(PAD_AT_MOST, o / 4) for s, o in zip(size, own_size))
@@ -267,26 +270,26 @@ def _goes_into(own_size: Size, size: Size) -> bool:
 
 
 def _level_counts(images: Tensor) -> Tensor:
-    """uint8 (n, C, h, w) to how often each level occurs in each channel, (C, 256)."""
+    """Count the levels of uint8 images (n, C, h, w) per channel, (C, 256)."""
     return torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(images.shape[1])])
 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-HANDFUL = 64  # files that are sooner read than processes started
-AT_ONCE = 64  # images that threads hold at a time
+HANDFUL = 64  # below this many files, reading them is faster than starting processes
+AT_ONCE = 64  # images that the threads hold in memory
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """`function` of each item, in order; decoding images leaves Python's lock, so that threads work side by side."""
+    """Apply `function` to each item in threads, in order. Image decoding releases the GIL."""
     with ThreadPoolExecutor(cores()) as threads:
         for start in range(0, len(items), AT_ONCE):
             yield from threads.map(function, items[start : start + AT_ONCE])
 
 
 class ImageTransform(Protocol):
-    """How an image becomes a tensor: the preprocessing, as far as it is needed here."""
+    """The interface of an image preprocessing that FileSplit uses."""
 
     @property
     def spec(self) -> ImageSpec: ...
@@ -295,11 +298,11 @@ class ImageTransform(Protocol):
 
 
 class FileSplit(Split):
-    """Images brought to size in worker processes, as bytes, and normalised here, a batch at a time.
+    """A split that reads and resizes images in worker processes and normalises each batch in this process.
 
-    Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
-    four at most, and none for a handful of files. A daemon process, such as a server's, reads them by itself: it may
-    start no others.
+    Workers apply no augmentation, so their number does not change results. `workers=None` uses one per processor, at
+    most four, and none for a few files. A daemon process, such as a server's, cannot start processes and reads the
+    files itself.
     """
 
     def __init__(
@@ -325,14 +328,14 @@ class FileSplit(Split):
         return len(self._names)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, C, H, W) in the given order. Raises DataError, naming the file, for one that cannot be read."""
+        """Yield batches (N, C, H, W) in the given order. Raises DataError naming a file that cannot be read."""
         del seed
         self._order.batches = order
         reads = self._through_workers() if self._workers else (self._reader[numbers] for numbers in self._order)
         for read in reads:
             if isinstance(read, Problem):
                 self._loader = None
-                reads.close()  # the workers end now, not whenever the error is forgotten
+                reads.close()  # stop the workers now, not when the exception is garbage-collected
                 raise unusable([read], 1)
             numbers, pixels = read
             index = torch.tensor(numbers)
@@ -340,15 +343,15 @@ class FileSplit(Split):
             yield Batch((self._preprocessing.normalise(pixels.permute(0, 3, 1, 2)),), target)
 
     def name(self, i: int) -> str:
-        """The file's path."""
+        """Return the file's path."""
         return self._names[i]
 
     def image(self, i: int) -> Image.Image:
-        """The image as a person would see it, whole and in its own size and colours."""
+        """Return the upright image with its original size and colors."""
         return read_image(self._reader.sources[i], self._names[i])
 
     def peek(self, rows: Tensor) -> Tensor:
-        """Some images as they enter the network, (N, C, H, W), read here. Raises DataError for one that cannot be."""
+        """Read some images as network inputs (N, C, H, W) in this process. Raises DataError if one cannot be read."""
         read = list(in_threads(self._reader.__getitem__, [[i] for i in rows.tolist()]))
         if problems := [one for one in read if isinstance(one, Problem)]:
             raise unusable(problems, len(read))
@@ -356,7 +359,7 @@ class FileSplit(Split):
         return self._preprocessing.normalise(pixels.permute(0, 3, 1, 2))
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Decode every image as training would; what cannot be decoded, by name."""
+        """Decode every image as in training and return a problem for each that fails."""
         problems: list[Problem] = []
         for done, read in enumerate(in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
             if isinstance(read, Problem):
@@ -374,7 +377,7 @@ class FileSplit(Split):
                 num_workers=self._workers,
                 persistent_workers=True,
                 worker_init_fn=leave_interrupts_to_the_parent,
-                generator=torch.Generator(),  # else each epoch would draw from the random state of training
+                generator=torch.Generator(),  # otherwise each epoch would advance the global random state of training
             )
         try:
             yield from results(iter(self._loader), "reads images", "(workers=1) or none (workers=0).")
@@ -384,7 +387,7 @@ class FileSplit(Split):
 
 
 class _Order:
-    """What the workers are asked for; a new order takes the old one's place at every epoch."""
+    """The sampler of the workers' data loader, whose batches are replaced in every epoch."""
 
     batches: Iterable[Tensor] = ()
 
@@ -393,13 +396,13 @@ class _Order:
 
 
 class _Reader(Dataset[Any]):
-    """What a worker process holds."""
+    """The data set that worker processes read from."""
 
     def __init__(self, sources: Sequence[Source], names: Sequence[str], preprocessing: ImageTransform) -> None:
         self.sources, self.names, self.preprocessing = sources, names, preprocessing
 
     def __getitem__(self, numbers: list[int]) -> tuple[list[int], Tensor] | Problem:
-        """The numbers and their pixels, (n, H, W, C); or the file that cannot be read, for the parent to reject."""
+        """Return the indices and their pixels (n, H, W, C), or the problem of a file that cannot be read."""
         spec = self.preprocessing.spec
         batch = np.empty((len(numbers), spec.height, spec.width, spec.channels), np.uint8)
         try:

@@ -1,7 +1,10 @@
-"""What makes scores lie: duplicates and near duplicates across splits, columns that give the target away, groups and
-times that the split cuts through, labels that are probably wrong, and drift. One file for each.
+"""Data quality checks.
 
-`validation.guard` is the door. Duplicates are told of as data is opened, where all of it is at hand (`duplicates`), and
-so are columns that repeat the target (`tables.leaks`). The work is bounded by looking at some of the examples, and a
-finding says of how many it speaks. Nothing is imported here: whatever opens data imports `duplicates`.
+The checks cover duplicates and near-duplicates across splits, target leakage, group and time leakage, probable label
+errors, and drift.
+
+`validation.guard` runs all checks, with one module for each. Two kinds of finding are made when data is loaded, because
+all of it is available then: exact duplicates (`duplicates`) and columns that repeat the target (`tables.leaks`). The
+other checks examine a sample to bound the cost, and each finding states its size. This module imports nothing, because
+all loaders import `duplicates`.
 """

@@ -1,5 +1,7 @@
-"""Drift: inputs or targets that are spread otherwise in another split than in training, by Kolmogorov and Smirnov's
-test of each number and χ² of classes, corrected for how many are held (Bonferroni)."""
+"""Drift: inputs or targets whose distribution in another split differs from training.
+
+Numeric inputs are compared by the Kolmogorov–Smirnov test, classes by χ², with Bonferroni correction.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,28 @@ from ..findings import Finding
 from .embeddings import Seen, sample
 
 ALPHA = 1e-3
-LARGE = 0.1  # the largest distance of two distribution functions from which on it matters
-OTHERWISE = 0.05  # of the examples, that would have to be of another class for the classes to be spread alike
-LEAST, MOST = 30, 3000  # examples of a split, at most so many of which are looked at
+LARGE = 0.1  # smallest relevant distance of two distribution functions
+OTHERWISE = 0.05  # smallest relevant total variation distance of the class distributions
+LEAST, MOST = 30, 3000  # smallest sample, and largest number of examples of a split that are tested
 NAMED = 3
 
 
 def drift(seen: Mapping[str, Seen], target: Target, columns: Sequence[str], inputs: bool = True) -> list[Finding]:
-    """A finding for each split whose inputs or targets are spread otherwise than in training; `columns` name the
-    inputs, in a table."""
+    """Return a finding for each split whose inputs or targets are distributed differently than in training.
+
+    `columns` are the names of the inputs of a table.
+    """
     train, found = seen["train"], []
     for split, own in seen.items():
         if split == "train" or min(len(own.rows), len(train.rows)) < LEAST:
             continue
-        said = [_targets(train.target, own.target, target)]
+        drifts = [_targets(train.target, own.target, target)]
         if inputs:
-            said.append(_inputs(train.spread, own.spread, columns))
-        if any(said):
+            drifts.append(_inputs(train.spread, own.spread, columns))
+        if any(drifts):
             found.append(
                 Finding(
-                    f"The {split} split is not like training: {'; and '.join(filter(None, said))}. Its score is of "
+                    f"The {split} split is not like training: {'; and '.join(filter(None, drifts))}. Its score is of "
                     "other data than was learned: draw the splits anew, or say what differs."
                 )
             )
@@ -40,7 +44,7 @@ def drift(seen: Mapping[str, Seen], target: Target, columns: Sequence[str], inpu
 
 
 def _inputs(train: Tensor, own: Tensor, columns: Sequence[str]) -> str:
-    """What of the inputs (n, F) is spread otherwise, if anything is."""
+    """Describe which inputs (n, F) drift; empty if none."""
     from scipy.stats import ks_2samp
 
     a, b = (x[sample(len(x), MOST)].numpy() for x in (train, own))
@@ -60,7 +64,7 @@ def _inputs(train: Tensor, own: Tensor, columns: Sequence[str]) -> str:
 
 
 def _targets(train: Tensor, own: Tensor, target: Target) -> str:
-    """How the targets are spread otherwise, if they are."""
+    """Describe how the targets drift; empty if they do not."""
     from scipy.stats import chi2_contingency, ks_2samp
 
     if not isinstance(target, Classes):
@@ -83,5 +87,5 @@ def _targets(train: Tensor, own: Tensor, target: Target) -> str:
 
 
 def _unknown(columns: Sequence[str], k: int) -> bool:
-    """Whether an input says that a category is new to training, which is so outside training alone."""
+    """Return whether an input indicates a category unknown in training, which can occur in other splits only."""
     return bool(columns) and columns[k].endswith("=(unknown)")

@@ -1,5 +1,8 @@
-"""Examples that stand in two splits: which, and what a person is told of them. Every kind of data says by a key for
-each example which are the same; what is only nearly so is found by `near` and `texts`."""
+"""Duplicates across splits, and the findings on them.
+
+Each modality provides a key for each example; equal keys are duplicates. Near-duplicates are found in `near_duplicates`
+and `text_duplicates`.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ import polars as pl
 
 from ..findings import Finding
 
-Pairs = Sequence[tuple[str, str]]  # the names of an example and of what it equals in an earlier split
-NAMED = 3  # pairs that the sentence names
+Pairs = Sequence[tuple[str, str]]  # names of an example and of its duplicate in an earlier split
+NAMED = 3  # pairs in a finding
 
 
 def straddling(
     keys: Sequence[Any] | npt.NDArray[Any], splits: Mapping[str, npt.NDArray[np.int64]]
 ) -> list[tuple[Any, dict[str, list[int]]]]:
-    """The keys (one for each example: str, bytes or int) that occur in more than one split, with their rows by split.
+    """Return the keys that occur in several splits, with their rows by split.
 
-    An example that stands in several splits by itself (fixed splits that overlap) is no duplicate.
+    There is one key (str, bytes or int) for each example. A single example that belongs to several overlapping
+    predefined splits is not a duplicate.
     """
     column = pl.Series("key", keys)
     placed = pl.concat(
@@ -46,10 +50,10 @@ def straddle_note(
     what: str = "rows",
     aside: pl.DataFrame | None = None,
 ) -> Finding | None:
-    """A finding that counts the duplicates that stand in different splits and names a few; None where there are none.
+    """Return a finding that counts the duplicates across splits and names a few, or None.
 
-    `name` gives what a person calls an example, `what` the word for many of them: rows, images. `aside` are columns
-    that are no inputs, in which duplicates may differ.
+    `name` returns the display name of an example, `what` is the plural noun for examples: rows, images. `aside` are
+    columns that are not inputs, in which duplicates may differ.
     """
     counts = dict.fromkeys(splits, 0)
     pairs: list[tuple[str, str]] = []
@@ -60,14 +64,14 @@ def straddle_note(
             counts[split] += len(copies)
             pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
             twins += [(copy, rows[0]) for copy in copies]
-    return _told(
-        "Duplicates", pairs, _counted(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
-        f"equal one of an earlier split in every input{_differing(twins, aside)}", " = ",
+    return _build_finding(
+        "Duplicates", pairs, _format_counts(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
+        f"equal one of an earlier split in every input{_difference_note(twins, aside)}", " = ",
     )  # fmt: skip
 
 
-def _differing(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> str:
-    """Say that duplicates differ in columns that are no inputs, where they do."""
+def _difference_note(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> str:
+    """Return a note if duplicates differ in columns that are not inputs, else an empty string."""
     if not twins or aside is None or not aside.width:
         return ""
     copies, firsts = (aside[list(rows)] for rows in zip(*twins))
@@ -83,17 +87,22 @@ def _differing(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | None) -> 
 def near_note(
     pairs: Pairs, counts: Mapping[str, int], looked: Mapping[str, int], what: str, how: str, grouped: bool = False
 ) -> Finding | None:
-    """The same of examples that nearly equal one of an earlier split: `counts` of so many that were `looked` at in each
-    split. `grouped`: whether a column can keep them together."""
-    said = _counted(counts, looked, what, "of") + " that were looked at"
-    return _told("Near duplicates", pairs, said, f"{how} one of an earlier split", " ≈ ", grouped)
+    """Return a finding on near-duplicates across splits, or None.
+
+    `counts` are the near-duplicates among the `looked` examples of each split. `grouped` says whether a column can keep
+    them in one split.
+    """
+    counted = _format_counts(counts, looked, what, "of") + " that were looked at"
+    return _build_finding("Near duplicates", pairs, counted, f"{how} one of an earlier split", " ≈ ", grouped)
 
 
-def _counted(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
+def _format_counts(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
     return " and ".join(f"{k:,} of {of[split]:,} {what} {where} {split}" for split, k in counts.items() if k)
 
 
-def _told(title: str, pairs: Pairs, counted: str, how: str, sign: str, grouped: bool = False) -> Finding | None:
+def _build_finding(
+    title: str, pairs: Pairs, counted: str, how: str, sign: str, grouped: bool = False
+) -> Finding | None:
     if not pairs:
         return None
     some = "; ".join(sign.join(pair) for pair in pairs[:NAMED])

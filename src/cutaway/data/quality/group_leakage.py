@@ -1,4 +1,4 @@
-"""What the split of a table cuts through: groups of rows about one thing, and time."""
+"""Group and time leakage of tables: rows of one group, or adjacent in time, in several splits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..tables.transforms import TableSplit
 from .embeddings import Seen, sample
 from .near_duplicates import neighbors
 
-MOST, LEAST = 3000, 100  # rows that are looked at
-GROUPS = 10  # of which there are at least so many
-AGREE = 0.3  # of the rows, beyond chance, whose nearest neighbour in the other columns is of their group
-MEASURED = 0.8  # the same where the values are numbers with decimals, which are rarely names of groups
-FEW = 20  # values that are kinds; of numbers, groups have more
-FOLLOWS = 0.5  # correlation of the targets of rows that follow each other in time
+MOST, LEAST = 3000, 100  # sample size
+GROUPS = 10  # smallest number of groups
+AGREE = 0.3  # smallest share of rows, beyond chance, whose nearest neighbor in the other columns is of the same group
+MEASURED = 0.8  # the same for numbers with decimals, which are rarely group ids
+FEW = 20  # largest number of values of a category; group ids have more
+FOLLOWS = 0.5  # autocorrelation of the targets in time order
 
 
 def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
-    """Findings on columns that name groups, whose rows the split parts, and on times that targets follow."""
+    """Return findings on group columns whose rows are in several splits, and on times that targets follow."""
     places = [(split, i) for split, some in seen.items() for i in range(len(some.rows))]
 
     places = [places[i] for i in sample(len(places), MOST).tolist()]
@@ -46,7 +46,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
     features = list(data.spec.columns) if hasattr(data.spec, "columns") else []
     splits = np.array([split for split, _ in places])
     found: list[Finding] = []
-    # Copies of a row have its value in every column, which says nothing of groups.
+    # Copies of a row agree in every column, which is no evidence of groups.
     once = np.sort(np.unique(inputs.numpy(), axis=0, return_index=True)[1])
     for column, role in known.items():
         if role in ("target", "group"):
@@ -54,7 +54,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
         cells = table.text(column).gather(numbers)
         type = infer(column, cells, len(table))
         if type.kind == "date":
-            found += _times(column, cells, type.written, target, isinstance(data.spec.target, Classes))
+            found += _check_time_leakage(column, cells, type.written, target, isinstance(data.spec.target, Classes))
             continue
         block = [
             k for k, name in enumerate(features) if name == column or name.startswith((f"{column}=", f"{column} "))
@@ -69,7 +69,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
         decimals = numbers_of_column is not None and bool((np.nan_to_num(numbers_of_column) % 1 != 0).any())
         if share is None or share < (MEASURED if decimals else AGREE):
             continue
-        groups, parted = _parted(cells, splits)
+        groups, parted = _split_groups(cells, splits)
         if parted:
             some = "; ".join(f"{value} ({', '.join(where)})" for value, where in list(parted.items())[:3])
             found.append(
@@ -84,9 +84,9 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
 
 
 def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.float64] | None) -> float | None:
-    """How much more often than by chance a row's nearest neighbour is of its group; None where cells name no groups.
+    """Return how much more often than by chance the nearest neighbor is of the same group; None without groups.
 
-    Of `values`, numbers, the neighbour has the next one about as often where they are a quantity: that is taken off.
+    For a numeric column (`values`), neighbors with adjacent values are subtracted, because a quantity has these too.
     """
     counts = cells.drop_nulls().value_counts()["count"].to_numpy()
     n = int(counts.sum())
@@ -105,18 +105,18 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.fl
     return float((same - chance) / (1 - chance))
 
 
-def _parted(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, list[str]]]:
-    """How many groups of several rows there are, and those in several splits, with these."""
+def _split_groups(cells: pl.Series, splits: npt.NDArray[Any]) -> tuple[int, dict[str, list[str]]]:
+    """Return the number of groups with several rows, and the groups in several splits with those splits."""
     frame = pl.DataFrame({"group": cells, "split": splits}).drop_nulls()
-    told = frame.group_by("group", maintain_order=True).agg(pl.col("split").unique(maintain_order=True), pl.len())
-    several = told.filter(pl.col("len") > 1)
+    groups = frame.group_by("group", maintain_order=True).agg(pl.col("split").unique(maintain_order=True), pl.len())
+    several = groups.filter(pl.col("len") > 1)
     return several.height, {row[0]: list(row[1]) for row in several.iter_rows() if len(row[1]) > 1}
 
 
-def _times(
+def _check_time_leakage(
     column: str, cells: pl.Series, written: str, target: npt.NDArray[np.float64], classes: bool
 ) -> list[Finding]:
-    """A finding where rows that follow each other in time have like targets, and stand in different splits."""
+    """Return a finding if rows adjacent in time have similar targets and are in different splits."""
     moments = to_moments(cells, written)
     there = moments.is_not_null().to_numpy()
     if there.sum() < LEAST:

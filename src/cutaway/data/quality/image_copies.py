@@ -1,8 +1,8 @@
-"""Copies of images that were made smaller or larger, blurred, sharpened, moved by a pixel, or changed in brightness or
-contrast: all of that is nearly a filter of 3 × 3 pixels and a constant, which are fitted by least squares.
+"""Filtered copies of images: resized, blurred, sharpened, shifted by a pixel, or with changed brightness or contrast.
 
-Of image q, the best filter w over image x leaves the part u = ‖q − w ∗ x − c‖² / ‖q − mean(q)‖² unexplained. A copy
-leaves little of its source, and much of all other images.
+All of these are nearly a 3 × 3 filter and a constant, which are fitted by least squares. For image q, the best filter w
+over image x leaves the fraction u = ‖q − w ∗ x − c‖² / ‖q − mean(q)‖² unexplained. A copy leaves little of its source,
+and much of all other images.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LEFT = 0.0007  # u² of the best image / u of the worst of those that are near, from which on it is no copy
-BY_CHANCE = 0.0003  # of the images, that others are turned into though they are no copies: a stroke is like a stroke
-ALONE = 0.45  # of the unexplained part of the second best, from which on it is one of several that are alike
-FAR = 0.5  # d₁ / d_k of copies is less
-TINY = 16  # images of fewer pixels across lose much in a change of size, and have less to be told apart by:
+LEFT = 0.0007  # largest u² of the best image / u of the worst neighbor
+BY_CHANCE = 0.0003  # share of images that match by chance, as strokes look alike
+ALONE = 0.45  # largest u of the best / u of the second; above it, several images are alike
+FAR = 0.5  # largest d₁ / d_k of copies
+TINY = 16  # images of fewer pixels a side change much when resized and are less distinctive:
 LEFT_OF_TINY, TINY_BY_CHANCE = 0.001, 0.005
-RIDGE, BLANK = 1e-5, 1e-6  # relative to the squares of the pixels
+RIDGE, BLANK = 1e-5, 1e-6  # relative to the squared pixels
 CHUNK = 512
 
 
 def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of queries (n, 1, s, s) are copies of one of points (N, 1, s, s), (n,), and of which, (n,). `numbers`
-    (n, k) are the points that are near each, `ratio` (n,) is d₁ / d_k of these."""
+    """Return which queries (n, 1, s, s) are copies of a point (N, 1, s, s), (n,), and of which, (n,).
+
+    `numbers` (n, k) are the nearest points of each query, `ratio` (n,) is d₁ / d_k.
+    """
     which, copy = numbers[:, 0].clone(), torch.zeros(len(queries), dtype=torch.bool)
     tiny = queries.shape[-1] < TINY
     tried = torch.arange(len(queries)) if tiny else (ratio <= FAR).nonzero()[:, 0]
@@ -38,21 +40,25 @@ def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> t
 
 
 def unexplained(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
-    """u of each query (n, 1, s, s) by each of k points that are numbered, or of the point by the query where that is
-    less, (n, k): what is blurred explains its source badly."""
+    """Compute u of each query (n, 1, s, s) for k points each, (n, k).
+
+    The smaller value of both directions counts, because a blurred copy explains its source badly.
+    """
     pairs = [(queries, points[own]) for own in numbers.T]
     return torch.stack([torch.minimum(_unexplained(q, x), _unexplained(x, q)) for q, x in pairs], 1)
 
 
 def _unexplained(target: Tensor, source: Tensor) -> Tensor:
-    """u of n images by one each, both (n, 1, s, s); (n,)."""
+    """Compute u of n images, each by one other, both (n, 1, s, s); returns (n,)."""
     everywhere = torch.ones(1, *target.shape[1:])
     return unexplained_by(target, source, everywhere, everywhere.flatten(1))
 
 
 def unexplained_by(target: Tensor, source: Tensor, inside: Tensor, free: Tensor) -> Tensor:
-    """The same where `inside` (n, 1, s, s) is 1, of what the patterns `free` (k, s²) leave of the images: these cost
-    nothing. With a constant alone, u."""
+    """Compute the unexplained fraction where `inside` (n, 1, s, s) is 1, after a fit of the patterns `free` (k, s²).
+
+    With only a constant pattern it is u.
+    """
     n = len(source)
     around = F.unfold(F.pad(source, (1, 1, 1, 1), mode="replicate"), 3)  # (n, 9, s²)
     x = torch.cat([free.expand(n, -1, -1), around], 1).double()
@@ -69,4 +75,4 @@ def unexplained_by(target: Tensor, source: Tensor, inside: Tensor, free: Tensor)
         for m in (k, k + 9)
     )
     blank = before <= BLANK * (y.square() * inside.flatten(1)[..., None]).sum((1, 2))
-    return torch.where(blank, 1.0, after / before)  # of a blank one, all
+    return torch.where(blank, 1.0, after / before)  # blank images are unexplained

@@ -1,14 +1,14 @@
-"""Which images share parts, wherever these stand and at what size: candidates for copies that were moved or cropped.
+"""Patch matching of images: candidates for copies that were shifted, scaled or cropped.
 
-Of each image the places that stand out most, local extrema of a difference of Gaussians, give a patch each (D. Lowe,
-Distinctive image features from scale-invariant keypoints, IJCV 2004, <https://doi.org/10.1023/B:VISI.0000029664.99615.94>):
-its low frequencies, at length 1. Queries are looked at in several sizes. The signs of a patch's principal components
-are its key, and patches with one key, or one that differs where a component is nearly 0, are compared (Q. Lv et al.,
-Multi-probe LSH, VLDB 2007). Each pair of like patches votes for a pair of images with a zoom z and an offset o,
+Local extrema of a difference of Gaussians give salient patches (D. Lowe, Distinctive image features from
+scale-invariant keypoints, IJCV 2004, <https://doi.org/10.1023/B:VISI.0000029664.99615.94>), described by their low
+frequencies with norm 1. Queries are processed at several scales. The signs of a patch's principal components are its
+hash key. Patches are compared if their keys are equal or differ in a component near 0 (Q. Lv et al., Multi-probe LSH,
+VLDB 2007). Each pair of similar patches votes for a pair of images with a zoom z and an offset o,
 
     row or column in the query = z · row or column in the point + o,
 
-and votes that agree are added up.
+and votes that agree are summed.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-PATCHES = 8  # of an image
-SIDE, STEP, WAVES = 13, 2, 5  # pixels of a patch, of which every second is read; cosines along a side
+PATCHES = 8  # per image
+SIDE, STEP, WAVES = 13, 2, 5  # pixels of a patch and their stride; cosines per side
 FINE, COARSE = 1.0, 2.0  # standard deviations of the Gaussians, in pixels
-ZOOMS = (0.8, 0.9, 1.0, 1 / 0.9, 1 / 0.8)  # at which queries are looked at
-PROBES = 3  # components nearest to 0, whose signs are tried both ways
-MOST = 400_000  # pairs of patches that are compared: those with rare keys first
-LIKE = 0.9  # cosine of patches from which on they vote, with a weight of ((cosine − LIKE) / (1 − LIKE))²
+ZOOMS = (0.8, 0.9, 1.0, 1 / 0.9, 1 / 0.8)  # scales of the queries
+PROBES = 3  # components nearest to 0, whose signs are both tried
+MOST = 400_000  # patch pairs that are compared, those with rare keys first
+LIKE = 0.9  # smallest cosine of patches that vote, with weight ((cosine − LIKE) / (1 − LIKE))²
 CHUNK = 512
-NEAR = 4  # pixels of offset in which votes agree
-WEIGHT, TRIED = 0.4, 3  # votes that a candidate needs; candidates of a query
+NEAR = 4  # tolerance of offsets in pixels
+WEIGHT, TRIED = 0.4, 3  # votes that a candidate needs; candidates per query
 
 
 class Patches(NamedTuple):
-    """What stands out in some images, in the order of the images; places are of the images as they were."""
+    """Salient patches in the order of their images; positions refer to the original images."""
 
     image: Tensor  # (M,)
-    zoom: Tensor  # (M,) at which it was looked at
+    zoom: Tensor  # (M,) scale at which the patch was found
     place: Tensor  # (M, 2) row and column
     vectors: Tensor  # (M, WAVES² − 1)
 
 
 class Candidates(NamedTuple):
-    """Pairs of images that may be copies, and how one lies in the other."""
+    """Pairs of images that may be copies, with their relative position."""
 
     query: Tensor  # (m,)
     point: Tensor  # (m,)
@@ -52,16 +52,16 @@ class Candidates(NamedTuple):
 
 
 def patches(images: Tensor, some: Tensor, zooms: tuple[float, ...] = (1.0,)) -> Patches:
-    """What stands out in `some` (m,) of images (n, 1, s, s), made so many times larger or smaller first."""
+    """Extract the patches of the images `some` (m,) of (n, 1, s, s), at each of the zooms."""
     found = []
     for numbers in torch.split(some, CHUNK):
         for zoom in zooms:
-            one = _patches(images[numbers].float(), zoom)
+            one = _extract(images[numbers].float(), zoom)
             found.append(one._replace(image=numbers[one.image]))
     return Patches(*map(torch.cat, zip(*found)))
 
 
-def _patches(images: Tensor, zoom: float) -> Patches:
+def _extract(images: Tensor, zoom: float) -> Patches:
     n, _, own, _ = images.shape
     side = round(zoom * own)
     if side != own:
@@ -70,7 +70,7 @@ def _patches(images: Tensor, zoom: float) -> Patches:
     standing, edge = (fine - coarse).abs(), SIDE // 2
     around = standing[..., edge - 1 : side - edge + 1, edge - 1 : side - edge + 1]
     rows = around[..., :-2, :].maximum(around[..., 1:-1, :]).maximum(around[..., 2:, :])
-    highest = rows[..., :-2].maximum(rows[..., 1:-1]).maximum(rows[..., 2:])  # of 3 × 3 pixels: max_pool2d is slower
+    highest = rows[..., :-2].maximum(rows[..., 1:-1]).maximum(rows[..., 2:])  # 3 × 3, faster than max_pool2d
     inside = around[..., 1:-1, 1:-1]
     peaks = torch.where(highest == inside, inside, 0)
     height, number = peaks.flatten(1).topk(PATCHES)
@@ -87,7 +87,7 @@ def _patches(images: Tensor, zoom: float) -> Patches:
 
 
 def _basis(reads: int) -> Tensor:
-    """Cosines under a Gaussian window, free of the mean, (reads², WAVES² − 1)."""
+    """Return zero-mean cosines under a Gaussian window, (reads², WAVES² − 1)."""
     place = torch.arange(reads) + 0.5
     cosines = torch.cos(torch.arange(WAVES)[:, None] * place * np.pi / reads)  # (WAVES, reads)
     window = torch.exp(-0.5 * ((place / reads - 0.5) / 0.35).square())
@@ -97,7 +97,7 @@ def _basis(reads: int) -> Tensor:
 
 
 def blurred(images: Tensor, size: float) -> Tensor:
-    """Images (n, 1, s, s) under a Gaussian of that standard deviation in pixels; at the edge of what is there."""
+    """Blur images (n, 1, s, s) with a Gaussian of this σ in pixels, renormalised at the border."""
     place = torch.arange(images.shape[-1])
     rows = torch.exp(-0.5 * ((place[:, None] - place) / size).square())
     rows /= rows.sum(1, keepdim=True)
@@ -105,8 +105,8 @@ def blurred(images: Tensor, size: float) -> Tensor:
 
 
 def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candidates:
-    """The best candidates of each query; `of` is how many images are queries and points."""
-    mine, theirs, cosine = _like(queries.vectors, points.vectors)
+    """Return the best candidates of each query. `of` holds the numbers of queries and points."""
+    mine, theirs, cosine = _match(queries.vectors, points.vectors)
     weight = ((cosine - LIKE) / (1 - LIKE)).square()
     zoom = queries.zoom[mine]
     offset = queries.place[mine] - zoom[:, None] * points.place[theirs]
@@ -115,12 +115,12 @@ def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candid
     box = (offset / NEAR).round().long() + 64
     key = (((query * of[1] + point) * len(ZOOMS) + size) * 128 + box[:, 0]) * 128 + box[:, 1]
     _, group, count = torch.unique(key, return_inverse=True, return_counts=True)
-    one = torch.zeros(len(count), dtype=torch.int64).scatter_(0, group, torch.arange(len(group)))  # of each group
+    one = torch.zeros(len(count), dtype=torch.int64).scatter_(0, group, torch.arange(len(group)))  # one per group
     votes = torch.zeros(len(count)).index_add_(0, group, weight)
     middle = torch.zeros(len(count), 2).index_add_(0, group, offset) / count[:, None]
     best = (votes >= WEIGHT).nonzero()[:, 0]
     best = best[votes[best].sort(descending=True, stable=True).indices]
-    best = best[query[one[best]].sort(stable=True).indices]  # by query, and of each the most votes first
+    best = best[query[one[best]].sort(stable=True).indices]  # by query, and within each by votes
     own = query[one[best]]
     counts = torch.bincount(own, minlength=of[0])
     rank = torch.arange(len(best)) - (counts.cumsum(0) - counts)[own]
@@ -128,8 +128,8 @@ def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candid
     return Candidates(query[one[best]], point[one[best]], zoom[one[best], None].expand(-1, 2), middle[best])
 
 
-def _like(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of like patches: the numbers in queries (n, D) and in points (N, D), and their cosines."""
+def _match(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Match patches: returns indices into queries (n, D) and points (N, D), and their cosines."""
     bits = min(points.shape[1], max(1, (len(points) // 2).bit_length()))
     mean = points.mean(0)
     axes = torch.linalg.svd(points[:: len(points) // 4096 + 1] - mean, full_matrices=False).Vh[:bits].T
@@ -144,7 +144,7 @@ def _like(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first = torch.searchsorted(keys, tried)
     count = torch.searchsorted(keys, tried, right=True) - first
     total = torch.bincount(count, minlength=1) * torch.arange(int(count.max()) + 1)
-    count[count > int((total.cumsum(0) <= MOST).sum()) - 1] = 0  # what is common tells little
+    count[count > int((total.cumsum(0) <= MOST).sum()) - 1] = 0  # frequent keys are uninformative
     mine = torch.arange(len(tried)).repeat_interleave(count)
     theirs = order[torch.arange(len(mine)) + (first - (count.cumsum(0) - count)).repeat_interleave(count)]
     mine = mine // len(flips)

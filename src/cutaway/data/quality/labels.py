@@ -1,13 +1,15 @@
-"""Labels that are probably wrong, by confident learning (C. Northcutt et al., Confident learning: estimating
-uncertainty in dataset labels, JAIR 2021, <https://arxiv.org/abs/1911.00068>).
+"""Label errors found by confident learning (C.
 
-With p_j(x) cross-validated probabilities and t_j = mean of p_j over the examples labelled j, example x labelled i
-counts as j where p_j(x) ≥ t_j, the largest such j; where j ≠ i its label is probably wrong. The model is then fitted
-anew without these examples, and says which labels it would not have given.
+Northcutt et al., Confident learning: estimating uncertainty in dataset labels, JAIR 2021,
+<https://arxiv.org/abs/1911.00068>).
 
-Labels that are wrong by chance stand among sure answers as among unsure ones; what is merely hard stands among unsure
-ones. A finding is made only where the surest answers are wrong too, and the model is mostly right: elsewhere what is
-wrong cannot be told from what is hard.
+With cross-validated probabilities p_j(x) and t_j = mean of p_j over the examples labelled j, example x labelled i
+counts as the class j with the largest p_j(x) ≥ t_j. If j ≠ i, the label is probably wrong. The model is then refitted
+without these examples and tested on all labels.
+
+Random label errors occur among confident predictions as often as among uncertain ones, but hard examples only among the
+latter. A finding is made only if the most confident predictions have errors too and the model is mostly right.
+Otherwise errors and hard examples cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -22,21 +24,21 @@ from ...core.spec import Classes
 from ..findings import Finding
 from .embeddings import Seen, sample
 
-MOST = 2000  # examples that are looked at
-LEAST, OF_CLASS = 100, 10  # examples, without which nothing can be told
-SURE = 0.2  # of the examples: those of the surest answers
-SURE_WRONG = 0.03  # of these, surely, from which on labels are wrong
-SHARE = 0.3  # of the errors among all: fewer among the surest, and examples are merely hard
-WRONG = 0.25  # of all: a model that is wrong more often cannot tell
-Z = 1.28  # standard errors: of what is measured a tenth lies outside, on one side
-GAP = 0.2  # of probability, by which another class is likelier than the label
+MOST = 2000  # sample size
+LEAST, OF_CLASS = 100, 10  # smallest number of examples in all and per class
+SURE = 0.2  # fraction of examples with the most confident predictions
+SURE_WRONG = 0.03  # smallest error rate of these, as a lower confidence bound, for a finding
+SHARE = 0.3  # of the error rate of all examples: below it, errors are hard examples
+WRONG = 0.25  # largest error rate of a usable model
+Z = 1.28  # normal quantile of a one-sided 90 % bound
+GAP = 0.2  # smallest lead in probability of another class over the label
 FOLDS = 3
 Picked = Sequence[tuple[str, int]]
 Array = npt.NDArray[Any]
 
 
 def wrong(seen: Mapping[str, Seen], target: Classes) -> Finding | None:
-    """A finding where labels are probably wrong, told by a small forest over the vectors."""
+    """Return a finding on probable label errors, by extremely randomised trees on the vectors."""
     from sklearn.ensemble import ExtraTreesClassifier
 
     rows = picked(seen)
@@ -45,14 +47,14 @@ def wrong(seen: Mapping[str, Seen], target: Classes) -> Finding | None:
 
 
 def picked(seen: Mapping[str, Seen]) -> Picked:
-    """The examples whose labels are looked at, of all splits alike."""
+    """Sample the examples whose labels are checked from all splits."""
 
     every = [(split, i) for split, some in seen.items() for i in range(len(some.rows))]
     return [every[i] for i in sample(len(every), MOST).tolist()]
 
 
 def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, model: Any) -> Finding | None:
-    """The finding, where there is one; `x` (n, …) is what the model takes of each of `rows`."""
+    """Return a finding on probable label errors, or None. `x` (n, …) are the model's inputs for `rows`."""
     y = np.array([int(seen[split].target[i]) for split, i in rows])
     common = np.flatnonzero(np.bincount(y) >= OF_CLASS)
     kept = np.isin(y, common)
@@ -70,23 +72,23 @@ def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, mode
     if not len(found):
         return None
     name = [target.classes[k] for k in common]
-    said = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
-    some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in said[:3])
+    suspects = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
+    some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in suspects[:3])
     return Finding(
         f"Labels are probably wrong: {len(found):,} of {len(y):,} examples that were looked at, such as {some}. "
         "Scores against wrong labels are wrong too: look at these examples, and correct or remove them.",
-        said,
+        suspects,
     )
 
 
 def probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
-    """Cross-validated probabilities (n, K) of the classes of y (n,); only examples that are `taught` (n,) teach."""
+    """Return cross-validated probabilities (n, K) for classes y (n,), fitted only on the examples `taught` (n,)."""
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedKFold
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
     p = np.zeros((len(y), y.max() + 1))
-    with threadpool_limits(1, "blas"):  # vectors are short: where other work runs, threads wait for each other longer
+    with threadpool_limits(1, "blas"):  # vectors are short: under load, threads spend more time waiting
         for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(np.zeros(len(y)), y):
             train = train[taught[train]]
             fitted = clone(model).fit(x[train], y[train])
@@ -95,18 +97,20 @@ def probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
 
 
 def mistaken(p: Array, y: Array) -> bool:
-    """Whether labels y (n,) are wrong by chance, as far as probabilities (n, K) tell: the surest answers are wrong."""
+    """Return whether y (n,) has random label errors: whether the most confident of p (n, K) are wrong."""
     errors = p.argmax(1) != y
     surest = np.argsort(-p.max(1), kind="stable")[: max(1, round(SURE * len(y)))]
     n, share = len(surest), errors[surest].mean()
-    # the lower end of Wilson's interval for the share
+    # lower end of Wilson's interval for the share
     least = (share + Z**2 / (2 * n) - Z * np.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)) / (1 + Z**2 / n)
     return bool(errors.mean() <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
 
 
 def confident(p: Array, y: Array) -> Array:
-    """The class that each example counts as, (n,), of probabilities p (n, K) and labels y (n,): its label, or another
-    that is as sure as examples with that label are."""
+    """Return the class each example counts as, (n,), from probabilities (n, K) and labels y (n,).
+
+    It is the label, or another class whose probability reaches its mean over the examples with that label.
+    """
     own = p[np.arange(len(y)), y]
     thresholds = np.array([own[y == k].mean() if (y == k).any() else np.inf for k in range(p.shape[1])])
     above = np.where(p >= thresholds, p, -1.0)

@@ -1,12 +1,12 @@
-"""Near duplicates: examples that lie far nearer to one of an earlier split than examples of this data do by chance.
+"""Near-duplicates: examples much closer to one of an earlier split than expected by chance.
 
-Of k neighbours in m dimensions, at distances d₁ ≤ … ≤ d_k, chance puts the first so near with probability
+For k neighbors in m dimensions at distances d₁ ≤ … ≤ d_k, the probability of a first neighbor this close is
 
     P(d₁ / d_k ≤ r) = 1 − (1 − r^m)^(k−1)
 
-where points lie evenly (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
-estimated from these distances (E. Levina, P. Bickel, 2004), and the probability is held to ALPHA over all examples.
-Rows are looked at a second time, by `jittered`; images by `images`, and a third time by `aligned`.
+if points are locally uniform (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
+estimated from these distances (E. Levina, P. Bickel, 2004). The probability is bounded by ALPHA over all examples.
+Table rows are also checked by `noisy_copies`, images by `image_copies` and `transformed_copies`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .duplicates import near_note
 from .embeddings import Seen, sample
 from .image_patches import ZOOMS, Patches, patches
 
-NEIGHBORS = 10  # that are looked at; chance speaks of the first LAST
+NEIGHBORS = 10  # neighbors to find; the probability uses the first LAST
 LAST = 5
 ALPHA = 0.01
-BY_CHANCE = 0.0003  # of the examples: no score hangs on fewer, and data is less even than the formula has it
-RATIO = {"image": 0.35, "audio": 0.25}  # d₁ / d_k from which on examples are no duplicates, whatever chance says
+BY_CHANCE = 0.0003  # share of examples: fewer do not affect a score, and data is less uniform than the formula assumes
+RATIO = {"image": 0.35, "audio": 0.25}  # largest d₁ / d_k of duplicates
 OTHER_RATIO = 0.1
-PATCHED = 2000  # images of a later split whose patches are looked for
-QUERIES = 20_000  # examples of later splits that are held against all earlier ones
-EXACT = 20_000_000  # distances that are all computed; of more pairs a tree finds the neighbours
-COMPONENTS, SLACK = 8, 1.0  # principal components that the tree stands in; by how much it may err, relatively
+PATCHED = 2000  # images of a later split whose patches are matched
+QUERIES = 20_000  # examples of later splits that are compared with all earlier ones
+EXACT = 20_000_000  # distances computed exactly; above, a tree finds the neighbors
+COMPONENTS, SLACK = 8, 1.0  # principal components in the tree; relative error of its search
 SAME = 1e-6
-CONTINUOUS, DISTINCT = 4, 20  # columns that a table needs, with more values than that, for near to mean something
+CONTINUOUS, DISTINCT = 4, 20  # columns that a table needs, and distinct values of such a column
 WHAT = {"table": "rows", "image": "images", "audio": "recordings", "series": "series"}
 
 
 def continuous(data: DataSet) -> npt.NDArray[np.bool_]:
-    """Which inputs of a table are numbers of many values, (F,); empty for other kinds."""
+    """Return which inputs of a table are numbers with many values, (F,); empty for other modalities."""
     split = data.splits["train"]
     if data.spec.kind != "table" or not isinstance(split, TensorSplit):
         return np.zeros(0, bool)
@@ -49,8 +49,10 @@ def continuous(data: DataSet) -> npt.NDArray[np.bool_]:
 
 
 def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) -> Finding | None:
-    """A finding where examples of val or test nearly equal one of an earlier split. Those that equal one in every
-    input are duplicates, and were told of already."""
+    """Return a finding if validation or test examples nearly equal one of an earlier split.
+
+    Exact duplicates are reported elsewhere.
+    """
 
     if kind == "table" and numbers.sum() < CONTINUOUS:
         return None
@@ -62,7 +64,7 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
         before = [(home, i) for home in earlier for i in range(len(seen[home].rows))]
         if len(before) > NEIGHBORS:
             rows = sample(len(own.rows), QUERIES)
-            hits, places = _too_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
+            hits, places = _find_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
             looked[split], counts[split] = len(rows), len(hits)
             for hit, place in zip(rows[hits].tolist(), places.tolist()):
                 home, i = before[place]
@@ -73,9 +75,11 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
     return near_note(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
 
 
-def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of `rows` are nearer to an example of earlier splits than by chance, and to which of these; they are equal
-    in the inputs `kinds`."""
+def _find_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which of `rows` are closer to an example of earlier splits than by chance, and to which.
+
+    Both are equal in the inputs `kinds`.
+    """
     queries, points = own.vectors[rows], torch.cat([one.vectors for one in earlier])
     distances, numbers = neighbors(queries, points, NEIGHBORS)
     first, last = distances[:, 0], distances[:, LAST - 1].clamp_min(1e-12)
@@ -95,14 +99,14 @@ def _too_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Te
         hit |= apart & noisy
     if kind == "image":
         filtered, which = image_copies.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
-        moved, source = _moved(own, rows, earlier)
+        moved, source = _find_transformed(own, rows, earlier)
         place = torch.where(hit, place, torch.where(filtered, which, source))
         hit |= apart & (filtered | moved)
     return hit.nonzero()[:, 0], place[hit]
 
 
-def _moved(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
-    """Which images of `rows` are copies of an image of earlier splits that were moved or cropped, and of which."""
+def _find_transformed(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
+    """Return which images of `rows` are shifted, scaled or cropped copies from earlier splits, and of which images."""
     if own.grey.shape[-1] < transformed_copies.SMALLEST:
         return torch.zeros(len(rows), dtype=torch.bool), torch.zeros_like(rows)
     queries, points = own.grey[rows], torch.cat([one.grey for one in earlier])
@@ -113,21 +117,23 @@ def _moved(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor
 
 
 def neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The distances (n, k) of queries (n, F) to the nearest of points (N, F), in order, and their numbers. Of many,
-    they are nearly the nearest: what is much nearer than all others is surely among them."""
+    """Return the sorted distances (n, k) of queries (n, F) to their nearest points (N, F), and the indices.
+
+    Large searches are approximate, but a point much closer than all others is found.
+    """
     k = min(k, len(points))
     if len(queries) * len(points) > EXACT:
         return _in_order(queries, points, _in_tree(queries, points, k))
     squares = points.square().sum(1)
     found = []
     for some in torch.split(queries, 256):
-        far = squares - 2 * some @ points.T  # (n, N): the square of the distance, less what is the same in each row
+        far = squares - 2 * some @ points.T  # (n, N): the squared distance without the constant of each row
         found.append(far.topk(k, largest=False).indices)
     return _in_order(queries, points, torch.cat(found))
 
 
 def _in_tree(queries: Tensor, points: Tensor, k: int) -> Tensor:
-    """The numbers (n, k) of points near each query in the principal components of the points."""
+    """Return the indices (n, k) of near points by a tree over the principal components."""
     from scipy.spatial import KDTree
 
     mean = points.mean(0)
@@ -137,7 +143,7 @@ def _in_tree(queries: Tensor, points: Tensor, k: int) -> Tensor:
 
 
 def _in_order(queries: Tensor, points: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """The distances (n, k), computed from the differences, since what is near cancels in a product; and the numbers."""
+    """Return the sorted distances (n, k), computed from differences to avoid cancellation, and the indices."""
     found = []
     for some, own in zip(torch.split(queries, 1024), torch.split(numbers, 1024)):
         ordered, order = (some[:, None] - points[own]).double().norm(dim=-1).sort(1)

@@ -1,9 +1,9 @@
-"""Copies of rows with noise, where measures have few digits.
+"""Copies of table rows with added noise, detected in columns with few digits.
 
-In a column of measures a value occurs again and again, and the next one is a step away, by 0.01 of a carat. A row whose
-values hardly another row has and are no whole steps from others', and which lies within a step of another row in every
-column, was not measured so: it is that row with noise, as augmentation by jittering makes it. Rows of another source,
-which had more digits, have such values too; they lie so near to others by chance alone, which is seldom.
+In a column of measurements values repeat, and adjacent values differ by a step, such as 0.01 of a carat. A row is a
+noisy copy if its values are rare, are not a whole number of steps from others, and are within a step of another row in
+every column. Jitter augmentation creates such rows. Rows of a source with more digits have such values too, but rarely
+lie this close to others.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-RARE = 2  # rows at most that have a value, for it to be none of the common ones
-COMMON = 0.2  # of the rows have common values in a column of measures
-REGULAR, FEW = 0.3, 0.1  # of the gaps between common values are a step; of these are less, by chance
-WITHIN = 0.99  # of a step: what lies a whole step away is another measure
-SAME = 1e-6  # a step of columns in which copies are equal
-WHOLE = 0.02  # of a step, from which on a value is no whole number of steps from the commonest one
-MOST = 0.5  # of the rows with such values are copies, or they are of another source
+RARE = 2  # largest number of rows with a rare value
+COMMON = 0.2  # smallest share of rows with common values in a column of measurements
+REGULAR, FEW = 0.3, 0.1  # share of gaps between common values that equal the step; share that is smaller by chance
+WITHIN = 0.99  # of a step: a whole step is another measurement
+SAME = 1e-6  # step of the columns in which copies are equal
+WHOLE = 0.02  # of a step: smallest deviation from whole steps
+MOST = 0.5  # smallest share of copies among the rows with such values; otherwise they have another source
 
 
 def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of queries (n, F) are one of points (N, F) with noise, or the other way round, (n,), and which, (n,). Noise
-    is in the columns `measured` (F,), in all others both are equal. Where one of these has no steps, none are."""
+    """Return which queries (n, F) are noisy versions of a point (N, F) or vice versa, (n,), and of which, (n,).
+
+    Noise is in the columns `measured` (F,); all others are equal. No copies are found if a measured column has no step.
+    """
     n = len(queries)
     copy, which = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.int64)
     rows, steps = torch.cat([queries, points]), torch.full((len(measured),), SAME)
@@ -49,7 +51,7 @@ def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, T
 
 
 def _step(values: Tensor) -> float:
-    """The step that stands between many of the values (k,), which are in order; 0 where there is none."""
+    """Return the most regular gap between the sorted values (k,), or 0 for irregular values."""
     gaps = values.diff()
     if not len(gaps):
         return 0.0
@@ -59,7 +61,7 @@ def _step(values: Tensor) -> float:
 
 
 def _within(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Those of `some` (n, F) that lie within 1 of one of `others` in every column, and which: the numbers of both."""
+    """Match rows of `some` (n, F) within 1 of a row of `others` in every column: the indices of both."""
     from scipy.spatial import KDTree
 
     if not len(some):

@@ -1,5 +1,4 @@
-"""Columns of a table that give the target away: one that alone says nearly all of it, where all others together say
-much less, or that is filled in only for some targets."""
+"""Target leakage in tables: columns that alone predict the target, or are filled in only for some targets."""
 
 from __future__ import annotations
 
@@ -16,17 +15,17 @@ from ..tables.encoders import Encoder
 from .embeddings import Seen, sample
 from .labels import FOLDS
 
-MOST, LEAST = 1500, 100  # rows that are looked at
-ALONE = 0.9  # of the commonest answer's errors that a column must save: R², or the same of classes
-ANYWAY = 0.93  # and from here on, whatever the others do
-TIMES = 2  # as many errors as the column's the others together must make
+MOST, LEAST = 1500, 100  # sample size
+ALONE = 0.9  # smallest R², or share of the majority class's errors, that a leaking column explains
+ANYWAY = 0.93  # from here on regardless of the other columns
+TIMES = 2  # factor by which the other columns together must have more errors
 COLUMNS = 60
-FEW = 20  # rows in which a column is filled in, and in which it is not
+FEW = 20  # smallest number of rows with, and without, a value in the column
 Array = npt.NDArray[Any]
 
 
-def columns(data: DataSet, seen: Mapping[str, Seen], told: str) -> list[Finding]:
-    """A finding for each column that gives the target away, but for those that `told` names already."""
+def columns(data: DataSet, seen: Mapping[str, Seen], known_findings: str) -> list[Finding]:
+    """Return a finding for each leaking column, except those that `known_findings` already names."""
     encoders: tuple[Encoder, ...] = getattr(data.preprocessing, "encoders", ())
     if not 2 <= len(encoders) <= COLUMNS:
         return []
@@ -39,17 +38,17 @@ def columns(data: DataSet, seen: Mapping[str, Seen], told: str) -> list[Finding]
     ends = np.cumsum([len(encoder.features) for encoder in encoders])
     found: list[Finding | None] = []
     for encoder, end in zip(encoders, ends):
-        if f"Column {encoder.name} alone" in told:
+        if f"Column {encoder.name} alone" in known_findings:
             continue
         block = np.arange(end - len(encoder.features), end)
         gaps = [k for k in block if features[k] in (f"{encoder.name} missing", f"{encoder.name}=(missing)")]
-        event = _event(encoder.name, x[:, gaps[0]] == x[:, gaps[0]].min(), y, target) if gaps else None
-        found.append(event or _alone(encoder.name, x, block, y, target))
+        event = _check_missingness(encoder.name, x[:, gaps[0]] == x[:, gaps[0]].min(), y, target) if gaps else None
+        found.append(event or _check_predictive(encoder.name, x, block, y, target))
     return [finding for finding in found if finding]
 
 
-def _alone(name: str, x: Array, block: Array, y: Array, target: Target) -> Finding | None:
-    """A finding where the inputs `block` of x (n, F) say nearly all of the target, and all others much less."""
+def _check_predictive(name: str, x: Array, block: Array, y: Array, target: Target) -> Finding | None:
+    """Return a finding if the inputs `block` of x (n, F) predict the target, and all others much less."""
     classes = isinstance(target, Classes)
     own = skill(x[:, block], y, classes)
     if own < ALONE:
@@ -64,12 +63,12 @@ def _alone(name: str, x: Array, block: Array, y: Array, target: Target) -> Findi
     )
 
 
-def _event(name: str, filled: Array, y: Array, target: Target) -> Finding | None:
-    """A finding where a column is `filled` in (n,) for some targets and hardly for others."""
+def _check_missingness(name: str, filled: Array, y: Array, target: Target) -> Finding | None:
+    """Return a finding if a column is `filled` in (n,) for some targets and rarely for others."""
     fewer = min(filled.sum(), (~filled).sum())
     if fewer < FEW:
         return None
-    said = getattr(target, "column", "the target")
+    label = getattr(target, "column", "the target")
     if isinstance(target, Classes):
         with_, of = np.bincount(y[filled], minlength=len(target.classes)), np.bincount(y, minlength=len(target.classes))
         where = 2 * with_ > of
@@ -78,20 +77,22 @@ def _event(name: str, filled: Array, y: Array, target: Target) -> Finding | None
         when = f"is {' or '.join(names[:3])}{' …' if len(names) > 3 else ''}"
     else:
         steps = np.where(filled[np.argsort(y, kind="stable")], 1, -1)
-        high = (~filled).sum() + np.cumsum(steps)  # rows that are otherwise, if it is filled in above the i-th target
+        high = (~filled).sum() + np.cumsum(steps)  # exceptions if it is filled in above the i-th target
         wrong, when = min((int(high.min()), "is high"), (int((len(y) - high).min()), "is low"))
     if wrong > (1 - ALONE) * fewer:
         return None
     hardly, so_in = ("hardly", f"all but {wrong:,} of") if wrong else ("not", "all")
     return Finding(
-        f"Column {name} is filled in where {said} {when}, and {hardly} elsewhere: so it is in {so_in} {len(y):,} "
+        f"Column {name} is filled in where {label} {when}, and {hardly} elsewhere: so it is in {so_in} {len(y):,} "
         f"training rows. If it is set after the event, that gives the target away: ignore={name}."
     )
 
 
 def skill(x: Array, y: Array, classes: bool, several: bool = False) -> float:
-    """What inputs (n, F) say of the target, cross-validated: 1 − the errors of a tree (of many, where there are several
-    columns) / those of the commonest class; of values 1 − squared errors / variance, R²."""
+    """Return the cross-validated skill of inputs (n, F): 1 − errors / majority-class errors, or R² for numbers.
+
+    The model is a tree, or a forest if there are several columns.
+    """
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -102,8 +103,8 @@ def skill(x: Array, y: Array, classes: bool, several: bool = False) -> float:
         forest, tree = ExtraTreesRegressor, DecisionTreeRegressor
     model = forest(60, random_state=0) if several else tree(min_samples_leaf=3, max_leaf_nodes=128, random_state=0)
     folds = (StratifiedKFold if classes else KFold)(FOLDS, shuffle=True, random_state=0)
-    said = cross_val_predict(model, x, y, cv=folds)
+    predicted = cross_val_predict(model, x, y, cv=folds)
     if classes:
         commonest = np.mean(y != np.bincount(y).argmax())
-        return float(1 - np.mean(said != y) / max(commonest, 1e-9))
-    return float(1 - np.mean((said - y) ** 2) / max(float(np.var(y)), 1e-12))
+        return float(1 - np.mean(predicted != y) / max(commonest, 1e-9))
+    return float(1 - np.mean((predicted - y) ** 2) / max(float(np.var(y)), 1e-12))

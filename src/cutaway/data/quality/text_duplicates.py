@@ -1,6 +1,6 @@
-"""Texts that nearly equal one of an earlier split, by MinHash, and texts whose label is probably wrong.
+"""Near-duplicate texts found by MinHash, and label errors of texts.
 
-The share of equal minima of two sets under random hashes is their Jaccard similarity in expectation (A. Broder, On the
+The share of equal minima of two sets under random hashes is in expectation their Jaccard similarity (A. Broder, On the
 resemblance and containment of documents, 1997). Texts that share a band of minima are then compared exactly.
 """
 
@@ -21,55 +21,55 @@ from . import labels as wrong_labels
 from .duplicates import near_note
 from .embeddings import Seen, sample
 
-MOST = 15_000  # texts of a split that are looked at
-WORDS = 400  # of a text that are looked at
-LEAST = 8  # words of a text, without which it equals others by chance
+MOST = 15_000  # sample size of a split
+WORDS = 400  # words of a text that are used
+LEAST = 8  # smallest number of words; shorter texts coincide by chance
 BANDS, ROWS = 24, 3
-SIMILAR = 0.7  # Jaccard similarity of pairs of words from which on texts nearly equal one another
-# Or so much, where so much of the words is alike: a word that is gone takes two pairs. Texts of at least LONG words are
-# told from one another by more, and may have two words less in common.
+SIMILAR = 0.7  # Jaccard similarity of word pairs of near-duplicates
+# A lower limit applies if enough words agree, because a removed word changes two pairs. Texts of at least LONG words
+# are more distinctive and may differ in two more words.
 SHORT, WORDS_ALIKE = 0.55, 0.8
 LONG, OF_LONG, WORDS_OF_LONG = 12, 0.45, 0.7
-BUCKET = 10  # texts with one band in common that are compared
+BUCKET = 10  # texts with a common band that are compared
 WORD = re.compile(r"\w+")
-CLASSES = 10  # a linear model of more takes too long
+CLASSES = 10  # a linear model of more classes is too slow
 _RNG = np.random.default_rng(0)
 FACTORS, SUMMANDS = _RNG.integers(0, 2**63, (2, BANDS * ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 class Sketch(NamedTuple):
-    """What is kept of a text."""
+    """The MinHash sketch of a text."""
 
     name: str  # with its split
     text: str
     words: frozenset[str]
-    pairs: frozenset[int]  # hashes of its pairs of words
+    pairs: frozenset[int]  # hashes of word pairs
     bands: tuple[bytes, ...]
 
     def alike(self, other: Sketch) -> float:
-        """The Jaccard similarity of the pairs of words."""
+        """Return the Jaccard similarity of the word pairs."""
         return _similarity(self.pairs, other.pairs)
 
     def nearly(self, other: Sketch) -> bool:
-        """Whether the texts nearly equal one another."""
+        """Return whether the texts are near-duplicates."""
         pairs, long = self.alike(other), min(len(self.pairs), len(other.pairs)) >= LONG - 1
         of_pairs, of_words = (OF_LONG, WORDS_OF_LONG) if long else (SHORT, WORDS_ALIKE)
         return pairs >= SIMILAR or (pairs >= of_pairs and _similarity(self.words, other.words) >= of_words)
 
 
 def sketched(name: str, text: str) -> Sketch | None:
-    """None for a text that is too short."""
+    """Compute the sketch of a text; None if it is too short."""
     words = WORD.findall(text.lower())[:WORDS]
     if len(words) < LEAST:
         return None
     hashes = np.fromiter({zlib.crc32(f"{a} {b}".encode()) for a, b in pairwise(words)}, np.uint64)
-    mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap round, so that each has its own order
+    mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap around: each has its own order
     minima = mixed.min(0).astype(np.uint32).reshape(BANDS, ROWS)
     return Sketch(name, text, frozenset(words), frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
 
 
 def near(seen: Mapping[str, Seen]) -> Finding | None:
-    """A finding where texts of val or test nearly equal one of an earlier split, but are not the same."""
+    """Return a finding if validation or test texts nearly equal, but do not equal, one of an earlier split."""
     held: list[defaultdict[bytes, list[Sketch]]] = [defaultdict(list) for _ in range(BANDS)]
     pairs: list[tuple[str, str]] = []
     counts, looked = dict.fromkeys(seen, 0), dict.fromkeys(seen, 0)
@@ -97,7 +97,7 @@ def near(seen: Mapping[str, Seen]) -> Finding | None:
 
 
 def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
-    """A finding where labels of texts are probably wrong, told by their words."""
+    """Return a finding on probable label errors of texts, by a linear model on their words."""
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
@@ -119,6 +119,6 @@ def _similarity(a: frozenset[Any], b: frozenset[Any]) -> float:
 
 
 def text_of(seen: Seen, i: int) -> str:
-    """The i-th text that is looked at."""
+    """Return the i-th text of the sample."""
     row = seen.split.row(int(seen.rows[i]))
     return next(iter(row.values())) if row else ""

@@ -1,14 +1,13 @@
-"""Copies of images that were moved or cropped: one image is laid over the other, and what a filter leaves of it is
-measured.
+"""Shifted, scaled or cropped copies of images, found by registration and a filter fit.
 
-From the zoom z and the offset o of a candidate, steps of least squares lay the point over the query (B. Lucas,
-T. Kanade, An iterative image registration technique, IJCAI 1981, <https://www.ijcai.org/Proceedings/81-2/Papers/017.pdf>):
-where p is the point as it lies, each step fits
+Starting from the zoom z and the offset o of a candidate, least-squares steps register the point to the query (B. Lucas,
+T. Kanade, An iterative image registration technique, IJCAI 1981,
+<https://www.ijcai.org/Proceedings/81-2/Papers/017.pdf>). With the transformed point p, each step fits
 
     query ≈ a · p + b + ∇p · (move + stretch · place)
 
-first at half the size, then in full. Then u is the part of the query's details that the best filter of 3 × 3 pixels
-over the point leaves unexplained where both are seen: details are what no polynomial of degree 2 explains, so that
+first at half size, then at full size. Then u is the fraction of the query's details that the best 3 × 3 filter over the
+point leaves unexplained where both overlap. Details are the residual of a polynomial fit of degree 2, so that
 skies and walls have none. A copy leaves little of its source, and far more of all other images.
 """
 
@@ -21,21 +20,23 @@ from .embeddings import pooled
 from .image_copies import unexplained_by
 from .image_patches import Candidates, Patches, blurred, candidates
 
-LEFT = 0.005  # u² of the best image / u of the second, from which on it is no copy
-# Of the images, and at most how many of them, the second u says what chance brings about: a stroke is like a stroke.
+LEFT = 0.005  # largest u² of the best image / u of the second
+# Quantile of the second-best u, and its largest rank, that estimate chance: strokes look alike.
 BY_CHANCE, AT_MOST = 0.05, 50
-SMALLEST = 24  # pixels across, without which there is too little to lay over one another
+SMALLEST = 24  # smallest side in pixels that can be registered
 COARSE_STEPS, STEPS = 4, 2
-FURTHEST, WIDEST = 1.5, 0.06  # pixels and stretch of a step
-FAINT = 0.2  # of the contrast: a candidate that has less of it takes no larger steps
-SMOOTH = 4.0  # pixels: what a Gaussian of that size leaves is detail
-COARSE_LEFT, FINE_LEFT = 0.4, 0.2  # of the detail, from which on a candidate is none
+FURTHEST, WIDEST = 1.5, 0.06  # largest shift in pixels and relative scaling of a step
+FAINT = 0.2  # contrast factor that bounds the step size of faint candidates
+SMOOTH = 4.0  # σ in pixels of the Gaussian that is subtracted from details
+COARSE_LEFT, FINE_LEFT = 0.4, 0.2  # largest unexplained fraction of details
 CHUNK = 512
 
 
 def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patches) -> tuple[Tensor, Tensor]:
-    """Which of queries (n, 1, s, s) are copies of one of points (N, 1, s, s), (n,), and of which, (n,), as far as their
-    patches lead there."""
+    """Return which queries (n, 1, s, s) are copies of a point (N, 1, s, s), (n,), and of which, (n,).
+
+    Only candidates of the patch matching are tested.
+    """
     best, second = torch.ones(2, len(queries), dtype=torch.float64)
     which = torch.zeros(len(queries), dtype=torch.int64)
     if not len(of_queries.image) or not len(of_points.image):
@@ -53,35 +54,34 @@ def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patc
 
 
 def unexplained(queries: Tensor, points: Tensor, tried: Candidates) -> Tensor:
-    """u of each candidate among queries (n, 1, s, s) and points (N, 1, s, s), (m,); 1 for what is clearly none."""
+    """Compute u of each candidate among queries (n, 1, s, s) and points (N, 1, s, s), (m,); 1 for clear mismatches."""
     u = torch.ones(len(tried.query), dtype=torch.float64)
     half = queries.shape[-1] // 2
     for rows in torch.split(torch.arange(len(u)), CHUNK):
         one = Candidates(*(each[rows] for each in tried))
         q, p = (blurred(pooled(each, half), 0.7) for each in (queries[one.query].float(), points[one.point].float()))
         scale = half / queries.shape[-1]
-        zoom, offset = _laid(q, p, one.zoom, scale * one.offset + _centre(one.zoom, scale), COARSE_STEPS)
+        zoom, offset = _register(q, p, one.zoom, scale * one.offset + _centre(one.zoom, scale), COARSE_STEPS)
         kept = (_detail_left(q, p, zoom, offset, SMOOTH / 2) < COARSE_LEFT).nonzero()[:, 0]
         zoom, offset = zoom[kept], (offset - _centre(zoom, scale))[kept] / scale
         q, p = queries[one.query[kept]].float(), points[one.point[kept]].float()
         fine = blurred(q, 1.0), blurred(p, 1.0)
-        zoom, offset = _laid(*fine, zoom, offset, STEPS)
+        zoom, offset = _register(*fine, zoom, offset, STEPS)
         good = _detail_left(*fine, zoom, offset, SMOOTH) < FINE_LEFT
         q, p, zoom, offset = q[good], p[good], zoom[good], offset[good]
-        over, back = _moved(p, zoom, offset), _moved(q, 1 / zoom, -offset / zoom)
+        over, back = _transform(p, zoom, offset), _transform(q, 1 / zoom, -offset / zoom)
         smooth = _smooth(q.shape[-1])
         u[rows[kept[good]]] = torch.minimum(unexplained_by(q, *over, smooth), unexplained_by(p, *back, smooth))
     return u
 
 
 def _centre(zoom: Tensor, scale: float) -> Tensor:
-    """What an offset gains where pixels' centres are counted at another scale."""
+    """Return the shift of an offset when pixel centers are counted at another scale."""
     return 0.5 * (zoom - 1) * (1 - scale)
 
 
-def _moved(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-    """Images (n, 1, s, s) as they lie under zoom (n, 2) and offset (n, 2), by bilinear interpolation, and where they
-    lie, (n, 1, s, s), 1 or 0."""
+def _transform(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+    """Transform images (n, 1, s, s) by zoom (n, 2) and offset (n, 2), bilinear, with their mask (n, 1, s, s)."""
     side = images.shape[-1]
     place = torch.arange(side)
     at = (place - offset[..., None]) / zoom[..., None]  # (n, 2, s)
@@ -91,13 +91,13 @@ def _moved(images: Tensor, zoom: Tensor, offset: Tensor) -> tuple[Tensor, Tensor
     return moved[:, None], (inside[:, 0, :, None] * inside[:, 1, None])[:, None]
 
 
-def _laid(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Zoom and offset after some steps."""
+def _register(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Refine zoom and offset by `steps` registration steps."""
     side = queries.shape[-1]
     middle = (side - 1) / 2
     place = torch.arange(side) - middle
     for _ in range(steps):
-        p, inside = (each[:, 0] for each in _moved(points, zoom, offset))
+        p, inside = (each[:, 0] for each in _transform(points, zoom, offset))
         down, right = torch.zeros_like(p), torch.zeros_like(p)
         down[:, 1:-1], right[:, :, 1:-1] = (p[:, 2:] - p[:, :-2]) / 2, (p[:, :, 2:] - p[:, :, :-2]) / 2
         columns = [down, right, down * place[:, None], right * place, p, torch.ones_like(p)]
@@ -115,15 +115,15 @@ def _laid(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, steps: 
 
 
 def _detail_left(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, smooth: float) -> Tensor:
-    """1 − r² of the details of queries and of points that lie over them, (n,)."""
-    p, inside = _moved(points - blurred(points, smooth), zoom, offset)
+    """Return 1 − r² of the details of queries and of the transformed points, (n,)."""
+    p, inside = _transform(points - blurred(points, smooth), zoom, offset)
     p, q = (p * inside).flatten(1), ((queries - blurred(queries, smooth)) * inside).flatten(1)
     both = (p * q).sum(1).clamp_min(0).square()
     return 1 - both / (p.square().sum(1) * q.square().sum(1)).clamp_min(1e-6)
 
 
 def _smooth(side: int) -> Tensor:
-    """The polynomials of degree 2 at most over the places of an image, (6, s²)."""
+    """Return the polynomials of degree at most 2 over the pixels of an image, (6, s²)."""
     place = torch.linspace(-1, 1, side)
     y, x = torch.meshgrid(place, place, indexing="ij")
     return torch.stack([torch.ones_like(x), x, y, x * y, x * x, y * y]).flatten(1)

@@ -1,4 +1,4 @@
-"""The guard's one door."""
+"""Entry point of the data quality checks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from .embeddings import seen_of
 
 
 def guard(data: DataSet) -> list[Finding]:
-    """What in this data makes scores lie, besides what was found as it was opened. It is of kinds whose examples stand
-    for themselves, with a class or a value each: rows, images, texts, recordings and series."""
+    """Run the data quality checks and return the findings beyond those made when the data was loaded.
+
+    The checks support independent examples with a class or a value: rows, images, texts, recordings and series.
+    """
     spec, target = data.spec, getattr(data.spec, "target", None)
     if data.tasks is not None or not isinstance(target, Classes | Value):
         return []

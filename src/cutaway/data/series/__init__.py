@@ -1,1 +1,1 @@
-"""Series: signals with one class each, and series whose next steps are forecast."""
+"""Series data: classification of whole signals, and forecasting."""

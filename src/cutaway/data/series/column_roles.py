@@ -1,4 +1,4 @@
-"""Which columns of a table a series is made of: its time, what is forecast, what else is measured, what is known."""
+"""Roles of the columns of a series: time, forecast targets, past and known covariates."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from .times import FORMATS, NUMBER, PARTS, ROW, format_of, moments, names_of
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a series by what they are. Variables stand in this order: forecast, past, known."""
+    """The columns of a series by role. Variables are ordered as forecast, past, known."""
 
-    time: str | None  # the column of times; None where rows are counted
-    written: str  # how times are written: a format of times.FORMATS, NUMBER or ROW
+    time: str | None  # the time column; None if rows are counted
+    written: str  # time format: one of times.FORMATS, NUMBER or ROW
     forecast: tuple[str, ...]
-    past: tuple[str, ...] = ()  # known up to the moment of the forecast
+    past: tuple[str, ...] = ()  # known up to the time of the forecast
     known: tuple[str, ...] = ()  # known in advance too
-    words: dict[str, str] = field(default_factory=dict)  # of a column of two words, those of 1 and 0: yes/no
-    id: str | None = None  # the column that says which of several series a row is of
-    calendar: tuple[str, ...] = ()  # parts of the calendar that the time column gives: hour, weekday, month
+    words: dict[str, str] = field(default_factory=dict)  # for columns of two words, the words for 1 and 0: yes/no
+    id: str | None = None  # the column that identifies one of several series
+    calendar: tuple[str, ...] = ()  # calendar features from the time column: hour, weekday, month
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All variables, in their order: F of them."""
+        """Return all F variables in their order."""
         return (*self.given, *names_of(self.calendar))
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Those of them that are columns of the table."""
+        """Return the variables that are columns of the table."""
         return (*self.forecast, *self.past, *self.known)
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """Those of them that are known in advance, the last ones."""
+        """Return the variables known in advance, which are the last ones."""
         return (*self.known, *names_of(self.calendar))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Columns:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         found = from_document(cls, data)
         if not found.forecast or not set(found.calendar) <= set(PARTS):
             raise ValueError("its columns say nothing of what is forecast, or of a calendar that there is not")
@@ -63,10 +63,10 @@ class Columns:
 
 
 def choose_columns(table: Table, settings: DataSettings) -> Columns:
-    """The columns as the settings name them: every other column of numbers is measured, and known up to the forecast.
+    """Assign columns to roles by the settings. All other numeric columns are past covariates.
 
-    Raises UnknownName for a column that is not there, SettingError for one with two roles, DataError for a column that
-    holds neither numbers nor times.
+    Raises UnknownName for a column that does not exist, SettingError for one with two roles, DataError for a column
+    that holds neither numbers nor times.
     """
     if not settings.forecast:
         raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
@@ -117,8 +117,11 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
 
 
 def column_of_series(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
-    """Return the column that says which of several series a row is of: of those that with the time tell all rows apart
-    the one with the fewest values; None where times are not repeated, or there is no such column."""
+    """Return the column that identifies one of several series.
+
+    Of the columns that identify each row together with the time it is the one with the fewest values. Returns None if
+    times do not repeat, or there is no such column.
+    """
     if time is None or table.text(time).n_unique() == len(table):
         return None
     found: dict[str, int] = {}
@@ -130,9 +133,9 @@ def column_of_series(table: Table, time: str | None, among: Sequence[str] | None
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
-    """The variables of every row, (n, F), NaN where a cell is missing.
+    """Read the variables of every row, (n, F), NaN where a cell is missing.
 
-    Raises DataError, naming each cell that is no number, or the columns that the table has not.
+    Raises DataError that names each cell that is not a number, or missing columns.
     """
     absent = [c for c in (*columns.given, columns.time) if c is not None and c not in table.columns]
     if absent:
@@ -160,7 +163,7 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
 
 
 def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
-    """The time of every row, (n,). Raises DataError, naming each row whose time is missing or written otherwise."""
+    """Read the time of every row, (n,). Raises DataError that names each row with a missing or invalid time."""
     if columns.time is None:
         return np.arange(1, len(table) + 1, dtype=np.float64)
     cells = table.text(columns.time)
@@ -180,7 +183,7 @@ def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
 
 
 def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple[str | None, str]:
-    """The column of times and how they are written: the one that was named, else the one that holds some."""
+    """Return the time column and its format: the one of the setting, else one that holds dates."""
     if settings.time is not None:
         cells = table.text(settings.time)
         written = format_of(settings.time, cells)
@@ -220,7 +223,7 @@ def _check_roles(roles: dict[str, tuple[str, ...]]) -> None:
 
 
 def _kind(name: str, cells: pl.Series, rows: int) -> tuple[ColumnType | None, str]:
-    """A column's type, number, yes/no or empty; None, and a cell that shows why, where it is another."""
+    """Return a column's type: number, yes/no or empty. For other types returns None and an example cell."""
     present = cells.drop_nulls()
     if present.is_empty():
         return ColumnType("empty"), ""

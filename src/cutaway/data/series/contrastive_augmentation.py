@@ -1,9 +1,9 @@
-"""Views of series: what a signal can look like and still be of the same thing.
+"""Contrastive augmentation of series: two random views of each series.
 
 After T. T. Um et al., Data augmentation of wearable sensor data for Parkinson's disease monitoring using convolutional
-neural networks, 2017 <https://arxiv.org/abs/1706.00527>, each drawn anew for each series, all of a batch at once:
-a part of it brought back to its length (cropping), every variable larger or smaller (scaling), and noise added to every
-value (jittering). Series are standardised already.
+neural networks, 2017 <https://arxiv.org/abs/1706.00527>, drawn independently for each series and applied to the whole
+batch at once: cropping with resampling to the original length, scaling of each variable, and jittering with noise on
+every value. The series are standardised before.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ..augment import uniform
 
 PART = (0.6, 1.0)  # of a series' length
 SCALE = (0.8, 1.25)  # of each variable, on a logarithmic scale
-JITTER = 0.1  # standard deviation of what is added to each value, in those of the training series
+JITTER = 0.1  # standard deviation of the noise, relative to that of the training series
 
 
 class SeriesViews:
-    """Two views of each series of a batch."""
+    """Augmentation that makes two views of each series of a batch."""
 
     def __call__(self, x: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Series (N, T, F) to twice (N, T, F)."""
+        """Return two augmented views, each (N, T, F), of the series (N, T, F)."""
         both = jittered(scaled(resized_part(torch.cat([x, x]), generator), generator), generator)
         return both[: len(x)], both[len(x) :]
 
 
 def resized_part(x: Tensor, generator: Generator) -> Tensor:
-    """A part of each series (N, T, F), of PART of its length and anywhere in it, brought to T steps, linearly."""
+    """Crop a random part of each series (N, T, F), with a length in PART, and resample it to T steps linearly."""
     low, high = PART
     n, steps, _ = x.shape
     share = low + (high - low) * uniform(x, (n, 1), generator).to(x.dtype)  # (N, 1)
@@ -41,12 +41,12 @@ def resized_part(x: Tensor, generator: Generator) -> Tensor:
 
 
 def scaled(x: Tensor, generator: Generator) -> Tensor:
-    """Each variable of each series (N, T, F) times a number of its own, drawn from SCALE."""
+    """Multiply each variable of each series (N, T, F) by a factor drawn from SCALE."""
     low, high = SCALE
     drawn = uniform(x, (len(x), 1, x.shape[2]), generator).to(x.dtype)
     return x * low * (high / low) ** drawn
 
 
 def jittered(x: Tensor, generator: Generator) -> Tensor:
-    """Series with noise of JITTER added to each value."""
+    """Add noise of standard deviation JITTER to each value."""
     return x + JITTER * torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""A series as a data set: read, split by time, scaled by the training time, and cut into windows."""
+"""Series data sets: read, split by time, scaled with statistics of the training time, and cut into windows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .series_files import Cut, Series, long_enough, read_series, read_several
 from .times import NUMBER, WITH_OFFSET
 from .transforms import ForecastPreprocessing, covered, split_by_time
 
-HORIZON = 24  # steps, where nobody says
-HISTORIES = 4  # horizons that a forecast sees, where nobody says
+HORIZON = 24  # default, in steps
+HISTORIES = 4  # default lookback in horizons
 
 
 def open_series(path: Path, settings: DataSettings) -> DataSet:
-    """The series in a .csv, .tsv or .parquet file, to be forecast.
+    """Load the series in a .csv, .tsv or .parquet file for forecasting.
 
     Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
     """
@@ -38,9 +38,10 @@ def open_series(path: Path, settings: DataSettings) -> DataSet:
 def series_dataset(
     table: Table, origin: Origin, settings: DataSettings, borders: Sequence[int] | None = None
 ) -> DataSet:
-    """The series in a table. `borders` are the steps at which train, val and test end, instead of fractions.
+    """Build a data set from the series in a table.
 
-    Raises as `open_series`.
+    `borders` are the steps at which train, val and test end; they replace the split fractions. Raises what
+    `open_series` raises.
     """
     columns = choose_columns(table, settings)
     if columns.ahead and settings.mixup:
@@ -67,15 +68,18 @@ def series_dataset(
     notes = [
         *table.notes,
         *series.notes,
-        *_about_columns(table, series),
-        *_about_windows(series, preprocessing, starts, settings),
+        *_column_note(table, series),
+        *_window_notes(series, preprocessing, starts, settings),
     ]
     splits = preprocessing.splits(series, starts)
     return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
 
 
 def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
-    """Several series, each split by time and scaled by itself. Raises as `open_series`."""
+    """Build a data set of several series, each split by time and scaled separately.
+
+    Raises what `open_series` raises.
+    """
     reject_fill(settings)
     found, unreadable = read_several(table, columns, settings.gaps, settings.missing)
     horizon = settings.horizon or HORIZON
@@ -102,7 +106,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
     notes = [
         *table.notes,
-        f"{len(found):,} series, named by column {columns.id}, of {_range_of(list(map(len, found)))} "
+        f"{len(found):,} series, named by column {columns.id}, of {_format_range(list(map(len, found)))} "
         f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
         + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
@@ -120,37 +124,37 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
 
 
-def _range_of(counts: list[int]) -> str:
+def _format_range(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _about_columns(table: Table, series: Series) -> list[str]:
-    """What each column is taken for, and the step between rows."""
+def _column_note(table: Table, series: Series) -> list[str]:
+    """Return a note on the roles of the columns and the step between rows."""
     columns, clock = series.columns, series.clock
     time = f"column {columns.time}" if columns.time else "no column of times: the rows are counted"
-    said = [f"Forecast: {', '.join(columns.forecast)}."]
+    parts = [f"Forecast: {', '.join(columns.forecast)}."]
     if columns.past:
-        said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
+        parts.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
     if columns.ahead:
-        said.append(f"Known in advance: {', '.join(columns.ahead)}.")
-    said.append(
+        parts.append(f"Known in advance: {', '.join(columns.ahead)}.")
+    parts.append(
         f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}"
         + (f", one row every {clock.words}." if columns.time else ".")
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
     )
     ahead = len(series.values) - series.length
     if ahead:
-        said.append(
+        parts.append(
             f"The last {ahead:,} rows of {table.title} hold nothing to forecast, only what is known in advance."
         )
-    return [" ".join(said)]
+    return [" ".join(parts)]
 
 
-def _about_windows(
+def _window_notes(
     series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
 ) -> list[str]:
-    """How windows are cut, which split has which time, and what was left out."""
+    """Return notes on the windows, the time span of each split, and excluded windows."""
     history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
     season = preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
@@ -188,7 +192,7 @@ def _about_windows(
 
 
 def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
-    """A row for each column of the file: name, type, role, missing cells, range."""
+    """Describe each column of the file: name, type, role, missing cells, range."""
     roles = dict.fromkeys(columns.forecast, "forecast")
     roles |= dict.fromkeys(columns.past, "seen up to the forecast") | dict.fromkeys(columns.known, "known in advance")
     if columns.time is not None:

@@ -1,11 +1,11 @@
 """Series in tables: one, or several in long format (one row for each series and time).
 
-Rows are in the order of time, a step apart, without missing values. Other rows are rejected with their lines, or, with
-gaps=fill, interpolated and counted.
+Rows must be sorted by time, evenly spaced and without missing values. Other rows are rejected with their line numbers
+or, with gaps=fill, interpolated and counted.
 
-Each series has its own mean and standard deviation, as forecasters of many series have them (GluonTS, NeuralForecast's
-local scaling): of shops of different sizes the largest would be all that is learned otherwise. What is known in advance
-means the same to all, and has one scale. No window reaches from one series into another.
+Each series has its own mean and standard deviation, as in global forecasting models (GluonTS, NeuralForecast's local
+scaling); otherwise the series of the largest scale would dominate the loss. Covariates known in advance have one scale
+for all series. No window spans two series.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ WAY_OUT = (
     "Add what is missing; gaps=fill draws straight lines between neighbours, gaps=skip takes the rows as they follow "
     "one another, as on trading days."
 )
-MOST_GAPS = 10  # gaps that are named each; more are counted by their length
+MOST_GAPS = 10  # gaps that are listed one by one; more are counted by length
 
 
 @dataclass(frozen=True)
 class Series:
-    """F variables at T steps, one after another."""
+    """F variables at T consecutive steps."""
 
-    name: str  # of the file
+    name: str  # file name
     columns: Columns
     clock: Clock
-    values: Values  # (T, F) in the order of columns.names; NaN after `length` in all that is not known in advance
+    values: Values  # (T, F) in the order of columns.names; after `length` NaN except in variables known in advance
     observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
-    length: int  # steps up to the last one measured; those after it hold only what is known in advance
+    length: int  # steps up to the last measured one; later steps hold only variables known in advance
     notes: tuple[str, ...] = ()
     own: str = ""  # its name among several series of the file
 
@@ -54,11 +54,11 @@ class Series:
 def read_series(
     table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "", sort: bool = True
 ) -> Series:
-    """The series in a table, `name` its name among several, and, where `step` is given, one with that step.
+    """Read the series of a table, with the step `step` if that is given.
 
-    Rows are sorted by time, where `sort` allows it. Raises DataError, naming every line, for cells that are no numbers,
-    times that are repeated or between two steps; and for missing steps and values, unless `gaps` is fill, or skip,
-    which takes the rows as the steps.
+    `name` is its name among several series. Rows are sorted by time if `sort` allows it. Raises DataError, naming every
+    line, for cells that are not numbers, repeated times and times between two steps; also for missing steps and values,
+    unless `gaps` is fill, or skip, which treats rows as steps.
     """
     numbers = read_numbers(table, columns)
     times = read_moments(table, columns)
@@ -90,16 +90,16 @@ def read_series(
     else:
         positions, astray = own.positions(times)
         _reject_astray(table, columns, times, astray, clock)
-    measured = _measured(numbers, columns)
+    measured = _count_measured(numbers, columns)
     series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), measured, notes, name)
     if gaps != "fill":
         _reject_gaps(table, series, positions)
         return _with_calendar(series)
-    return _with_calendar(_filled(table, series, positions))
+    return _with_calendar(_fill_gaps(table, series, positions))
 
 
 def with_steps_ahead(series: Series, count: int) -> Series:
-    """The series with so many steps to come, of which the calendar is all that is known."""
+    """Extend the series by `count` future steps, of which only calendar features are known."""
     missing = np.full((count, len(series.columns.given)), np.nan)
     steps = np.arange(series.length, series.length + count)
     ahead = np.hstack([missing, circles(series.clock, steps, series.columns.calendar)])
@@ -108,7 +108,7 @@ def with_steps_ahead(series: Series, count: int) -> Series:
 
 
 def _with_calendar(series: Series) -> Series:
-    """The series with the parts of the calendar that are asked for as its last variables, known at every step."""
+    """Append the requested calendar features as the last variables, known at every step."""
     if not series.columns.calendar:
         return series
     waves = circles(series.clock, np.arange(len(series.values)), series.columns.calendar)
@@ -116,10 +116,10 @@ def _with_calendar(series: Series) -> Series:
     return replace(series, values=np.hstack([series.values, waves]), observed=np.hstack([series.observed, there]))
 
 
-def _measured(numbers: Values, columns: Columns) -> int:
-    """How many rows there are up to the last one that holds a value of a column to forecast.
+def _count_measured(numbers: Values, columns: Columns) -> int:
+    """Return the number of rows up to the last one with a value in a forecast column.
 
-    Rows after it are those of the future, where the series has columns that are known in advance.
+    Later rows are future steps, if the series has columns that are known in advance.
     """
     if not columns.known:
         return len(numbers)
@@ -128,7 +128,10 @@ def _measured(numbers: Values, columns: Columns) -> int:
 
 
 def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = True) -> str:
-    """A note that rows are sorted by time. Raises DataError where they may not be, as splits follow one another."""
+    """Return a note that rows are sorted by time.
+
+    Raises DataError if sorting is not allowed, as splits are consecutive.
+    """
     if not sort:
         i = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
         raise DataError(
@@ -142,7 +145,7 @@ def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = Tru
 
 
 def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
-    """Raise DataError, naming each row, where several have one time; they are sorted."""
+    """Raise DataError that names each row if several sorted rows have the same time."""
     again = np.flatnonzero(np.diff(times) == 0) + 1
     if not len(again):
         return
@@ -165,7 +168,7 @@ def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
 
 
 def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
-    """Raise DataError, naming each row, where a time is not a whole number of steps after the first."""
+    """Raise DataError that names each row whose time is not a whole number of steps after the first."""
     if astray.any():
         raise DataError(
             f"The rows of {table.title} are not evenly spaced: most are {clock.step.words} apart, and these are not "
@@ -180,7 +183,7 @@ def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.ND
 
 
 def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
-    """Raise DataError, naming each place, where steps or values are missing."""
+    """Raise DataError that names each place with missing steps or values."""
     clock, names = series.clock, series.columns.given
     problems = []
     after = np.flatnonzero(np.diff(positions) > 1) + 1
@@ -199,7 +202,7 @@ def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
 
 
 def _gaps_by_length(table: Table, clock: Clock, positions: Positions, after: Positions) -> list[tuple[int, Problem]]:
-    """A problem for each length of gaps, which stand before the rows `after`."""
+    """Return a problem for each gap length, for gaps before the rows `after`."""
     lengths = positions[after] - positions[after - 1] - 1
     found = []
     for length in np.unique(lengths).tolist():
@@ -212,16 +215,16 @@ def _gaps_by_length(table: Table, clock: Clock, positions: Positions, after: Pos
 
 
 def _missing(series: Series) -> npt.NDArray[np.bool_]:
-    """True (T, F) where a value is missing that should be there: in the future those known in advance alone."""
+    """Return True (T, F) where a value is missing; in the future only variables known in advance count."""
     missing = ~series.observed
     missing[series.length :, : len(series.columns.given) - len(series.columns.known)] = False
     return missing
 
 
-def _filled(table: Table, series: Series, positions: Positions) -> Series:
-    """The series with a row for every step and a value in each, on straight lines between their neighbours in time.
+def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
+    """Insert a row for every step and interpolate missing values linearly in time.
 
-    Raises DataError where there is no neighbour, or more is missing than there is.
+    Raises DataError if there is no neighbor, or more values are missing than present.
     """
     steps, variables = int(positions[-1]) + 1, series.values.shape[1]
     length = int(positions[series.length - 1]) + 1
@@ -273,32 +276,32 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
 
 
 def _cell(table: Table, columns: Columns, i: int) -> str:
-    """The time of row i as the person wrote it."""
+    """Return the time of row i as text from the table."""
     return str(table.frame[str(columns.time)][i])
 
 
-MOST_NAMED = 5  # series that a note names
+MOST_NAMED = 5  # series listed in a note
 FIX = "Fix their rows; in training missing=drop leaves those series out, and gaps=fill fills what is missing in them."
 Scale = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each variable
 
 
 @dataclass(frozen=True)
 class Several:
-    """Which of several series each window of a split is of, and the scale of each."""
+    """The series that each window of a split belongs to, and the scale of each series."""
 
     names: tuple[str, ...]
-    which: Tensor  # (n,) the number of each window's series
-    begins: Tensor  # (S,) the first step of each series, in the one tensor that holds all
-    mean: Tensor  # (S, F) float64, of each variable, the C to forecast first
+    which: Tensor  # (n,) the series index of each window
+    begins: Tensor  # (S,) the first step of each series in the concatenated tensor
+    mean: Tensor  # (S, F) float64, of each variable, the C forecast variables first
     std: Tensor  # (S, F) float64
     columns: int  # C
 
     def scales(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """The mean and the standard deviation of each variable, (N, F) each, of these windows."""
+        """Return the mean and the standard deviation of each variable, (N, F) each, for these windows."""
         return self.mean[self.which[index]], self.std[self.which[index]]
 
     def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
-        """Outputs or targets (N, H·C) of these windows, each on the scale of its series, in the columns' units."""
+        """Convert outputs or targets (N, H·C) of these windows from each series' scale to the columns' units."""
         mean, std = (x[:, None, : self.columns].to(standardised.device) for x in self.scales(index))  # (N, 1, C)
         steps = standardised.double().view(len(mean), -1, self.columns)  # (N, H, C)
         return (steps * std + mean).flatten(1)
@@ -306,15 +309,15 @@ class Several:
 
 @dataclass(frozen=True)
 class Cut:
-    """Windows of several series, in the order of the time at which their forecasts begin, then of the series."""
+    """Windows of several series, sorted by the start of their forecast, then by series."""
 
     all_of_them: Sequence[Series]
-    which: npt.NDArray[np.int64]  # (n,) the number of each window's series
-    starts: Rows  # (n,) the step of that series at which the forecast begins
+    which: npt.NDArray[np.int64]  # (n,) the series index of each window
+    starts: Rows  # (n,) the step of that series at which the forecast starts
 
     @classmethod
     def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> Cut:
-        """The windows that begin their forecasts at these steps of each series."""
+        """Create the windows whose forecasts start at these steps of each series."""
         which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
         times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]
         order = np.lexsort((which, np.array(times)))
@@ -322,22 +325,22 @@ class Cut:
 
     @cached_property
     def begins(self) -> npt.NDArray[np.int64]:
-        """Where each series begins where all stand one after another, (S,)."""
+        """Return the first step of each series in the concatenation, (S,)."""
         ends = np.cumsum([len(series.values) for series in self.all_of_them])
         return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
     @property
     def places(self) -> Rows:
-        """The steps at which the forecasts begin, counted over all series, (n,)."""
+        """Return the steps at which forecasts start in the concatenation, (n,)."""
         return self.begins[self.which] + self.starts
 
     def label(self, i: int) -> str:
-        """Window i in words: A, from 2024-03-01."""
+        """Return the display name of window i: A, from 2024-03-01."""
         series = self.all_of_them[int(self.which[i])]
         return (f"{series.own}, " if series.own else "") + f"from {series.clock.label(int(self.starts[i]))}"
 
     def last(self, count: int | None) -> Cut:
-        """The last so many of these windows, or all."""
+        """Return the last `count` windows, or all."""
         return self if count is None else Cut(self.all_of_them, self.which[-count:], self.starts[-count:])
 
 
@@ -349,18 +352,18 @@ def read_several(
     step: Step | None = None,
     check: Callable[[Series], None] = lambda series: None,
 ) -> tuple[list[Series], list[str]]:
-    """Read each series of a table, in the order of their first rows.
+    """Read all series of a table, in the order of their first rows.
 
     Args:
         table: The table; without `columns.id` it holds one series.
         columns: The role of each column.
-        gaps: What is done about missing steps and values, as in `read_series`.
-        missing: With drop, series that cannot be read, or that `check` rejects, are left out.
-        step: The step that every series must have; None for the step of the first.
+        gaps: Handling of missing steps and values, as in `read_series`.
+        missing: With "drop", series that cannot be read or that `check` rejects are left out.
+        step: The step that every series must have. None uses the step of the first series.
         check: Raises DataError for a series that cannot be used.
 
     Returns:
-        The series, and a note on those that are left out.
+        The series, and notes on those that are left out.
 
     Raises:
         DataError: As `read_series`, with the name of the series, unless it is left out; if no series is left; if rows
@@ -417,9 +420,9 @@ def read_several(
 
 
 def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) -> tuple[list[Series], list[str]]:
-    """The series that have so many steps, and a note on those that have not, where missing=drop leaves them out.
+    """Return the series with at least `needed` steps, and a note on the others if missing=drop.
 
-    Raises DataError, naming each, where it does not, or where none is left.
+    Raises DataError that names the short series otherwise, or if no series is left.
     """
     short = [series for series in found if series.length < needed]
     left = [series for series in found if series.length >= needed]
@@ -445,7 +448,9 @@ def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) 
 
 
 def scale_of(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean and standard deviation of each variable of (T, F), NaN where nothing was measured. What is constant has a
-    standard deviation of 0, or of what rounding leaves: it is moved to 0 and not scaled."""
+    """Compute mean and standard deviation of each variable of (T, F), ignoring NaN.
+
+    A constant variable, with a standard deviation of 0 up to rounding, is centered but not scaled.
+    """
     mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
     return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)

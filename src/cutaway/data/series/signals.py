@@ -1,4 +1,4 @@
-"""From any series to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
+"""Preprocessing of whole series, fitted on the training split and saved as JSON with the model.
 
 x = (s − mean) / std,  s the T steps of F variables; mean and standard deviation for each variable
 """
@@ -26,7 +26,7 @@ from .contrastive_augmentation import SeriesViews
 
 @dataclass(frozen=True)
 class SeriesPreprocessing:
-    """How a series becomes a tensor (T, F)."""
+    """Preprocessing of a series to a tensor (T, F)."""
 
     spec: SeriesSpec
     mean: tuple[float, ...]  # per variable, over all steps of the training series
@@ -36,23 +36,23 @@ class SeriesPreprocessing:
 
     @classmethod
     def fitted(cls, spec: SeriesSpec, series: npt.NDArray[np.float64]) -> SeriesPreprocessing:
-        """Fit it on training series (n, T, F)."""
+        """Fit the preprocessing on training series (n, T, F)."""
         std = series.std((0, 1))
         return cls(spec, tuple(series.mean((0, 1)).tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
     def prepare(self, series: npt.NDArray[np.float64]) -> Tensor:
-        """Series (n, T, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
+        """Standardise series (n, T, F) with training statistics, as float32 of the same shape."""
         return torch.from_numpy((series - np.array(self.mean)) / np.array(self.std)).float()
 
     def views(self) -> SeriesViews:
-        """How two views of each series are made."""
+        """Return the augmentation that makes two views of each series."""
         return SeriesViews()
 
     def examples(self, sources: Sequence[Any]) -> TensorSplit:
-        """Series without targets: arrays (T,) or (T, F), or paths of text files with one series on each line.
+        """Build a split of series without targets: arrays (T,) or (T, F), or text files with one series per line.
 
-        A line holds T·F numbers, step after step, separated by commas or blanks. Raises DataError, naming each line
-        or array that is of another length or holds what is no finite number.
+        A line holds T·F numbers, step after step, separated by commas or blanks. Raises DataError that names each line
+        or array with another length or non-finite values.
         """
         rows: list[tuple[str, Any]] = []
         for number, source in enumerate(sources):
@@ -61,9 +61,9 @@ class SeriesPreprocessing:
         return TensorSplit(self._read(rows), None, [name for name, _ in rows])
 
     def labelled(self, source: str | Path) -> TensorSplit:
-        """Series with targets, from a text file with the class before the numbers of each line, as in the UCR archive.
+        """Load series with targets from a text file with the class first in each line, as in the UCR archive.
 
-        Raises DataError as `examples` does, and for a class that training did not know.
+        Raises DataError as `examples` does, and for a class that is not in training.
         """
         assert isinstance(self.spec.target, Classes | Views), "what is learned of whole series"
         classes = self.spec.target.names
@@ -80,7 +80,7 @@ class SeriesPreprocessing:
         return TensorSplit(inputs, target, [name for name, _ in rows])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "series",
             "form": "signal",
@@ -91,12 +91,12 @@ class SeriesPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], SeriesSpec)
         return cls(spec, *specs.scales(data["mean"], data["std"], spec.features))
 
     def _read(self, rows: Sequence[tuple[str, Any]]) -> Tensor:
-        """Named rows of T·F numbers, prepared: (n, T, F)."""
+        """Parse and standardise named rows of T·F numbers: (n, T, F)."""
         steps, features = self.spec.shape
         series: list[npt.NDArray[np.float64]] = []
         problems: list[Problem] = []
@@ -119,7 +119,7 @@ class SeriesPreprocessing:
 
 
 def _lines(path: Path) -> list[tuple[str, list[str]]]:
-    """The lines of a text file that are not empty, split into words, each with its name."""
+    """Return the non-empty lines of a text file as words, each with its name."""
     try:
         lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

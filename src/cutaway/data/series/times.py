@@ -1,10 +1,10 @@
-"""Times of the rows of a series: formats, the step between rows, the time of any step, and calendar features.
+"""Time columns of series: formats, the step between rows, the time of any step, and calendar features.
 
-A step is a span of time (15 minutes, a day), a number of months, of working days, of the unit of a column of numbers,
-or, where there is no time column, a row.
+A step is a time span (15 minutes, a day), a number of months, of working days or of the unit of a numeric column, or a
+row if there is no time column.
 
-Calendar features are the hour, weekday and month of each step, each as a point on a circle:
-sin(2π u) and cos(2π u), u the part of the day, the week or the year that has passed: 23:00 stands beside midnight.
+Calendar features are the hour, weekday and month of each step in cyclic encoding: sin(2π u) and cos(2π u), with u the
+elapsed fraction of the day, the week or the year. 23:00 and midnight are close.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ..tables.column_types import COMPACT, DATES, MOSTLY, to_moments
 Moments = npt.NDArray[np.float64] | npt.NDArray[np.int64]  # numbers, or microseconds since 1970
 Positions = npt.NDArray[np.int64]
 
-# Months, weeks and quarters, which strptime alone cannot read: an example, and the pattern, replacement and format by
-# which they become their first day.
+# Months, weeks and quarters, which strptime cannot parse. Each has an example, and the pattern, replacement and format
+# that convert it to its first day.
 PERIODS = {
     "%Y-%m": ("2020-12", r"^(\d{4}-\d{1,2})$", "${1}-01", "%Y-%m-%d"),
     "%Y/%m": ("2020/12", r"^(\d{4}/\d{1,2})$", "${1}/01", "%Y/%m/%d"),
@@ -36,11 +36,11 @@ PERIODS = {
     "%Y%m": ("202012", r"^((?:18|19|20)\d{4})$", "${1}01", "%Y%m%d"),
 }
 QUARTERS = {"q1": "01-01", "q2": "04-01", "q3": "07-01", "q4": "10-01"}
-DIGITS = (*COMPACT, "%Y%m")  # read so in columns with a name of DATE_NAME alone: elsewhere they are numbers
+DIGITS = (*COMPACT, "%Y%m")  # recognised only in columns whose name matches DATE_NAME; elsewhere they are numbers
 DATE_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|year|ds|day|month|period|ym|yyyymm|yearmonth)")
 FORMATS = {**DATES, **{written: example for written, (example, *_) in PERIODS.items()}, **COMPACT}
-WITH_OFFSET = "%+"  # times that say how far they are from UTC, to which they are brought
-NUMBER, ROW = "number", "row"  # how times are written that are no dates
+WITH_OFFSET = "%+"  # times with a UTC offset, which are converted to UTC
+NUMBER, ROW = "number", "row"  # formats of times that are not dates
 STEP_UNITS = ("span", "month", "month end", "weekday", NUMBER, ROW)
 TIME_NAME = re.compile(r"(?i)(time|t|date|datetime|timestamp|step|index|year|ds)")
 
@@ -55,20 +55,20 @@ UNITS = {
     1000: "millisecond",
     1: "microsecond",
 }
-WEEKDAYS_FROM = 10  # rows without a Saturday or Sunday that show a series of working days
-TOLERANCE = 1e-3  # of a step, by which numbers may miss it: they are rounded where they are written
+WEEKDAYS_FROM = 10  # rows without a Saturday or Sunday that indicate working days
+TOLERANCE = 1e-3  # of a step: tolerance for numbers that are rounded in the file
 
 
 @dataclass(frozen=True)
 class Step:
-    """The time from one row to the next."""
+    """The time between consecutive rows."""
 
     unit: str  # span, month, month end, weekday, number or row
-    size: float  # of a span microseconds; else how many of the unit
+    size: float  # microseconds of a span, otherwise a number of units
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Step:
-        """The step that `asdict` wrote. Raises ValueError where it cannot be."""
+        """Load a step written by `asdict`. Raises ValueError if it is invalid."""
         found = from_document(cls, data)
         if not found.size > 0 or found.unit not in STEP_UNITS:
             raise ValueError(f"a step of {found.size:g} {short(found.unit)}")
@@ -76,7 +76,7 @@ class Step:
 
     @property
     def words(self) -> str:
-        """1 hour; 15 minutes; 1 month; 0.5."""
+        """Return the step in words: 1 hour; 15 minutes; 1 month; 0.5."""
         if self.unit == NUMBER:
             return f"{self.size:g}"
         count, name = round(self.size), {"weekday": "working day", "month end": "month"}.get(self.unit, self.unit)
@@ -87,9 +87,10 @@ class Step:
 
     @property
     def season(self) -> int:
-        """Steps after which days, weeks or years repeat themselves, by the calendar; 1 where it knows of none.
+        """Return the number of steps of a calendar season, or 1 without one.
 
-        A day for steps that divide it, down to the minute; else a week of days, or a year of weeks, months, quarters.
+        A day for steps that divide it, down to the minute; otherwise a week of days, or a year of weeks, months,
+        quarters.
         """
         if self.unit in ("month", "month end"):
             return 12 // int(self.size) if 12 % self.size == 0 else 1
@@ -105,7 +106,7 @@ class Step:
         return 1
 
     def positions(self, moments: Moments) -> tuple[Positions, npt.NDArray[np.bool_]]:
-        """How many steps each moment (n,) is after the first; and True where it is not a whole number of them."""
+        """Return the number of steps of each time (n,) after the first, and True where it is not a whole number."""
         if self.unit in (NUMBER, ROW):
             exact = (moments - moments[0]) / self.size
             steps = np.rint(exact).astype(np.int64)
@@ -122,7 +123,7 @@ class Step:
         return steps, astray | ~_ends_month(times) if self.unit == "month end" else astray
 
     def moment(self, first: float, position: int) -> float:
-        """The moment that is so many steps after the first."""
+        """Return the time `position` steps after the first."""
         if self.unit in (NUMBER, ROW):
             return first + position * self.size
         whole = int(first)
@@ -140,34 +141,34 @@ class Step:
 
 @dataclass(frozen=True)
 class Clock:
-    """The times of a series: when it begins, and the step."""
+    """The times of a series: the first time and the step."""
 
     first: float  # a number, a row, or microseconds since 1970
     step: Step
     written: str  # a format of FORMATS, NUMBER or ROW
-    times: Moments | None = field(default=None, compare=False)  # of each step, where gaps between them are skipped
+    times: Moments | None = field(default=None, compare=False)  # time of each step, if gaps are skipped
 
     @property
     def words(self) -> str:
-        """The step in words that follow "every": day; 15 minutes."""
+        """Return the step in words that follow "every": day; 15 minutes."""
         return self.step.words.removeprefix("1 ") + ("" if self.times is None else ", gaps skipped")
 
     @property
     def season(self) -> int:
-        """Steps after which days, weeks or years repeat themselves; of skipped nights the rows of a day."""
+        """Return the season in steps; for series with skipped nights, the rows of a day."""
         if self.times is not None and self.step.unit == "span" and self.step.size < DAY:
-            return int(_commonest(np.unique(self.times // DAY, return_counts=True)[1]))
+            return int(_most_frequent(np.unique(self.times // DAY, return_counts=True)[1]))
         return self.step.season
 
     def moment(self, position: int) -> float:
-        """The time of a step. Of skipped gaps those after the last one are told as if there were none."""
+        """Return the time of a step. After the last row, skipped gaps are not extrapolated."""
         if self.times is None:
             return self.step.moment(self.first, position)
         last = len(self.times) - 1
         return float(self.times[position]) if position <= last else self.step.moment(self.times[last], position - last)
 
     def label(self, position: int) -> str:
-        """The time of a step as a person writes it: 2016-07-01 05:00, 1949-01, 12.5, row 7."""
+        """Return the time of a step as text: 2016-07-01 05:00, 1949-01, 12.5, row 7."""
         if self.times is not None and position >= len(self.times) and self.step.unit != "weekday":
             last = len(self.times) - 1
             after = position - last
@@ -181,7 +182,7 @@ class Clock:
 
 
 def show(moment: float, written: str, days: bool = False) -> str:
-    """A moment as a person writes it: a date in ISO 8601, to the month, the day, the minute or what it needs."""
+    """Format a time: a date in ISO 8601 to the month, the day, the minute or finer if needed."""
     if written == NUMBER:
         return f"{moment:.12g}"
     text = str(np.datetime64(int(moment), "us")).replace("T", " ")
@@ -195,17 +196,17 @@ def show(moment: float, written: str, days: bool = False) -> str:
 
 
 def format_of(name: str, cells: pl.Series) -> str | None:
-    """How the times in these cells (null where missing) are written, most of them; None where they are no times.
+    """Return the format of most times in these cells (null where missing); None if they are not times.
 
-    Raises DataError where day and month could each be the other.
+    Raises DataError if day and month are ambiguous.
     """
     present = cells.drop_nulls()
     if present.is_empty():
         return None
     named = TIME_NAME.fullmatch(name.strip()) is not None
     dated = DATE_NAME.fullmatch(name.strip()) is not None
-    likely = [f for f in FORMATS if (dated or f not in DIGITS) and _fitting(present.head(1000), f) >= MOSTLY]
-    fits = {f: _fitting(present, f) for f in likely}
+    likely = [f for f in FORMATS if (dated or f not in DIGITS) and _matching_fraction(present.head(1000), f) >= MOSTLY]
+    fits = {f: _matching_fraction(present, f) for f in likely}
     best = max(fits, key=lambda f: fits[f], default="")  # of equals the first
     if best and fits[best] >= MOSTLY:
         swapped = best.replace("%m/%d", "%d/%m")
@@ -218,9 +219,9 @@ def format_of(name: str, cells: pl.Series) -> str | None:
 
 
 def moments(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
-    """The moments (n,) that the cells stand for, NaN where one is missing or not written so.
+    """Parse the cells to times (n,), NaN where one is missing or in another format.
 
-    Numbers as they are; dates in microseconds since 1970, which float64 holds exactly until the year 2255.
+    Numbers are unchanged; dates become microseconds since 1970, which float64 represents exactly until the year 2255.
     """
     if written == NUMBER:
         values = cells.cast(pl.Float64, strict=False).to_numpy()
@@ -235,34 +236,34 @@ def moments(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
 
 
 def step_of(times: Moments, written: str) -> Step:
-    """The step of times (n,) that increase, n at least 2: what most of them are after the one before."""
+    """Return the step of increasing times (n,), n at least 2: the most frequent difference."""
     if written == ROW:
         return Step(ROW, 1)
     if written == NUMBER:
-        return Step(NUMBER, _commonest(np.diff(times)))
+        return Step(NUMBER, _most_frequent(np.diff(times)))
     times = times.astype(np.int64)
     if np.diff(times).min() >= 28 * DAY:
-        months = _commonest(np.diff(_months(times)))
+        months = _most_frequent(np.diff(_months(times)))
         if len(np.unique(_within_month(times))) == 1:
             return Step("month", months)
         if _ends_month(times).all() and len(np.unique(times % DAY)) == 1:
             return Step("month end", months)
-    step = _commonest(np.diff(times))
+    step = _most_frequent(np.diff(times))
     weekday = (times // DAY + 3) % 7  # 1970 began on a Thursday; Monday is 0
     if step == DAY and len(times) >= WEEKDAYS_FROM and weekday.max() < 5:
         return Step("weekday", 1)
     return Step("span", step)
 
 
-def _commonest(values: Moments) -> float:
-    """The commonest of these, of equals the least; of numbers that differ by rounding alone, one of them."""
+def _most_frequent(values: Moments) -> float:
+    """Return the most frequent value, the smallest on ties, treating values that differ by rounding as equal."""
     rounded = [float(f"{v:.6g}") for v in values.tolist()] if values.dtype == np.float64 else values.tolist()
     _, first, counts = np.unique(rounded, return_index=True, return_counts=True)
     return float(values[first[counts.argmax()]])
 
 
-def _fitting(cells: pl.Series, written: str) -> float:
-    """The fraction of cells that are times written so; most formats are ruled out by the first few."""
+def _matching_fraction(cells: pl.Series, written: str) -> float:
+    """Return the fraction of cells in this format. Most formats are ruled out by the first few cells."""
     few = cells.head(10)
     if len(few) < len(cells) and np.isnan(moments(few, written)).mean() > 1 / 2:
         return 0.0
@@ -270,7 +271,7 @@ def _fitting(cells: pl.Series, written: str) -> float:
 
 
 def _reject_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> None:
-    """Raise DataError where some cell is one day by the first way of writing and another by the second."""
+    """Raise DataError if a cell is a different day in the two formats."""
     first, second = (moments(cells, written) for written in both)
     differ = np.flatnonzero((first != second) & ~np.isnan(first))
     if len(differ):
@@ -284,25 +285,25 @@ def _reject_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> 
 
 
 def _months(times: Moments) -> Positions:
-    """Months since January 1970, (n,)."""
+    """Return months since January 1970, (n,)."""
     return times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
 
 
 def _weekdays(times: Moments) -> Positions:
-    """Working days since 1970, (n,)."""
+    """Return working days since 1970, (n,)."""
     days: Positions = np.busday_count(np.datetime64(0, "D"), times.astype("datetime64[us]").astype("datetime64[D]"))
     return days
 
 
 def _within_month(times: Moments) -> Positions:
-    """Microseconds since the month began, (n,)."""
+    """Return microseconds since the start of the month, (n,)."""
     whole = times.astype("datetime64[us]")
     within: Positions = (whole - whole.astype("datetime64[M]")).astype(np.int64)
     return within
 
 
 def _ends_month(times: Moments) -> npt.NDArray[np.bool_]:
-    """True (n,) on the last day of a month."""
+    """Return True (n,) on the last day of a month."""
     days = times.astype("datetime64[us]").astype("datetime64[D]")
     last: npt.NDArray[np.bool_] = (days + 1).astype("datetime64[M]") > days.astype("datetime64[M]")
     return last
@@ -320,7 +321,7 @@ def _month(times: Times) -> Values:
     return times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64) % 12 / 12
 
 
-PARTS: dict[str, Callable[[Times], Values]] = {  # of moments in microseconds since 1970: u, from 0 to below 1
+PARTS: dict[str, Callable[[Times], Values]] = {  # times in microseconds since 1970 → u in [0, 1)
     "hour": lambda times: times % DAY / DAY,
     "weekday": lambda times: (times // DAY + 3) % 7 / 7,  # 1970 began on a Thursday; Monday is 0
     "month": _month,
@@ -328,12 +329,12 @@ PARTS: dict[str, Callable[[Times], Values]] = {  # of moments in microseconds si
 
 
 def names_of(parts: Sequence[str]) -> tuple[str, ...]:
-    """The variables that parts of the calendar become: hour (sin), hour (cos), …"""
+    """Return the variable names of calendar features: hour (sin), hour (cos), …"""
     return tuple(f"{part} ({wave})" for part in parts for wave in ("sin", "cos"))
 
 
 def circles(clock: Clock, steps: npt.NDArray[np.int64], parts: Sequence[str]) -> Values:
-    """The variables of `names_of(parts)` at these steps after the clock's first, (n, 2 · parts)."""
+    """Compute the calendar features `names_of(parts)` at these steps of the clock, (n, 2 · parts)."""
     times = np.array([clock.moment(step) for step in steps.tolist()], dtype=np.int64)
     waves = [wave(2 * np.pi * PARTS[part](times)) for part in parts for wave in (np.sin, np.cos)]
     return np.stack(waves, axis=1) if waves else np.empty((len(times), 0))

@@ -1,10 +1,9 @@
-"""Scaling and windows of series: fitted on the training time, saved as JSON with the model.
+"""Scaling and windowing of series, fitted on the training time and saved as JSON with the model.
 
     z = (y − mean) / std,  y one variable over time; mean and standard deviation of the training time
 
-A window has some steps that the model sees, and the steps after them, which it forecasts. All windows are cut from one
-tensor when they are asked for; none is held. Which window is in which split of the data is decided by time: a window
-belongs to the split in which its whole target lies.
+A window has the steps that the model sees and the following steps, which it forecasts. Windows are cut from one tensor
+on demand. Splits are by time: a window belongs to the split that contains its whole target.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .times import Step
 
 
 class WindowSplit(Split):
-    """Windows of series that lie in memory once, as one tensor of standardised values.
+    """A split of windows, cut on demand from one in-memory tensor of standardised series.
 
     Window i is the `history` steps before step starts[i], and the `horizon` steps from it on.
     """
@@ -55,14 +54,16 @@ class WindowSplit(Split):
         notes: Sequence[str] = (),
         several: Several | None = None,
     ) -> None:
-        """`values` (T, F), the last `known` variables known in advance; `targets` (T, C), NaN where nothing was
-        measured, or None; `starts` (n,) in the order of time. `name` and `row` are given the number of a window;
-        `notes` are sentences on these windows that a person should read. `several` says which series each is of, where
-        `values` hold several, one after another."""
+        """Store the series and the start of each window.
+
+        `values` (T, F) holds the variables, the last `known` of them known in advance. `targets` (T, C) is NaN where
+        nothing was measured, or None. `starts` (n,) is sorted by time. `name` and `row` take the index of a window.
+        `notes` are shown to the user. `several` holds the series of each window if `values` concatenates several.
+        """
         self.values, self.targets, self.starts = values, targets, starts
         self.history, self.horizon, self.known = history, horizon, known
         self.notes, self.several = list(notes), several
-        self._given: Tensor | None = None  # targets in place of those of the series
+        self._given: Tensor | None = None  # replaces the targets of the series
         self._name, self._row = name, row
 
     def __len__(self) -> int:
@@ -70,9 +71,9 @@ class WindowSplit(Split):
 
     @property
     def target(self) -> Tensor | None:
-        """The targets of all windows, (n, H·C), step after step, NaN where nothing was measured.
+        """Return the targets of all windows, (n, H·C), step after step, NaN where nothing was measured.
 
-        They are cut when they are asked for; of one variable, and windows without a gap between them, they are a view.
+        They are cut on demand. For one variable and contiguous windows they are a view.
         """
         if self._given is not None:
             return self._given
@@ -89,7 +90,7 @@ class WindowSplit(Split):
         self._given = given
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Inputs (N, T, F), with what is known in advance, (N, H, K), where something is; targets (N, H·C)."""
+        """Yield inputs (N, T, F), variables known in advance (N, H, K) if there are any, and targets (N, H·C)."""
         del seed
         back = torch.arange(-self.history, 0)
         for index in order:
@@ -104,33 +105,35 @@ class WindowSplit(Split):
             yield Batch(inputs, target)
 
     def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
-        """Outputs or targets (N, H·C) of these windows on the scale of the spec's target: of several series, which have
-        scales of their own, in the columns' units."""
+        """Convert outputs or targets (N, H·C) of these windows to the scale of the spec's target.
+
+        For several series, each with its own scale, these are the columns' units.
+        """
         return self.several.in_units(standardised, index) if self.several else standardised
 
     @property
     def seen_before(self) -> Tensor:
-        """The steps of its own series before each window's forecast, (n,)."""
+        """Return the number of steps of its own series before each window's forecast, (n,)."""
         return self.starts - self.several.begins[self.several.which] if self.several else self.starts
 
     def name(self, i: int) -> str:
-        """The time at which the forecast begins."""
+        """Return the time at which the forecast starts."""
         return self._name(i)
 
     def row(self, i: int) -> dict[str, str] | None:
-        """What the window is, in a few words."""
+        """Return a short description of the window."""
         return self._row(i)
 
     def _ahead(self, values: Tensor, starts: Tensor) -> Tensor:
-        """The horizon of windows in values (T, D): (N, H, D)."""
+        """Cut the horizon of windows from values (T, D): (N, H, D)."""
         return values[starts[:, None] + torch.arange(self.horizon)]
 
 
 def window_starts(series: Series, history: int, horizon: int, begin: int = 0, end: int | None = None) -> Rows:
-    """The steps at which forecasts can begin whose whole target lies in steps begin … end − 1, sorted.
+    """Return the sorted steps at which forecasts can start with the whole target in steps begin … end − 1.
 
-    `history` steps stand before each. Left out are those that begin right after a value that was filled in, for the
-    line that it lies on leads into the target; and those that have nothing measured to be forecast.
+    At least `history` steps precede each. Excluded are windows right after an interpolated value, because its line uses
+    the target, and windows without measured targets.
     """
     end = series.length if end is None else min(end, series.length)
     starts = np.arange(max(begin, history), end - horizon + 1)
@@ -144,11 +147,11 @@ def window_starts(series: Series, history: int, horizon: int, begin: int = 0, en
 def split_by_time(
     series: Series, history: int, horizon: int, settings: DataSettings, borders: Sequence[int] | None = None
 ) -> dict[str, Rows]:
-    """The windows of train, then val, then test, each by the steps at which its forecasts begin.
+    """Split windows into train, val and test by the step at which the forecast starts.
 
-    val and test are fractions of the steps that can be a target, the last ones; or `borders` are the ends of the three
-    splits. No target is in two splits, and training windows see and forecast nothing of the splits after them.
-    `max_samples` keeps the last training windows. Raises SettingError or DataError where a split would be empty.
+    val and test are the last fractions of the possible target steps; or `borders` are the ends of the three splits. No
+    target is in two splits, and training windows contain nothing of later splits. `max_samples` keeps the last training
+    windows. Raises SettingError or DataError if a split would be empty.
     """
     splits = [p for p, fraction in zip(SPLITS, (1.0, *fractions_left(settings))) if fraction > 0]
     ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
@@ -178,14 +181,14 @@ def split_by_time(
 
 
 def _ends(series: Series, history: int, settings: DataSettings) -> Mapping[str, int]:
-    """The step at which each split ends."""
+    """Return the step at which each split ends."""
     possible = max(series.length - history, 0)
     test = series.length - round(settings.test * possible)
     return {"train": test - round(settings.val * possible), "val": test, "test": series.length}
 
 
 def covered(starts: Rows, history: int, horizon: int) -> npt.NDArray[np.int64]:
-    """The steps that these windows see or forecast, sorted."""
+    """Return the sorted steps that these windows contain."""
     first, last = int(starts[0]) - history, int(starts[-1]) + horizon
     count = np.zeros(last - first + 1, np.int64)
     np.add.at(count, starts - history - first, 1)
@@ -195,17 +198,17 @@ def covered(starts: Rows, history: int, horizon: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ForecastPreprocessing:
-    """How the steps of a series become windows (T, F): the variables to forecast first, those known in advance last."""
+    """Preprocessing of series to windows (T, F), with forecast variables first and those known in advance last."""
 
     spec: SeriesSpec
     columns: Columns
-    mean: tuple[float, ...]  # of each variable, over what was measured in the training time
+    mean: tuple[float, ...]  # per variable, over the measured training values
     std: tuple[float, ...]
     step: Step
-    gaps: str = "error"  # what is done about missing steps and values: error or fill
-    missing: str = "error"  # what is done about one of several series that cannot be used: error or drop
-    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
-    scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
+    gaps: str = "error"  # handling of missing steps and values: error, fill or skip
+    missing: str = "error"  # handling of a series that cannot be used: error or drop
+    written: Form = KEPT  # format of the training table, the default for new tables
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # scales of several series by name
     windows: ClassVar[type[WindowSplit]] = WindowSplit
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA,
@@ -223,7 +226,7 @@ class ForecastPreprocessing:
     def fitted(
         cls, series: Series, rows: npt.NDArray[np.int64], history: int, horizon: int, season: int, gaps: str
     ) -> ForecastPreprocessing:
-        """Fit it on these steps of a series, the training time. Raises DataError where a column has no value there."""
+        """Fit the preprocessing on the training steps of a series. Raises DataError if a column has no value there."""
         columns, values = series.columns, np.where(series.observed[rows], series.values[rows], np.nan)
         there = (~np.isnan(values)).sum(0)
         empty = [c for c, count in zip(columns.names, there.tolist()) if not count]
@@ -255,7 +258,7 @@ class ForecastPreprocessing:
         season: int,
         gaps: str,
     ) -> ForecastPreprocessing:
-        """Fit it on these steps of several series, each by itself; what is known in advance has one scale."""
+        """Fit the preprocessing on the training steps of each series. Variables known in advance share one scale."""
         each = [cls.fitted(series, own, history, horizon, season, gaps) for series, own in zip(found, rows)]
         own = len(found[0].columns.names) - len(found[0].columns.ahead)
         together = [np.where(s.observed[r, own:], s.values[r, own:], np.nan) for s, r in zip(found, rows)]
@@ -277,25 +280,26 @@ class ForecastPreprocessing:
 
     @property
     def horizon(self) -> Horizon:
-        """What is forecast."""
+        """Return the forecast target."""
         assert isinstance(self.spec.target, Horizon)
         return self.spec.target
 
     def prepare(self, values: Values, scale: Scale | None = None) -> Tensor:
-        """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time, or by
-        the `scale` of one of several series."""
-        return _standardised(values, scale or (self.mean, self.std))
+        """Standardise variables (T, F) as float32 with training statistics, or with the `scale` of one series."""
+        return _standardise(values, scale or (self.mean, self.std))
 
     def splits(
         self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
     ) -> dict[str, WindowSplit]:
-        """The windows of a series that begin their forecasts at these steps, or cuts of several, by split; all are cut
-        from one tensor."""
+        """Build the splits from the steps at which forecasts start, or from cuts of several series.
+
+        All windows are cut from one tensor.
+        """
         found = [series] if isinstance(series, Series) else series
         scales = [self._scale(one) for one in found]
         values = torch.cat([self.prepare(one.values, scale) for one, scale in zip(found, scales)])  # (T, F)
         count = len(self.columns.forecast)
-        targets = torch.cat([_standardised(one.values[:, :count], scale) for one, scale in zip(found, scales)])
+        targets = torch.cat([_standardise(one.values[:, :count], scale) for one, scale in zip(found, scales)])
         targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
         return {
             split: self._as_split(
@@ -305,12 +309,11 @@ class ForecastPreprocessing:
         }
 
     def examples(self, sources: Sequence[Any]) -> WindowSplit:
-        """One window for each file, or for each series of it, without targets: the steps after its last one are to be
-        forecast.
+        """Build a split of one window without targets for each file, or each of its series, to forecast future steps.
 
-        Where columns are known in advance, rows at the end of the file that hold nothing in the columns to forecast
-        are those steps. Raises DataError where a file has too few rows, other columns, or another step; of several
-        series those that cannot be used are left out and noted, if training left out such series (missing=drop).
+        If columns are known in advance, rows at the end of the file without values in the forecast columns are the
+        future steps. Raises DataError if a file has too few rows, other columns, or another step. Of several series,
+        unusable ones are left out with a note if training used missing=drop.
         """
         values: list[Tensor] = []
         starts: list[int] = []
@@ -349,7 +352,7 @@ class ForecastPreprocessing:
         )
 
     def labelled(self, source: str | Path) -> WindowSplit:
-        """Every window of another file, with targets. Raises DataError as `examples` does."""
+        """Load every window of another file, with targets. Raises DataError as `examples` does."""
         found, _ = self._read(source)
         starts = [window_starts(series, self.spec.steps, self.horizon.steps) for series in found]
         if not any(len(own) for own in starts):
@@ -366,7 +369,7 @@ class ForecastPreprocessing:
         return self.splits(found, {"": Cut.of(found, starts)}, notes)[""]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "series",
             "form": "forecast",
@@ -383,7 +386,7 @@ class ForecastPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
         columns, step = Columns.from_json(data["columns"]), Step.from_json(data["step"])
         written, count, gaps = Form.from_json(data.get("read")), len(columns.names), as_now(data)["gaps"]
@@ -399,8 +402,10 @@ class ForecastPreprocessing:
         return cls(spec, columns, mean, std, step, gaps, missing, written, scales)
 
     def _scale(self, series: Series) -> Scale:
-        """The mean and the standard deviation of each variable of a series: those of its training time. One of several
-        that training did not know has those of what is given of it."""
+        """Return the mean and the standard deviation of each variable of a series in training.
+
+        A new one of several series is scaled by its own statistics.
+        """
         if not self.columns.id:
             return self.mean, self.std
         if series.own in self.scales:
@@ -410,7 +415,7 @@ class ForecastPreprocessing:
         return tuple(mean.tolist()) + self.mean[own:], tuple(std.tolist()) + self.std[own:]
 
     def _about_new(self, found: Sequence[Series]) -> list[str]:
-        """A sentence on the series that training did not know, where there are some."""
+        """Return a note on series that were not in training."""
         new = [series.own for series in found if self.columns.id and series.own not in self.scales]
         if not new:
             return []
@@ -422,7 +427,7 @@ class ForecastPreprocessing:
     def _several(
         self, found: Sequence[Series], which: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]
     ) -> Several | None:
-        """Which series each window is of, where the file holds several."""
+        """Return the series of each window if the file holds several, else None."""
         if not self.columns.id:
             return None
         scales = torch.tensor([self._scale(series) for series in found], dtype=torch.float64)  # (S, 2, F)
@@ -451,7 +456,7 @@ class ForecastPreprocessing:
         return read_several(read_table(path, self.written), self.columns, self.gaps, missing, self.step, check)
 
     def _reject_short(self, series: Series) -> None:
-        """Raise DataError where the file has too few steps to be seen, or too few of the future."""
+        """Raise DataError if the file has too few past or future steps."""
         if series.length < self.spec.steps:
             raise DataError(
                 f"{series.name} has {counted(series.length, 'step')}, and a forecast is made from the last "
@@ -496,18 +501,17 @@ class ForecastPreprocessing:
         )
 
 
-def _standardised(values: Values, scale: Scale) -> Tensor:
-    """Values (T, n) of the first n variables of a `scale`: float32, less their means, over their deviations."""
+def _standardise(values: Values, scale: Scale) -> Tensor:
+    """Standardise values (T, n) of the first n variables of a `scale`, as float32."""
     mean, std = (np.array(part)[: values.shape[1]] for part in scale)
     return torch.from_numpy((values - mean) / std).float()
 
 
 def _naive_errors(values: Values, season: int) -> tuple[float, ...]:
-    """Of each column of (T, C) the mean |y_t − y_{t−season}| over what was measured: the scale of MASE. None where a
-    column has no two such steps, or repeats itself exactly.
+    """Compute the mean |y_t − y_{t−season}| of each column of (T, C) over measured values, which scales MASE.
 
-    R. J. Hyndman, A. B. Koehler, Another look at measures of forecast accuracy, International Journal of Forecasting
-    22, 2006.
+    Returns an empty tuple if a column has no two such steps, or repeats exactly. R. J. Hyndman, A. B. Koehler, Another
+    look at measures of forecast accuracy, International Journal of Forecasting 22, 2006.
     """
     changes = np.abs(values[season:] - values[:-season])
     if np.isnan(changes).all(0).any():

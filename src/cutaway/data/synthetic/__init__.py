@@ -1,6 +1,6 @@
-"""Data to try Cutaway with: a small file or folder of every kind that it reads, the same every time.
+"""Example data: a small, reproducible file or folder for every supported format.
 
-Real is what comes with the libraries that Cutaway stands on; what is made up is said to be.
+Real data comes with the libraries that Cutaway depends on; generated data is described as such.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from . import captions, days, detection, molecules, photographs, segmentation, s
 
 @dataclass(frozen=True)
 class Example:
-    """A file, or a folder where the name ends in a slash."""
+    """An example file, or a folder if the name ends in a slash."""
 
     name: str
     what: str
-    write: Callable[[Path], None]  # to a path where nothing is yet
+    write: Callable[[Path], None]  # to a path that does not exist yet
 
 
 EXAMPLES = {
@@ -55,10 +55,10 @@ EXAMPLES = {
 
 
 def write_example(name: str, folder: Path) -> bool:
-    """Write the example of this name into a folder, whole or not at all; False where that name is taken already, and
-    what has it is left as it is.
+    """Write the example of this name into a folder, completely or not at all.
 
-    Raises FileError where the folder cannot be written.
+    Returns False, and leaves it unchanged, if that name exists already. Raises FileError if the folder cannot be
+    written.
     """
     path = folder / name
     if path.is_symlink() or path.exists():

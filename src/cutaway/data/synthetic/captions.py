@@ -1,4 +1,4 @@
-"""Images with captions to try Cutaway with."""
+"""Example images with captions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = 3_000
 
 
 def captions(folder: Path) -> None:
-    """Scenes of two of scikit-learn's digits as PNG files, and every true caption of each in captions.tsv."""
+    """Write scenes of two of scikit-learn's digits as PNG files, and every true caption of each in captions.tsv."""
     pixels, texts = described(*scikit_learn_digits(), COUNT, SMALL, seed=0, most=2)
     lines = ["file\tcaption"]
     (folder / "scenes").mkdir(parents=True)

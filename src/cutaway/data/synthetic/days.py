@@ -1,4 +1,4 @@
-"""Text in a small language to try Cutaway with: sentences of everyday life, and what each is about."""
+"""Example text in a small language: sentences of everyday life and their topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-# What may stand in a sentence; a name in capitals is any of its words.
+# Words of each class; a name in capitals is replaced by any of its words.
 WORDS = {
     "PERSON": "Anna Ben Clara David Emma Frank Grace Henry Iris Jacob my-mother my-father our-neighbour the-teacher",
     "TIME": "today yesterday on-Monday on-Friday in-the-morning in-the-evening after-work before-lunch",
@@ -65,20 +65,20 @@ COUNT = 3000, 600  # sentences of the text, and sentences with a topic
 
 
 def days(path: Path) -> None:
-    """Sentences of everyday life, made up, with a blank line between them."""
-    path.write_text("".join(f"{sentence}\n\n" for sentence, _ in _drawn(COUNT[0], 0)), encoding="utf-8")
+    """Write generated sentences of everyday life, separated by blank lines."""
+    path.write_text("".join(f"{sentence}\n\n" for sentence, _ in _generate(COUNT[0], 0)), encoding="utf-8")
 
 
 def topics(path: Path) -> None:
-    """Other sentences of the same kind, each with what it is about."""
+    """Write other sentences of the same kind with their topics."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, dialect="excel-tab")
         writer.writerow(["text", "topic"])
-        writer.writerows(_drawn(COUNT[1], 1))
+        writer.writerows(_generate(COUNT[1], 1))
 
 
-def _drawn(count: int, seed: int) -> list[tuple[str, str]]:
-    """Different sentences with their topics, drawn at random."""
+def _generate(count: int, seed: int) -> list[tuple[str, str]]:
+    """Generate distinct sentences with their topics."""
     rng = np.random.default_rng(seed)
     choices = [(form, topic) for topic, forms in SENTENCES.items() for form in forms]
     found: dict[str, str] = {}

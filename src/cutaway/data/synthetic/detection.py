@@ -1,4 +1,4 @@
-"""Images with boxes to try Cutaway with, in COCO's form."""
+"""Example images with boxes in COCO format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ COUNTS = {"train": 900, "val": 100, "test": 200}
 
 
 def scenes(folder: Path) -> None:
-    """Scenes of scikit-learn's digits as PNG files in train/, val/ and test/, each with an annotations.json; no digit
-    is in the scenes of two."""
+    """Write scenes of scikit-learn's digits as PNG files in train/, val/ and test/, each with an annotations.json.
+
+    No digit is in the scenes of two splits.
+    """
     composed = scenes_of(small_digits(), COUNTS, SMALL_SIDE, smallest=12, largest=24)
     for split, of_split in composed.items():
         (folder / split).mkdir(parents=True)

@@ -1,5 +1,6 @@
-"""A folder for each subject, with one image in every form that people's folders hold: formats, palettes, inks,
-depths, turned and cut out.
+"""Example image folders: one folder for each subject, with one image in every common file format.
+
+The formats cover palettes, CMYK, bit depths, EXIF orientation and transparency.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 from PIL.ExifTags import Base
 
-LARGEST = 192  # pixels of the longer side, so that everything stays small
-AT_MOST = 4  # subjects
+LARGEST = 192  # pixels of the longer side, to keep files small
+AT_MOST = 4  # maximal number of subjects
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way in which a photograph comes: how it is written, and what a person sees of it."""
+    """One file format of a photograph: how it is written and how it should look."""
 
     write: Callable[[Image.Image, Path], None]
     seen: Callable[[Image.Image], Image.Image] = lambda photo: photo
-    error: float = 0.0  # the mean difference in levels that the form itself costs
+    error: float = 0.0  # mean difference in levels due to the format
 
 
-# --- what a person sees -------------------------------------------------------------------------------------------
+# --- expected appearance -------------------------------------------------------------------------------------------
 
 
 def grey(photo: Image.Image) -> Image.Image:
-    """The photograph in grey."""
+    """Convert the photograph to grey."""
     return photo.convert("L")
 
 
 def on_white(photo: Image.Image) -> Image.Image:
-    """The photograph through its mask, on white."""
+    """Composite the masked photograph on white."""
     return Image.composite(photo, Image.new(photo.mode, photo.size, "white"), mask(photo))
 
 
 def mask(photo: Image.Image) -> Image.Image:
-    """How opaque a cut-out is: an ellipse whose edge fades, from 255 inside to 0 in the corners."""
+    """Return the opacity of a cut-out: an ellipse with a soft edge, from 255 inside to 0 in the corners."""
     width, height = photo.size
     y, x = np.mgrid[0:height, 0:width]
     distance = np.hypot(2 * (x + 0.5) / width - 1, 2 * (y + 0.5) / height - 1)
@@ -49,22 +50,22 @@ def mask(photo: Image.Image) -> Image.Image:
 
 
 def with_hole(photo: Image.Image) -> Image.Image:
-    """The photograph with its upper left quarter cut out, on white."""
+    """Return the photograph with its upper left quarter cut out, on white."""
     holed = photo.copy()
     holed.paste("white", (0, 0, photo.width // 2, photo.height // 2))
     return holed
 
 
-# --- how it is written --------------------------------------------------------------------------------------------
+# --- writers --------------------------------------------------------------------------------------------------------
 
 
 def plainly(**options: Any) -> Callable[[Image.Image, Path], None]:
-    """By Pillow, in the format that the file's suffix means unless `options` says otherwise."""
+    """Return a writer that saves with Pillow in the format of the file's suffix unless `options` gives another."""
     return lambda photo, path: photo.save(path, **options)
 
 
 def turned(orientation: int, **options: Any) -> Callable[[Image.Image, Path], None]:
-    """As a camera held otherwise stores it: turned or mirrored pixels, and in EXIF how to look at them."""
+    """Return a writer that stores rotated or mirrored pixels with an EXIF orientation, as cameras do."""
     back = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
         3: Image.Transpose.ROTATE_180,
@@ -85,12 +86,12 @@ def turned(orientation: int, **options: Any) -> Callable[[Image.Image, Path], No
 
 
 def in_palette(photo: Image.Image, path: Path) -> None:
-    """256 colours, chosen for this photograph."""
+    """Save with a palette of 256 colors that fits this photograph."""
     photo.quantize(256, dither=Image.Dither.NONE).save(path)
 
 
 def in_palette_with_hole(photo: Image.Image, path: Path) -> None:
-    """255 colours, and one that is transparent in the upper left quarter."""
+    """Save with a palette of 255 colors and one that is transparent in the upper left quarter."""
     indexed = photo.quantize(255, dither=Image.Dither.NONE)
     indexed.putpalette([*(indexed.getpalette() or [])[: 3 * 255], 255, 0, 255])
     indexed.paste(255, (0, 0, photo.width // 2, photo.height // 2))
@@ -98,27 +99,27 @@ def in_palette_with_hole(photo: Image.Image, path: Path) -> None:
 
 
 def cut_out(photo: Image.Image, path: Path) -> None:
-    """With a channel that says how opaque each pixel is; what lies under the transparent ones is black."""
+    """Save with an alpha channel. Fully transparent pixels are black."""
     shown = Image.composite(photo, Image.new(photo.mode, photo.size), mask(photo).point(lambda a: 255 * (a > 0)))
     shown.putalpha(mask(photo))
     shown.save(path, lossless=True)
 
 
 def deep(photo: Image.Image, path: Path) -> None:
-    """Grey in 16 bits, with something in the lower eight."""
+    """Save as 16-bit grey with non-zero lower bits."""
     levels = np.asarray(grey(photo)).astype(np.uint16)
     Image.fromarray(levels * 257 - (levels > 0) * np.uint16(100)).save(path)
 
 
 def deep_negative(photo: Image.Image, path: Path) -> None:
-    """Grey in 16 bits in a TIFF in which 0 is white, as scanners write them."""
+    """Save as 16-bit grey in a TIFF in which 0 is white, as scanners write."""
     deep(ImageOps.invert(photo), path)
     black_is_zero, white_is_zero = (struct.pack("<HHIH", Base.PhotometricInterpretation, 3, 1, v) for v in (1, 0))
     path.write_bytes(path.read_bytes().replace(black_is_zero, white_is_zero))
 
 
 def inks(photo: Image.Image) -> Image.Image:
-    """The photograph in CMYK, as much of it as can be in black."""
+    """Convert the photograph to CMYK with maximal black."""
     levels = np.asarray(photo).astype(float)
     lightest = np.maximum(levels.max(2, keepdims=True), 1)
     planes = np.concatenate([255 - 255 * levels / lightest, 255 - lightest], 2)
@@ -126,23 +127,23 @@ def inks(photo: Image.Image) -> Image.Image:
 
 
 def cmyk(photo: Image.Image, path: Path) -> None:
-    """In inks. In a JPEG Adobe's way, which is Pillow's too: 255 is no ink."""
+    """Save as CMYK. JPEGs use Adobe's and Pillow's convention: 255 is no ink."""
     inks(photo).save(path, quality=95)
 
 
 def ycck(photo: Image.Image, path: Path) -> None:
-    """In inks as Photoshop writes them: the first three as luminance and two colour differences."""
+    """Save as YCCK, as Photoshop writes CMYK: the first three inks as luminance and two color differences."""
     *colours, black = inks(photo).split()
     planes = Image.merge("RGB", colours).convert("YCbCr").split()
     stored = Image.merge("CMYK", [*planes, ImageChops.invert(black)])
-    ImageChops.invert(stored).save(path, quality=95, subsampling=0)  # Pillow inverts what it writes, once more
-    marker = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00"  # APP14; its last byte says how to read the planes
+    ImageChops.invert(stored).save(path, quality=95, subsampling=0)  # Pillow inverts again on writing
+    marker = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00"  # APP14; its last byte is the color transform
     data = path.read_bytes()
     path.write_bytes(data.replace(marker + b"\x00", marker + b"\x02"))
 
 
 def moving(photo: Image.Image, path: Path) -> None:
-    """Two frames, the second a negative."""
+    """Save two frames, the second a negative."""
     frames = [frame.quantize(256, dither=Image.Dither.NONE) for frame in (photo, ImageOps.invert(photo))]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=200)
 
@@ -151,7 +152,7 @@ FORMS = {
     "plain.png": Form(plainly()),
     "plain.bmp": Form(plainly()),
     "plain.jpg": Form(plainly(quality=90), error=4),
-    "plain.jfif": Form(plainly(format="JPEG", quality=92), error=4),  # what browsers on Windows call a JPEG
+    "plain.jfif": Form(plainly(format="JPEG", quality=92), error=4),  # the name of a JPEG in browsers on Windows
     "plain.webp": Form(plainly(quality=90), error=4),
     "progressive.jpg": Form(plainly(quality=90, progressive=True), error=4),
     "a jpeg in truth.png": Form(plainly(format="JPEG", quality=88), error=4),
@@ -184,7 +185,7 @@ FORMS = {
 
 
 def photographs(folder: Path | None = None) -> dict[str, Image.Image]:
-    """The coloured photographs of a folder by name, at most a few and none large; or two that are drawn."""
+    """Load at most a few small color photographs of a folder by name, or draw two."""
     found: dict[str, Image.Image] = {}
     for path in sorted(folder.glob("*")) if folder is not None else []:
         if path.suffix.lower() in (".png", ".jpg", ".jpeg") and len(found) < AT_MOST:
@@ -195,7 +196,7 @@ def photographs(folder: Path | None = None) -> dict[str, Image.Image]:
 
 
 def sunset(width: int = 150, height: int = 100) -> Image.Image:
-    """A sun that sinks into the sea, to the left."""
+    """Draw a sun that sets in the sea, to the left."""
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     sky = np.stack([230 - 60 * y, 90 + 80 * y, 60 + 40 * x], 2)
     sea = np.stack([30 + 120 * (1 - y), 50 + 20 * x, 90 + 60 * y], 2)
@@ -205,7 +206,7 @@ def sunset(width: int = 150, height: int = 100) -> Image.Image:
 
 
 def meadow(width: int = 90, height: int = 140) -> Image.Image:
-    """A tree in the grass, to the right."""
+    """Draw a tree in the grass, to the right."""
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     sky = np.stack([120 + 80 * y, 170 + 40 * y, 235 - 10 * x], 2)
     grass = np.stack([60 + 30 * x, 150 - 60 * y, 40 + 20 * y], 2)
@@ -217,7 +218,7 @@ def meadow(width: int = 90, height: int = 140) -> Image.Image:
 
 
 def write(folder: Path, photos: dict[str, Image.Image]) -> None:
-    """Every photograph in every form, as folder/SUBJECT/FORM."""
+    """Write every photograph in every format, as folder/SUBJECT/FORM."""
     for subject, photo in photos.items():
         (folder / subject).mkdir(parents=True, exist_ok=True)
         for name, form in FORMS.items():
@@ -225,18 +226,18 @@ def write(folder: Path, photos: dict[str, Image.Image]) -> None:
 
 
 def cut_short(path: Path) -> None:
-    """Leave the first two thirds of a file, as a download does that was broken off."""
+    """Truncate a file to its first two thirds, as an interrupted download does."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 2 // 3])
 
 
 def whole(folder: Path) -> None:
-    """Two drawn images in every form."""
+    """Write two drawn images in every format."""
     write(folder, photographs())
 
 
 def damaged(folder: Path) -> None:
-    """The same, and two of the files cut short, for `cutaway check` to name."""
+    """Write two drawn images in every format, with two truncated files that `cutaway check` should report."""
     whole(folder)
     subject = min(folder.iterdir())
     for name in ("progressive.jpg", "plain.png"):

@@ -1,4 +1,4 @@
-"""Scenes of handwritten digits with masks, as files."""
+"""Example files of scenes of handwritten digits with masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..images.segmentation import palette
 
 
 def masks(path: Path) -> None:
-    """The scenes of `digit_scenes_small`, in train/ and test/, those of the latter of digits that stand in no other."""
+    """Write the scenes of `digit_scenes_small` to train/ and test/, which share no digit."""
     colours = palette()
     for split, scenes in zip(("train", "test"), small_scenes()):
         for folder in ("images", "masks"):

@@ -1,4 +1,4 @@
-"""Images, sounds and videos to try Cutaway with, in class folders; and sounds with what they say."""
+"""Example images, sounds and videos in class folders, and sounds with transcripts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-RATE = 8000  # samples in a second
-LOW, HIGH = (697, 770, 852, 941), (1209, 1336, 1477)  # Hz, of the rows and columns of a telephone's keys
+RATE = 8000  # samples per second
+LOW, HIGH = (697, 770, 852, 941), (1209, 1336, 1477)  # Hz, of the rows and columns of a telephone keypad
 KEYS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "star", "0", "hash")
-FRAMES, SIDE, SPRITE = 12, 32, 12  # of a video: frames, pixels of a side, and of the side of what moves
+FRAMES, SIDE, SPRITE = 12, 32, 12  # of a video: frames, side in pixels, and side of the moving object in pixels
 WAYS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}  # rows and columns
 
 
 def scans(folder: Path) -> None:
-    """1 797 digits that people wrote and that were scanned, as PNG files in the folders zero to nine."""
+    """Write 1 797 scanned handwritten digits as PNG files in the folders zero to nine."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -33,8 +33,10 @@ def scans(folder: Path) -> None:
 
 
 def sounds(folder: Path, each: int = 25) -> None:
-    """The tones of a telephone's keys, made here as the standard (ITU-T Q.23) has them and with what a line adds: hum,
-    hiss, a little of a wrong pitch; as .wav files in the folders 0 to 9, star and hash."""
+    """Write telephone key tones (ITU-T Q.23) as .wav files in the folders 0 to 9, star and hash.
+
+    They are generated with line effects: hum, hiss and a slightly wrong pitch.
+    """
     import soundfile
 
     rng = np.random.default_rng(0)
@@ -42,12 +44,14 @@ def sounds(folder: Path, each: int = 25) -> None:
         (folder / key).mkdir(parents=True, exist_ok=True)
         for i in range(each):
             time = np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE
-            soundfile.write(folder / key / f"{i:02}.wav", _pressed(time, low, high, rng), RATE)
+            soundfile.write(folder / key / f"{i:02}.wav", _key_tone(time, low, high, rng), RATE)
 
 
 def spelled(folder: Path, count: int = 300) -> None:
-    """Telephone numbers of 3 to 8 digits, dialled key after key on the same line, as .wav files, and transcripts.tsv
-    that has the digits of each."""
+    """Write telephone numbers of 3 to 8 digits as .wav files, with transcripts.tsv.
+
+    The keys of a number are dialled one after another on the same line.
+    """
     import soundfile
 
     rng = np.random.default_rng(0)
@@ -57,14 +61,14 @@ def spelled(folder: Path, count: int = 300) -> None:
     for i in range(count):
         digits = [str(digit) for digit in rng.integers(0, 10, rng.integers(3, 9))]
         keys = [np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE for _ in digits]
-        samples = np.concatenate([_pressed(time, *tones[digit], rng) for time, digit in zip(keys, digits)])
+        samples = np.concatenate([_key_tone(time, *tones[digit], rng) for time, digit in zip(keys, digits)])
         soundfile.write(folder / f"{i:03}.wav", samples, RATE)
         lines.append(f"{i:03}.wav\t{' '.join(digits)}")
     (folder / "transcripts.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _pressed(time: Array, low: int, high: int, rng: np.random.Generator) -> Array:
-    """Samples (n,) at these times of a key that is pressed and let go, within −1 and 1."""
+def _key_tone(time: Array, low: int, high: int, rng: np.random.Generator) -> Array:
+    """Generate the samples (n,) at these times of a key that is pressed and released, within −1 and 1."""
     tone = np.zeros(len(time))
     for pitch in (low, high):
         heard = pitch * rng.uniform(0.985, 1.015)
@@ -76,8 +80,7 @@ def _pressed(time: Array, low: int, high: int, rng: np.random.Generator) -> Arra
 
 
 def videos(folder: Path, each: int = 80) -> None:
-    """Digits that people wrote, and that are moved here to the left, to the right, up or down, as .avi files in the
-    folders of those names."""
+    """Write handwritten digits that move left, right, up or down as .avi files in the folders of those names."""
     from sklearn.datasets import load_digits
 
     rng = np.random.default_rng(0)
@@ -89,7 +92,7 @@ def videos(folder: Path, each: int = 80) -> None:
             digit = Image.fromarray(np.uint8(images[rng.integers(len(images))] * (255 / 16)))
             sprite = np.asarray(digit.resize((SPRITE, SPRITE), Image.Resampling.BILINEAR))
             begin, length = rng.uniform(0, room, 2), rng.uniform(10, room)
-            begin = np.where(step, rng.uniform(0, room - length), begin)  # along the way, so that it stays inside
+            begin = np.where(step, rng.uniform(0, room - length), begin)  # starts so that it stays inside
             frames = rng.normal(20, 10, (FRAMES, SIDE, SIDE)).clip(0, 60).astype(np.uint8)
             for t, frame in enumerate(frames):
                 gone = length * t / (FRAMES - 1)
@@ -99,7 +102,7 @@ def videos(folder: Path, each: int = 80) -> None:
 
 
 def _film(path: Path, frames: Bytes) -> None:
-    """Grey frames (T, H, W) as a video file, nothing lost."""
+    """Write grey frames (T, H, W) as a lossless video file."""
     import av
 
     stream: Any

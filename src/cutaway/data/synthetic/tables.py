@@ -1,4 +1,4 @@
-"""A table, series and graphs to try Cutaway with."""
+"""Example table, series and graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def wine(path: Path) -> None:
-    """178 wines: 13 measurements of each, and which of three cultivars it comes from."""
+    """Write 178 wines: 13 measurements of each, and its cultivar of three."""
     from sklearn.datasets import load_wine
 
     data = load_wine()
@@ -23,8 +23,10 @@ def wine(path: Path) -> None:
 
 
 def visits(path: Path, days: int = 140) -> None:
-    """Made-up visits to a shop, hour by hour: most at noon, few on Sundays, twice as many on days of a sale, both known
-    in advance; and how warm it was."""
+    """Write generated hourly visits to a shop with the temperature.
+
+    Visits peak at noon, are low on Sundays and double on sale days. Sale days and Sundays are known in advance.
+    """
     rng = np.random.default_rng(0)
     hours = np.arange(24 * days)
     day, hour = hours // 24, hours % 24
@@ -42,8 +44,11 @@ def visits(path: Path, days: int = 140) -> None:
 
 
 def shops(path: Path, days: int = 300) -> None:
-    """Made-up visits to four shops, day by day, one row for each shop and day: each has its size, its weekly rhythm and
-    a trend; on days of a sale, known in advance, half as many more come. The last shop opened later."""
+    """Write generated daily visits to four shops, one row for each shop and day.
+
+    Each shop has its size, weekly pattern and trend. Visits are 50 % higher on sale days, which are known in advance.
+    The last shop opened later.
+    """
     rng = np.random.default_rng(0)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -59,7 +64,7 @@ def shops(path: Path, days: int = 300) -> None:
 
 
 def karate(folder: Path) -> None:
-    """Zachary's karate club: 34 members, who meets whom outside, and whom each followed when the club split."""
+    """Write Zachary's karate club: 34 members, their links, and the faction of each after the split."""
     import networkx
 
     club = networkx.karate_club_graph()
@@ -67,8 +72,10 @@ def karate(folder: Path) -> None:
 
 
 def novel(folder: Path) -> None:
-    """Les Misérables: its 77 characters, and who stand in a chapter together (D. E. Knuth, The Stanford GraphBase,
-    1993)."""
+    """Write Les Misérables: its 77 characters, linked if they appear in a chapter together.
+
+    D. E. Knuth, The Stanford GraphBase, 1993.
+    """
     import networkx
 
     met = networkx.les_miserables_graph()
@@ -76,7 +83,7 @@ def novel(folder: Path) -> None:
 
 
 def _graph(folder: Path, columns: list[str], nodes: Iterable[list[Any]], edges: Iterable[Iterable[Any]]) -> None:
-    """A folder with nodes.csv and edges.csv."""
+    """Write a folder with nodes.csv and edges.csv."""
     folder.mkdir(exist_ok=True)
     for name, head, rows in (("nodes.csv", columns, nodes), ("edges.csv", ["source", "target"], edges)):
         with (folder / name).open("w", encoding="utf-8", newline="") as file:

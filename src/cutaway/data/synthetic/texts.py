@@ -1,4 +1,4 @@
-"""Text to try Cutaway with: dates, made up here, and sentences of the documentation of libraries that it stands on."""
+"""Example texts: generated dates, and sentences from the documentation of installed libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-# Libraries, and where in each the documentation stands that says what the library is for.
+# Libraries, and the subpackages of each whose docstrings are used.
 LIBRARIES = {
     "networkx": ".",
     "numpy": ".",
@@ -20,16 +20,16 @@ LIBRARIES = {
     "scipy": ".",
     "torch": "nn optim distributions utils/data",
 }
-PACKAGES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where a library is imported under another name
+PACKAGES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # import names that differ from the library's name
 LABELLED = ("networkx", "polars", "scikit-learn", "torch")
 DOCUMENTED = re.compile(r'\n *(?:def|class) [A-Za-z][^"\']*:\n\s+r?"""(.+?)(?:"""|\n\s*\n)', re.DOTALL)
-PLAIN = re.compile(r"[A-Z][a-z]+(?:,? (?:[a-z]+(?:-[a-z]+)*|[A-Z]))*\.")  # words and single capitals alone
-WORDS = 4, 30  # of a sentence of documentation, at least and at most
-EACH = 600  # sentences of a library that are labelled
+PLAIN = re.compile(r"[A-Z][a-z]+(?:,? (?:[a-z]+(?:-[a-z]+)*|[A-Z]))*\.")  # only words and single capitals
+WORDS = 4, 30  # smallest and largest number of words of a sentence
+EACH = 600  # labelled sentences per library
 
 
 def docs(path: Path) -> None:
-    """What functions and classes of four libraries are for, in their own words, each with the library's name."""
+    """Write descriptions of functions and classes of four libraries, labelled with the library."""
     rng = np.random.default_rng(0)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, dialect="excel-tab")
@@ -40,7 +40,7 @@ def docs(path: Path) -> None:
 
 
 def help_text(path: Path) -> None:
-    """What the functions and classes of seven libraries are for: plain sentences with a blank line between them."""
+    """Write descriptions of functions and classes of seven libraries: plain sentences separated by blank lines."""
     rng = np.random.default_rng(0)
     every = dict.fromkeys(sentence for library in LIBRARIES for sentence in sentences(library))
     found = [sentence for sentence in every if PLAIN.fullmatch(sentence)]
@@ -48,7 +48,7 @@ def help_text(path: Path) -> None:
 
 
 def sentences(library: str) -> list[str]:
-    """The first sentence of each docstring of a library, without doubles; nothing of the library is run."""
+    """Return the distinct first sentences of a library's docstrings, without importing the library."""
     spec = find_spec(PACKAGES.get(library, library))
     assert spec is not None
     assert spec.submodule_search_locations
@@ -57,20 +57,20 @@ def sentences(library: str) -> list[str]:
     for path in sorted(path for place in LIBRARIES[library].split() for path in (root / place).rglob("*.py")):
         if any(part.startswith("_") or "test" in part for part in path.relative_to(root).parts[:-1]):
             continue
-        for said in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
-            sentence = " ".join(re.sub(r":\w+:|[`*]", "", said).split())
+        for docstring in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
+            sentence = " ".join(re.sub(r":\w+:|[`*]", "", docstring).split())
             if sentence.endswith(".") and WORDS[0] <= len(sentence.split()) <= WORDS[1] and sentence.isascii():
                 found.append(sentence)
     return list(dict.fromkeys(found))
 
 
 def dates(path: Path, count: int = 3000) -> None:
-    """Dates as people write them, a tab, and the same as ISO 8601 has them."""
+    """Write dates in common notations, a tab, and the same date in ISO 8601."""
     rng = np.random.default_rng(0)
     first = datetime.date(1950, 1, 1)
     days = rng.choice(100 * 365, count, replace=False).tolist()
     forms = rng.integers(0, len(FORMS), count).tolist()
-    lines = [_dated(first + datetime.timedelta(day), FORMS[form]) for day, form in zip(days, forms)]
+    lines = [_format_date(first + datetime.timedelta(day), FORMS[form]) for day, form in zip(days, forms)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -80,9 +80,9 @@ MONTHS += ["October", "November", "December"]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
-def _dated(date: datetime.date, form: str) -> str:
-    """A date in this form, a tab, and as ISO 8601 has it."""
+def _format_date(date: datetime.date, form: str) -> str:
+    """Return a date in this notation, a tab, and the date in ISO 8601."""
     month = MONTHS[date.month - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10 if date.day not in (11, 12, 13) else 0, "th")
-    said = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
-    return f"{said}\t{date.isoformat()}"
+    text = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
+    return f"{text}\t{date.isoformat()}"

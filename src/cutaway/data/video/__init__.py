@@ -1,1 +1,1 @@
-"""Videos: files and folders of frames, and what the network gets of them."""
+"""Video data: files, folders of frames and arrays, and their transforms."""

@@ -1,4 +1,4 @@
-"""Videos as a data set: a folder of class folders of them, or arrays that lie in memory."""
+"""Video data sets: a folder of class folders of videos, or arrays in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from ..unusable_examples import look_through, reject_fill
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
 from .video_files import Look, Video, look_at_all, read_all, read_frames, unpacked
 
-SAMPLE = 64  # training videos from whose frames mean and standard deviation are taken
+SAMPLE = 64  # training videos used to estimate mean and standard deviation
 
 
 def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of class folders of video files or of folders of frames, or tar shards of video files. Raises as
-    `video_dataset`, or as `read_shards`."""
+    """Load a folder of class folders of video files or of folders of frames, or tar shards of video files.
+
+    Raises what `video_dataset` and `read_shards` raise.
+    """
     name = path.resolve().name
     if is_sharded(path):
         read = read_shards(path, SHARDED, drop=settings.missing == "drop")
@@ -56,12 +58,12 @@ def video_dataset(
     groups: Rows | None = None,
     seen: Sequence[Look] | None = None,
 ) -> DataSet:
-    """Video files, folders of frames or arrays; those of one of `groups`, one for each, stay in one split. Each is
-    looked at unless it was `seen` already.
+    """Build a data set of video files, folders of frames or arrays.
 
-    Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
-    pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
-    epoch where it does. Raises DataError that names every video that cannot be used, or SettingError.
+    Videos with the same entry in `groups` stay in one split. Videos are checked unless their properties are given as
+    `seen`. Frames are resized to a size that the model accepts (`sizes`): their original size if all videos have the
+    same one of at most 512 pixels. They are kept in memory as bytes if they fit into settings.memory, otherwise they
+    are read in every epoch. Raises DataError that names every video that cannot be used, or SettingError.
     """
     videos, names, labels = found.files, found.names, found.labels
     if seen is None:
@@ -77,7 +79,7 @@ def video_dataset(
     images = fit_preprocessing(image_spec, training, settings.resize, own_size)
     frames = min(settings.frames, max(counts[i] for i in indices["train"]))
     preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
-    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left videos out
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded videos
     room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
     held: dict[int, Tensor] = {}
     if room <= settings.memory * MEBIBYTE:
@@ -94,7 +96,7 @@ def video_dataset(
     sums = [look.digest for look in looks]
     own_notes = [
         *_notes([looks[i] for i in used], settings.frames, channels),
-        _still([names[i] for i in used if counts[i] == 1], len(used)),
+        _still_note([names[i] for i in used if counts[i] == 1], len(used)),
         enlarged,
         straddle_note(sums, indices, names.__getitem__, "videos"),
         *absent_notes(labels, found.classes, indices, "no videos"),
@@ -107,13 +109,13 @@ def video_dataset(
 def _training_frames(
     videos: Sequence[Video], counts: Sequence[int], spec: ImageSpec, settings: DataSettings
 ) -> Iterator[Tensor]:
-    """uint8 (T, C, h, w) of each video, its frames whole, and no larger than they enter the network."""
+    """Yield uint8 (T, C, h, w) of each video, with uncropped frames no larger than the network's input requires."""
 
-    def drawn_at(size: Size) -> Size:
+    def drawing_size(size: Size) -> Size:
         return min(size, covering(size, (spec.height, spec.width)))
 
     def whole(frame: Image.Image) -> Pixels:
-        return as_pixels(resized(frame, drawn_at((frame.height, frame.width))))
+        return as_pixels(resized(frame, drawing_size((frame.height, frame.width))))
 
     def read(video: Video, count: int) -> Tensor:
         return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
@@ -121,8 +123,8 @@ def _training_frames(
     return iter(read_all(read, videos, counts, settings.workers))
 
 
-def _still(names: Sequence[str], total: int) -> str | None:
-    """A sentence on videos of one frame."""
+def _still_note(names: Sequence[str], total: int) -> str | None:
+    """Return a finding on videos with a single frame."""
     if not names:
         return None
     some = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
@@ -131,7 +133,7 @@ def _still(names: Sequence[str], total: int) -> str | None:
 
 
 def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
-    """What was done to the videos that a person should know."""
+    """Return notes on how the videos were changed."""
     notes, total = [], f"{len(looks):,} videos"
     longer = sum(look.frames > frames for look in looks)
     if longer:
@@ -145,6 +147,6 @@ def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
     left = [p for look in looks for p in look.left]
     if left:
         more = f" and {len(left) - NAMED_AT_MOST:,} more" if len(left) > NAMED_AT_MOST else ""
-        said = ", ".join(left[:NAMED_AT_MOST]) + more
-        notes.append(f"Not read, because they are no images in folders of frames: {said}.")
+        names = ", ".join(left[:NAMED_AT_MOST]) + more
+        notes.append(f"Not read, because they are no images in folders of frames: {names}.")
     return notes

@@ -1,9 +1,9 @@
-"""Frame sampling and normalisation of videos: fitted on the training split, saved as JSON with the model.
+"""Frame sampling and normalisation of videos, fitted on the training split and saved as JSON with the model.
 
-Of a video with more than T frames, the middle one of each of T equal stretches is taken, whatever its rate; each frame
-is prepared as an image is.
+A video with more than T frames is divided into T equal segments, and the middle frame of each is used, regardless of
+the frame rate. Each frame is preprocessed as an image.
 
-A split keeps its videos in memory as bytes, or reads them from their files during training.
+A split keeps its videos in memory as bytes, or reads them from files during training.
 """
 
 from __future__ import annotations
@@ -45,24 +45,26 @@ from .video_files import (
     video_paths,
 )
 
-AHEAD = 1  # batches that are read while the one before is learned from
+AHEAD = 1  # batches read ahead during training
 
 
 @dataclass(frozen=True)
 class VideoPreprocessing:
-    """How a video becomes a tensor (T, C, H, W)."""
+    """Preprocessing of a video to a tensor (T, C, H, W)."""
 
     spec: VideoSpec
-    images: ImagePreprocessing  # how each frame becomes one
-    frames: int  # that are taken, where there are more
+    images: ImagePreprocessing  # preprocessing of each frame
+    frames: int  # maximal number of frames
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "images": ImagePreprocessing.SCHEMA, "frames": COUNT,
     }  # fmt: skip
 
     def clip(self, video: Video, count: int) -> Tensor:
-        """The frames of a video that should have `count`, uint8 (T, C, H, W). Raises DataError, naming it, where it
-        cannot be read."""
+        """Read the sampled frames of a video with `count` frames, uint8 (T, C, H, W).
+
+        Raises DataError, naming it, if it cannot be read.
+        """
 
         name = called(video)
 
@@ -73,11 +75,11 @@ class VideoPreprocessing:
         return torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
 
     def examples(self, sources: Sequence[Any]) -> VideoSplit:
-        """Videos without targets: paths of video files, of folders of frames or of folders of either, video files in
-        memory (`Sent`), or arrays.
+        """Build a split of videos without targets.
 
-        Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is no usable video;
-        one that is damaged further on is named when it is read.
+        Accepts paths of video files, of folders of frames or of folders of either, video files in memory (`Sent`), or
+        arrays. Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is not a
+        usable video. A video that is damaged later in the file is reported when it is decoded.
         """
         videos: list[Video] = []
         for source in sources:
@@ -93,9 +95,9 @@ class VideoPreprocessing:
         )
 
     def labelled(self, source: str | Path) -> VideoSplit:
-        """The videos of a folder of class folders, with targets.
+        """Load a folder of class folders with targets.
 
-        Raises DataError where it holds none, or a class that training did not know.
+        Raises DataError if it holds no videos, or a class that is not in training.
         """
         if is_sharded(path := Path(source).expanduser()):
             read = labelled_shards(path, SHARDED, self.spec.target.classes)
@@ -105,7 +107,7 @@ class VideoPreprocessing:
         return self._as_split([*files], torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values that `from_json` accepts."""
         return {
             "kind": "video",
             "spec": specs.to_json(self.spec),
@@ -115,7 +117,7 @@ class VideoPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         spec = specs.read_as(data["spec"], VideoSpec)
         return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
 
@@ -123,11 +125,11 @@ class VideoPreprocessing:
         return self.streamed(videos, [look.frames for look in look_at_all(videos)], target, names)
 
     def clips(self, videos: Sequence[Video], counts: Sequence[int], workers: int | None = None) -> list[Tensor]:
-        """The clips of these videos. Raises DataError that names every one that cannot be read."""
+        """Read the clips of these videos. Raises DataError that names every video that cannot be read."""
         return read_all(self.clip, videos, counts, workers)
 
     def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
-        """A split whose clips lie in memory."""
+        """Build a split whose clips are in memory."""
         lengths = torch.tensor([len(clip) for clip in clips])
         return VideoSplit(lambda index: [clips[i] for i in index], lengths, target, self.images, names)
 
@@ -139,7 +141,7 @@ class VideoPreprocessing:
         names: Sequence[str],
         workers: int | None = None,
     ) -> VideoSplit:
-        """A split whose videos, of `counts` frames, are read when a batch needs them, in `workers` threads."""
+        """Build a split that reads videos with `counts` frames on demand, in `workers` threads."""
 
         def clips(index: Sequence[int]) -> list[Tensor]:
             return self.clips([videos[i] for i in index], [counts[i] for i in index], workers)
@@ -148,13 +150,13 @@ class VideoPreprocessing:
         return VideoSplit(clips, lengths, target, self.images, names, held=0 if workers == 0 else AHEAD)
 
 
-SHOWN, ACROSS = 9, 3  # frames at most in the image of a video, and in a row of it
+SHOWN, ACROSS = 9, 3  # maximal number of frames in the image of a video, and per row
 
-Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
+Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # examples → their frames, each uint8 (T, C, H, W)
 
 
 class VideoSplit(Split):
-    """Videos brought to size, as bytes; a batch is normalised and padded with zeros to its own longest."""
+    """A split of resized videos as bytes; each batch is normalised and padded with zeros to its longest video."""
 
     def __init__(
         self,
@@ -166,9 +168,11 @@ class VideoSplit(Split):
         notes: Sequence[str] = (),
         held: int = 0,
     ) -> None:
-        """`clips` gives the frames of examples by their numbers, `lengths` (n,) tell how many each has, for the plan
-        of batches. `notes` are sentences on these examples that a person should read. So many batches are `held` that
-        were read ahead."""
+        """Store the function `clips`, which returns the frames of examples by index.
+
+        `lengths` (n,) are the frames per example, for the batch plan. `notes` are shown to the user. `held` is the
+        number of batches that are read ahead.
+        """
         self.lengths, self.target = lengths, target
         self.notes = list(notes)
         self._held = held
@@ -178,16 +182,16 @@ class VideoSplit(Split):
         return len(self._names)
 
     def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
-        """Batches of videos of nearly equal length."""
+        """Return batches of videos with nearly equal length."""
         return bucketed(self.lengths, batch_size, generator)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches (N, T, C, H, W) with masks (N, T). Raises DataError, naming it, for a video that cannot be read."""
+        """Yield batches (N, T, C, H, W) with masks (N, T). Raises DataError naming a video that cannot be read."""
         del seed
         return ahead(self._batch, order, self._held)
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Every video that cannot be read, by name."""
+        """Return a problem for every video that cannot be read."""
         return unreadable(lambda k: self._clips([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
@@ -201,11 +205,11 @@ class VideoSplit(Split):
         return Batch((x, mask), target)
 
     def name(self, i: int) -> str:
-        """The video's path."""
+        """Return the video's path."""
         return self._names[i]
 
     def image(self, i: int) -> Image.Image:
-        """The frames that the network sees, nine at most, in rows of three; white where there are no more."""
+        """Return at most nine of the network's input frames as a grid with three columns, padded with white."""
         (clip,) = self._clips([i])
         frames = clip[:: -(-len(clip) // SHOWN)]
         across = min(ACROSS, len(frames))

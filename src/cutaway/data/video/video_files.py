@@ -1,6 +1,6 @@
-"""Video files, folders of frames and arrays: checked, and read as frames.
+"""Video files, folders of frames and arrays: validation and decoding.
 
-FFmpeg reads on silently where bytes are missing, so a file is first checked against the lengths in its own header.
+FFmpeg silently reads truncated files, so a file is first checked against the lengths in its header.
 """
 
 from __future__ import annotations
@@ -30,30 +30,32 @@ from ..unusable_examples import REPAIR
 Array = npt.NDArray[Any]
 Video = Path | Stored | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
 Result = TypeVar("Result")
-Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
+Fit = Callable[[Image.Image], Pixels]  # function applied to each frame
 
-AT_ONCE = 16  # videos that threads hold at a time
+AT_ONCE = 16  # videos that the threads hold in memory
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a video told."""
+    """Properties of one checked video."""
 
     digest: str  # sha256 of its bytes, or of its frames' names and bytes
-    frames: int  # of a file, as many as its container has packets: nearly always its frames, and counted when read
-    size: Size  # upright, as a person sees it
+    frames: int  # of a file, its number of packets: nearly always its frames, and checked on reading
+    size: Size  # after rotation
     grey: bool
-    left: tuple[str, ...] = ()  # what stands in a folder of frames and is none
+    left: tuple[str, ...] = ()  # files in a folder of frames that are not frames
 
 
 def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Look]:
-    """A look at each, in `workers` threads. Raises DataError that names every one that cannot be used, where the look
-    finds one: then those that look well are read through too."""
-    looks = list(in_threads(lambda video: _attempt(look_at, video), videos, workers))
+    """Check every video in `workers` threads. Raises DataError that names every unusable video.
+
+    If a header check fails, the other videos are decoded too, so that one error names all problems.
+    """
+    looks = list(in_threads(lambda video: _result_or_problems(look_at, video), videos, workers))
     problems = [p for look in looks if isinstance(look, list) for p in look]
     if problems:
         for video, look in zip(videos, looks):
-            read = _attempt(_read_through, video, look.frames) if isinstance(look, Look) else []
+            read = _result_or_problems(_read_through, video, look.frames) if isinstance(look, Look) else []
             problems += read or []
         raise unusable(problems, len(videos))
     return [look for look in looks if isinstance(look, Look)]
@@ -62,18 +64,18 @@ def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Loo
 def read_all(
     read: Callable[[Video, int], Result], videos: Sequence[Video], counts: Sequence[int], workers: int | None = None
 ) -> list[Result]:
-    """`read` of each video and the number of its frames, in `workers` threads.
+    """Apply `read` to each video and its number of frames, in `workers` threads.
 
     Raises DataError that names every video that cannot be read.
     """
-    found = list(in_threads(lambda item: _attempt(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
+    found = list(in_threads(lambda item: _result_or_problems(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
     if problems := [p for result in found if isinstance(result, list) for p in result]:
         raise unusable(problems, len(videos))
     return [result for result in found if not isinstance(result, list)]
 
 
 def look(video: Video) -> Look | Problem:
-    """A look at one; or what is wrong with it."""
+    """Check one video. Returns a Problem if it cannot be used."""
     try:
         return look_at(video)
     except DataError as error:
@@ -81,7 +83,7 @@ def look(video: Video) -> Look | Problem:
 
 
 def packed(looks: Sequence[Look]) -> dict[str, Array]:
-    """What looks at files told, as arrays: `digest` (n, 32), `frames`, `height`, `width`, `grey` (n,)."""
+    """Pack file properties into arrays: `digest` (n, 32), `frames`, `height`, `width`, `grey` (n,)."""
     return {
         "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
         "frames": np.array([look.frames for look in looks], np.int32),
@@ -92,16 +94,16 @@ def packed(looks: Sequence[Look]) -> dict[str, Array]:
 
 
 def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
-    """The looks that `packed` wrote."""
-    told = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
+    """Unpack the arrays that `packed` returns."""
+    columns = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
     return [
         Look(digest.tobytes().hex(), frames, (height, width), grey)
-        for digest, frames, height, width, grey in zip(arrays["digest"], *told)
+        for digest, frames, height, width, grey in zip(arrays["digest"], *columns)
     ]
 
 
-def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
-    """What `read` gives; or what is wrong with the videos, where it raises DataError."""
+def _result_or_problems(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
+    """Call `read` and return its result, or the problems of the DataError that it raises."""
     try:
         return read(*arguments)
     except DataError as error:
@@ -109,8 +111,8 @@ def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Prob
 
 
 def read_whole(video: Video, look: Look) -> Problem | None:
-    """Read all frames; return what is wrong with them, where something is."""
-    problems = _attempt(_read_through, video, look.frames)
+    """Decode all frames. Returns a Problem if that fails."""
+    problems = _result_or_problems(_read_through, video, look.frames)
     return problems[0] if problems else None
 
 
@@ -119,41 +121,40 @@ def _read_through(video: Video, count: int) -> None:
 
 
 def look_at(video: Video) -> Look:
-    """What a video is, by its head and its first frame. Raises DataError, with a Problem, where it cannot be used."""
+    """Read the header and the first frame of a video. Raises DataError, with a Problem, if it cannot be used."""
     if isinstance(video, Stored):
-        return _look_into(video, video.read())
+        return _inspect_content(video, video.read())
     if not isinstance(video, Path):
         shape = video.shape
         return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
     try:
-        return _look_at_folder(video) if video.is_dir() else _look_at_file(video)
+        return _inspect_folder(video) if video.is_dir() else _inspect_file(video)
     except OSError as error:
         raise unusable_video(video, f"it cannot be read ({error.strerror or error})") from error
 
 
 def chosen(count: int, wanted: int) -> list[int]:
-    """Which of `count` frames are taken: all where there are no more than `wanted`, else the middle one of each of
-    `wanted` equal stretches."""
+    """Return the indices of sampled frames: all if `count` ≤ `wanted`, else the middle of `wanted` equal segments."""
     if count <= wanted:
         return list(range(count))
     return [(2 * i + 1) * count // (2 * wanted) for i in range(wanted)]
 
 
 def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
-    """The chosen frames of a video that should have `count`, each as `fit` makes it: (T, H, W, C), T ≤ wanted.
+    """Read the sampled frames of a video with `count` frames, each passed through `fit`: (T, H, W, C), T ≤ wanted.
 
-    Frames are given to `fit` upright, in grey (1 channel) or RGB (3). Raises DataError, with a Problem, where one
-    cannot be read, or there is none.
+    `fit` receives upright frames in grey (1 channel) or RGB (3). Raises DataError, with a Problem, if a frame cannot be
+    read or there are none.
     """
     if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
         return np.stack(_from_file(video, count, wanted, fit, channels))
-    sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
+    sources: Any = _frame_files(video)[0] if isinstance(video, Path) else video
     frames = [sources[i] for i in chosen(len(sources), wanted)]
     return np.stack([fit(read_image(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
 
 
 def as_video(video: Array) -> Array:
-    """The array, if it is a video. Raises DataError where it is none."""
+    """Return the array if it is a video. Raises DataError otherwise."""
     form = video.ndim == 3 or (video.ndim == 4 and video.shape[3] == 3)
     if not form or video.dtype != np.uint8 or not video.size:
         raise unusable_video(
@@ -164,8 +165,10 @@ def as_video(video: Array) -> Array:
 
 
 def video_paths(path: Path) -> list[Path]:
-    """The video file or folder of frames itself, or those directly in a folder, sorted. Raises DataError where there
-    is none."""
+    """Return the video file or folder of frames itself, or the sorted videos directly in a folder.
+
+    Raises DataError if there are none.
+    """
     if not exists(path):
         raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
     if VIDEOS.fits(path):
@@ -179,35 +182,35 @@ def video_paths(path: Path) -> list[Path]:
 
 
 def unusable_video(video: Video, what: str) -> DataError:
-    """The error for one video."""
+    """Build the error for one video."""
     return DataError("A video cannot be used:", [Problem(called(video), what)], fix=REPAIR)
 
 
 def called(video: Video) -> str:
-    """What to call a video in a message."""
+    """Return the name of a video for messages."""
     return str(video) if isinstance(video, Path | Stored) else "array"
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
-    """The error that names these of `total` videos."""
+    """Build the error that names these of `total` videos."""
     some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
-def _look_at_file(path: Path) -> Look:
+def _inspect_file(path: Path) -> Look:
     reject_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
     with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _look_into(path, data)
+        return _inspect_content(path, data)
 
 
-def _look_into(video: Path | Stored, data: Content) -> Look:
+def _inspect_content(video: Path | Stored, data: Content) -> Look:
     digest = hashlib.sha256(data).hexdigest()
     if missing := missing_bytes(data):
         raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
     count, first = 0, None
-    with _opened(video) as (container, stream):
+    with _open_container(video) as (container, stream):
         for packet in container.demux(stream):
             count += packet.size > 0
             if first is None:
@@ -219,15 +222,17 @@ def _look_into(video: Path | Stored, data: Content) -> Look:
 
 
 def size_of(data: bytes, name: str) -> int:
-    """The pixels of all frames of the file that holds `data`, as its head and its packets say: nothing is decoded.
-    Raises DataError, with a Problem, where it cannot be read."""
-    with _opened(Sent(name, data)) as (container, stream):
+    """Return the number of pixels in all frames of the file in `data`, from header and packets without decoding.
+
+    Raises DataError, with a Problem, if it cannot be read.
+    """
+    with _open_container(Sent(name, data)) as (container, stream):
         frames = sum(packet.size > 0 for packet in container.demux(stream))
         return int(frames * stream.width * stream.height)
 
 
-def _look_at_folder(path: Path) -> Look:
-    files, left = _files_of(path)
+def _inspect_folder(path: Path) -> Look:
+    files, left = _frame_files(path)
     digest, problems = hashlib.sha256(), []
     size: Size | None = None
     grey = True
@@ -252,25 +257,25 @@ def _look_at_folder(path: Path) -> Look:
     return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
 
 
-def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The frames of a folder, 2 before 10, and what else stands there."""
+def _frame_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the frames of a folder in natural order (2 before 10), and its other visible files."""
     found = {p.name: p for p in entries(folder) if IMAGES.fits(p)}
     left = [p for p in entries(folder) if p.name not in found and not p.name.startswith(".")]
     return [found[name] for name in natural_order(found)], left
 
 
 def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
-    """The chosen frames of a file; read once more where it turns out to have more or fewer than it seemed to."""
+    """Read the sampled frames of a file, again if its number of frames differs from `count`."""
     form = "gray" if channels == 1 else "rgb24"
     while True:
         wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
-        with _opened(path) as (container, stream):
+        with _open_container(path) as (container, stream):
             size = None
             for frame in container.decode(stream):
                 size = size or (frame.width, frame.height)
                 if (frame.width, frame.height) != size:
-                    told = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
-                    raise unusable_video(path, f"its frames change size, from {told}")
+                    change = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
+                    raise unusable_video(path, f"its frames change size, from {change}")
                 if number in wanted_numbers:
                     found.append(fit(Image.fromarray(_pixels(frame, form))))
                 number += 1
@@ -282,9 +287,9 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
 
 
 @contextlib.contextmanager
-def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
-    """A container and its first stream of images. Raises DataError, with a Problem, for whatever FFmpeg finds."""
-    import av  # here, because it brings the libraries of FFmpeg
+def _open_container(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
+    """Open a container and its first video stream. Raises DataError, with a Problem, for any FFmpeg error."""
+    import av  # imported here because it loads the FFmpeg libraries
 
     try:
         container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))
@@ -304,7 +309,7 @@ def _opened(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
 
 
 def _pixels(frame: Any, form: str) -> Pixels:
-    """The pixels of a frame, turned upright as its file asks for: (H, W) in gray, (H, W, 3) in rgb24."""
+    """Return the pixels of a frame after its rotation: (H, W) in gray, (H, W, 3) in rgb24."""
     pixels: Pixels = frame.to_ndarray(format=form)
     quarters = round(frame.rotation / 90) % 4  # counter-clockwise
     return np.ascontiguousarray(np.rot90(pixels, quarters)) if quarters else pixels
@@ -313,24 +318,24 @@ def _pixels(frame: Any, form: str) -> Pixels:
 Content = bytes | mmap.mmap  # of a whole file
 
 RIFF = b"RIFF"
-MATROSKA, SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"  # the head of a file, and of all that follows it
-HEAD = 4096  # bytes within which the latter begins
+MATROSKA, SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"  # EBML header, and segment with all the rest
+HEAD = 4096  # bytes in which the segment must start
 
 
 def missing_bytes(data: Content) -> int:
-    """How many bytes the head promises beyond those of `data`; 0 where it does not tell, or is of another form."""
+    """Return the number of bytes that the header declares beyond `data`; 0 if unknown."""
     if data[:4] == RIFF:  # .avi
         size = int.from_bytes(data[4:8], "little")
         return 0 if size >= 0x7FFFF000 else max(0, 8 + size - len(data))
     if data[:4] == MATROSKA:  # .mkv, .webm
-        return _of_segment(data)
+        return _missing_in_segment(data)
     if data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):  # .mp4, .m4v, .mov
-        return _of_boxes(data)
+        return _missing_in_boxes(data)
     return 0
 
 
-def _of_segment(data: Content) -> int:
-    """Matroska: the size of the segment is a number whose first byte tells, by its leading zeros, how long it is."""
+def _missing_in_segment(data: Content) -> int:
+    """Return the missing bytes of Matroska: leading zeros of the segment size's first byte give its length."""
     start = data.find(SEGMENT, 0, HEAD) + len(SEGMENT)
     if start < len(SEGMENT) or start >= len(data) or not data[start]:
         return 0
@@ -340,14 +345,14 @@ def _of_segment(data: Content) -> int:
     return 0 if unknown else max(0, start + length + size - len(data))
 
 
-def _of_boxes(data: Content) -> int:
-    """MP4 and QuickTime: boxes one after another, each with its size before its name."""
+def _missing_in_boxes(data: Content) -> int:
+    """Return the missing bytes of MP4 and QuickTime: a sequence of boxes that start with their size and name."""
     at = 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
         if size == 1:  # the size follows the name, in eight bytes
             size = int.from_bytes(data[at + 8 : at + 16], "big")
-        if size < 8:  # 0: up to the end; else no box
+        if size < 8:  # 0: up to the end; otherwise not a box
             return 0
         at += size
     return max(0, at - len(data))
