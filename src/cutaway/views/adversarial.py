@@ -60,14 +60,14 @@ class Attacked:
     p: Tensor  # (E, K): class probabilities
 
     @property
-    def said(self) -> list[int]:
+    def predicted(self) -> list[int]:
         """Return the most probable class at each ε."""
         found: list[int] = self.p.argmax(1).tolist()
         return found
 
     def errs_at(self, actual: int) -> int | None:
         """Return the index of the first ε at which the prediction is not `actual`, or None."""
-        return next((i for i, k in enumerate(self.said) if k != actual), None)
+        return next((i for i, k in enumerate(self.predicted) if k != actual), None)
 
 
 def suits(subject: Subject) -> bool:
@@ -191,7 +191,7 @@ def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gri
 
 
 def _answer(one: Attacked, names: tuple[str, ...], e: int) -> str:
-    said = one.said[e]
+    said = one.predicted[e]
     return f"{names[said]}, {percent(float(one.p[e, said]))}"
 
 
@@ -203,7 +203,7 @@ def _tile(group: str, label: str, pixels: Tensor) -> dict[str, Any]:
 def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[int], grid: Tensor) -> Drawing:
     """Return the probabilities of these classes over ε, marked where the model first errs."""
     at = one.errs_at(classes[0])
-    mark = {"x": float(grid[at]), "label": f"says {names[one.said[at]]}"} if at else None
+    mark = {"x": float(grid[at]), "label": f"says {names[one.predicted[at]]}"} if at else None
     return charts.lines(
         f"What the model says along ε, {called}",
         "ε",
@@ -228,7 +228,7 @@ def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid
     for e, eps in enumerate(grid.tolist()):
         row: list[Any] = [round(eps, 6)]
         for one in found.values():
-            said = one.said[e]
+            said = one.predicted[e]
             row += [names[said], float(one.p[e, said]), float(one.p[e, actual])]
         rows.append(row)
     return table(columns, rows)
@@ -237,7 +237,7 @@ def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid
 def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
     plain = found["fgsm"]
     words = [f"As it is, the model says {_answer(plain, names, 0)}."]
-    if known and plain.said[0] != actual:
+    if known and plain.predicted[0] != actual:
         return f"{words[0]} That is wrong already: it is {names[actual]}."
     for how, one in found.items():
         at = one.errs_at(actual)
@@ -246,7 +246,7 @@ def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gr
         else:
             eps = float(grid[at])
             words.append(
-                f"{METHODS[how]} has it say {names[one.said[at]]} from ε = {number(round(eps, 4))} on, "
+                f"{METHODS[how]} has it say {names[one.predicted[at]]} from ε = {number(round(eps, 4))} on, "
                 f"{number(round(255 * eps, 1))} of 255 levels."
             )
     return " ".join(words)

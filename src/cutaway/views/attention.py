@@ -223,6 +223,6 @@ def _curves(title: str, looks: list[AttentionSummary], measure: Callable[[Head],
     several = any(len(one.heads) > 1 for one in looks)
     named = [("mean", lambda values: sum(values) / len(values))]
     named = [("most", max), *named, ("least", min)] if several else named
-    alone = {} if several else {"split": "all"}
-    series = [{"name": name if several else "", **alone, "points": curve(put)} for name, put in named]
+    only = {} if several else {"split": "all"}
+    series = [{"name": name if several else "", **only, "points": curve(put)} for name, put in named]
     return charts.lines(title, "layer, in order", series)

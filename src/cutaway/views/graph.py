@@ -72,16 +72,16 @@ def view(subject: Subject) -> View:
     node = _central_node(subject, net)
     hops = hops_to(net, node)
     shown = _select_nodes(net, node, hops)
-    alike = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
+    similar = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
     reached = reach(net, node, hops, depth=len(travels))
     drawings = [
         _graph(subject, net, travels, node, hops, shown),
         _reach(net, node, reached, len(travels)),
-        *_similarity_charts(alike),
+        *_similarity_charts(similar),
     ]
     rows = [
         [one.name, one.linked, one.every, one.energy, reached.own[min(k, len(reached.own) - 1)]]
-        for k, one in enumerate(alike)
+        for k, one in enumerate(similar)
     ]
     columns = {
         "after": "text",
@@ -94,7 +94,7 @@ def view(subject: Subject) -> View:
         id="graph",
         title="The graph",
         says="Lines are as wide as the messages along them: point at a node to see what comes to it.",
-        summary=_summary(net, travels, node, shown, alike, reached),
+        summary=_summary(net, travels, node, shown, similar, reached),
         table=table(columns, rows),
         drawings=drawings,
     )
@@ -293,11 +293,11 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
     return charts.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
 
 
-def _similarity_charts(alike: list[Alike]) -> list[Drawing]:
+def _similarity_charts(similar: list[Alike]) -> list[Drawing]:
     """Return curves over the layers of the measured quantities."""
     drawings: list[Drawing] = []
-    cosines = {"linked nodes": [a.linked for a in alike], "all pairs": [a.every for a in alike]}
-    energies = {"": [a.energy for a in alike]}
+    cosines = {"linked nodes": [a.linked for a in similar], "all pairs": [a.every for a in similar]}
+    energies = {"": [a.energy for a in similar]}
     for title, curves, zero in (
         ("Mean cosine of nodes after each layer", cosines, False),
         ("Dirichlet energy after each layer, relative", energies, True),
@@ -311,7 +311,7 @@ def _similarity_charts(alike: list[Alike]) -> list[Drawing]:
     return drawings
 
 
-def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike: list[Alike], reached: Reach) -> str:
+def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], similar: list[Alike], reached: Reach) -> str:
     links = links_among(net, torch.arange(len(net)))
     pairs = int((links[0] != links[1]).sum())
     words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]
@@ -340,7 +340,7 @@ def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike
         f"After {plural(depth, 'layer')} it has seen {percent(reached.own[depth])} of the graph, a node on average "
         f"{percent(reached.mean[depth])}."
     )
-    first, last = alike[0], alike[-1]
+    first, last = similar[0], similar[-1]
     if first.linked is not None and last.linked is not None:
         words.append(f"The mean cosine of linked nodes goes from {number(first.linked)} to {number(last.linked)}.")
     if first.energy is not None and last.energy is not None:

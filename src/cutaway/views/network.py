@@ -279,7 +279,7 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
     assert row.multiply_adds is not None, "what is not known has no products"
     total = f"{count(row.multiply_adds)} MACs"
     gives = row.shape if row.shape and (row.shape[0] > 1 or row.type == "operation") else row.shape[1:]
-    numbers = f"{'·'.join(map(count, gives))} numbers"
+    outputs = f"{'·'.join(map(count, gives))} numbers"
     matrices = sum(weight.numel() for weight in weights.values() if weight.ndim > 1)
     if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and row.shape:
         kernel = "×".join(map(str, module.kernel_size))
@@ -288,7 +288,7 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
             inside = module.in_channels // module.groups
             return (
                 f"{kernel} window × {plural(inside, 'channel')} = {plural(each, 'product')} for each of "
-                f"{numbers} = {total}"
+                f"{outputs} = {total}"
             )
     if matrices and row.multiply_adds % matrices == 0:
         places = row.multiply_adds // matrices
@@ -299,5 +299,5 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
         return f"{plural(matrices, 'weight')} × {plural(places, 'place')}{where} = {total}"
     if row.shape and row.multiply_adds % math.prod(row.shape) == 0:
         each = row.multiply_adds // math.prod(row.shape)
-        return f"{plural(each, 'product')} for each of {numbers} = {total}"
+        return f"{plural(each, 'product')} for each of {outputs} = {total}"
     return total
