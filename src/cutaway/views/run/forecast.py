@@ -116,7 +116,7 @@ def some_forecasts(forecast: dict[str, Any]) -> View:
 
 
 def _summary(curves: list[dict[str, Any]]) -> str:
-    """Return the model's error at the first and the last step, and the number of steps at which it is the best."""
+    """Return the model's error at the first and the last step, and the number of steps at which it beats each rival."""
     model, others = curves[0], curves[1:]
     known = [v for v in model["rmse"] if v is not None]
     if not known:
