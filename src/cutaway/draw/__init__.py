@@ -1,1 +1,1 @@
-"""The drawing modules, the descriptions that they take, and the page that holds both."""
+"""Drawing modules in JavaScript, the descriptions that they draw, and the HTML page that contains both."""

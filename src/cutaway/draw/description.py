@@ -1,35 +1,36 @@
-"""What Python hands to the drawing: plain JSON values, which any page with the modules of draw/ can draw.
+"""Descriptions of pages, views and drawings: plain JSON values that Python passes to the modules of draw/.
 
-A page is a title and views. A view is a title, a sentence, a summary in words, its numbers as a table, and
-drawings. A drawing is a dictionary whose `kind` names its module in draw/, where the rest is described:
+A page is a title and views. A view is a title, a sentence, a summary in words, a table of its numbers, and drawings. A
+drawing is a dictionary whose `kind` names its module in draw/; the module documents the remaining keys:
 
-    figure    the one figure that matters, with its interval, on a line
+    figure    the main metric with its interval, on a line
     lines     curves over a common x
     heat      a square matrix of counts, shaded by the fraction of the row
-    rows      named rows with bars, or with dots and intervals, in columns
-    points    one dot for each example, what was said over what it was
-    dots      a mark for each of many things by two numbers, some joined by steps
+    rows      labelled rows with bars, or with dots and intervals, in columns
+    points    one dot for each example, prediction over target
+    dots      a scatter of marks by two numbers, some joined by steps
     histogram counts between edges, coloured by sign
-    fractions one bar cut into named parts
+    fractions one bar divided into labelled parts
     gallery   examples with their images or their columns
-    prose     words: sentences, terms with their values, a command to copy, a table to show
-    tiles     many small maps side by side: filters, feature maps, heads
-    matrix    one map with a name for every row and column
+    prose     text: sentences, terms with their values, a command to copy, a table
+    tiles     many small maps in a row: filters, feature maps, heads
+    matrix    one map with a label for every row and column
     equation  small maps with signs between them: A · B = C
     overlay   images with a map laid over each
-    boundary  a plane of two features: the model's answer on it, and every neuron's own map of it
-    neurons   a small network by its numbers, and the sums of the neuron that is chosen
+    boundary  a plane of two features: the model's answer on it, and the map of every neuron
+    neurons   a small network with its numbers, and the sums of the selected neuron
     convolve  a window that slides over numbers, its products, and the cell that they sum to
-    tree      blocks within blocks, one line each with bars; a click opens a line
-    choice    one of several drawings, chosen from a list or along a slider
-    tokens    words in the order in which they are read, shaded by a number, or by what a chosen one attends to
-    thoughts  the steps that a search for a solution proposed, in columns by depth, with what is true of each
-    scatter   a mark for each example or word near those like it, and its nearest neighbours
-    graph     nodes and the links between them, as wide as what travels along them
+    tree      nested blocks, one line each with bars; a click expands a line
+    choice    one of several drawings, selected from a list or with a slider
+    tokens    tokens in reading order, shaded by a number, or by the attention of a selected token
+    thoughts  the steps that a search for a solution proposed, in columns by depth, with the state of each
+    scatter   a mark for each example or word, placed near similar ones, and its nearest neighbours
+    graph     nodes and the links between them; the width of a link is the amount that travels along it
 
-Maps are lists of rows of numbers, null where there is none. `scale` says what they mean: "signed" (two hues that meet
-at 0) or "amount" (one hue from 0 or the least value on). `range` says what the strongest colour is: of each map by
-itself ("unit"), of the maps with the same `group` ("layer"), or of all ("global"); whoever looks can choose another.
+Maps are lists of rows of numbers, with null for a missing value. `scale` is the kind of colour scale: "signed" (two
+hues that meet at 0) or "amount" (one hue, from 0 or the smallest value). `range` is the range of the colour scale: each
+map on its own ("unit"), the maps with the same `group` ("layer"), or all maps ("global"). The reader can change it on
+the page.
 """
 
 from __future__ import annotations
@@ -40,34 +41,34 @@ Drawing = dict[str, Any]
 
 
 class Column(TypedDict):
-    """A column of a table: its head, and how its values are written: text, count, fraction, number, or already."""
+    """A column of a table: its header, and the format of its values (text, count, fraction, number, or written)."""
 
     name: str
     format: str
 
 
 class Table(TypedDict):
-    """Numbers as they are, not as they are written: the drawing formats them."""
+    """A table of unformatted values; the drawing formats them."""
 
     columns: list[Column]
     rows: list[list[Any]]
 
 
 class View(TypedDict):
-    """One part of the page."""
+    """One section of the page."""
 
     id: str
     title: str
-    says: str  # one sentence: what is shown and how to read it
-    summary: str  # what there is to see, in words
+    says: str  # one sentence: the content and how to read it
+    summary: str  # the findings, in words
     table: Table
     drawings: list[Drawing]
-    read: NotRequired[str]  # how to read it, in a few sentences
-    misleads: NotRequired[str]  # where it misleads
+    read: NotRequired[str]  # instructions for reading it, in a few sentences
+    misleads: NotRequired[str]  # its limitations
 
 
 class Page(TypedDict):
-    """The whole page; its first view is the head."""
+    """A whole page; its first view is the head."""
 
     title: str
     views: list[View]
@@ -75,5 +76,5 @@ class Page(TypedDict):
 
 
 def table(columns: dict[str, str], rows: list[list[Any]]) -> Table:
-    """A table from `{name: format}` and its rows."""
+    """Return a table built from `{name: format}` and its rows."""
     return {"columns": [{"name": n, "format": f} for n, f in columns.items()], "rows": rows}

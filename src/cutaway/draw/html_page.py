@@ -1,8 +1,8 @@
-"""A page: descriptions of drawings and the modules that draw them, in one HTML file that opens offline.
+"""HTML pages that open offline: descriptions of drawings together with the modules that draw them.
 
-The modules of draw/ that the page needs go in without their comments, and with other names to import each other by: an
-import map leads each name to a `data:` URL. The page may run nothing but these (a Content-Security-Policy says so) and
-load nothing at all.
+The page contains the modules of draw/ that it needs, without their comments. They import each other by new names: an
+import map leads each name to a `data:` URL. A Content-Security-Policy allows only these scripts to run and allows no
+network requests.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from urllib.parse import quote
 
 from .description import Drawing, Page, View
 
-# What a URL carries as it is. A `#` would end it, a `<` is longer in a script element.
+# Characters that a URL carries unescaped. A `#` would end it, a `<` is longer in a script element.
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#<")
 
-HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
+HEIGHT = 760  # pixels, height of a page in a notebook; its content scrolls
 START = """
 import { drawPage } from "cutaway/page.js";
 drawPage(document.querySelector("main"), JSON.parse(document.querySelector("#page").textContent));
 """
-# One view alone, within a page of other things, which it tells how high it is.
+# One view inside another page; it reports its height to that page.
 ALONE = """
 import { drawView } from "cutaway/view.js";
 const main = document.querySelector("main");
@@ -63,14 +63,17 @@ in evaluation.json, metrics.csv and run.json beside it.</noscript>
 
 
 def page(description: Page) -> str:
-    """The page as one HTML document."""
+    """Return the page as one HTML document."""
     drawings = [drawing for view in description["views"] for drawing in view["drawings"]]
     return _document(description["title"], description, START, _imports("page.js", drawings))
 
 
 def embedded(view: View, height: int) -> str:
-    """One view, as HTML, in a frame of its own for a page of other things: `height` pixels, and as many as it needs
-    once it is drawn. Like `framed` it can do nothing else."""
+    """Return one view as HTML in an iframe, for use inside another page.
+
+    The frame starts with a height of `height` pixels and grows to the height of the drawn view. Like `framed`, it has
+    no network access and no access to the page around it.
+    """
     document = _document(view["title"], view, ALONE, _imports("view.js", view["drawings"]))
     name = f"cutaway-{hashlib.sha256(document.encode()).hexdigest()[:12]}"
     return (
@@ -81,7 +84,7 @@ def embedded(view: View, height: int) -> str:
 
 
 def _document(title: str, description: Page | View, start: str, modules: dict[str, str]) -> str:
-    style, imports = _drawing("style.css"), _embedded(json.dumps({"imports": modules}))
+    style, imports = _drawing("style.css"), _escape_json(json.dumps({"imports": modules}))
     policy = (
         f"default-src 'none'; script-src data: {_hash(imports)} {_hash(start)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -91,14 +94,16 @@ def _document(title: str, description: Page | View, start: str, modules: dict[st
         title=html.escape(title),
         style=style,
         imports=imports,
-        description=_embedded(json.dumps(description, ensure_ascii=False, allow_nan=False)),
+        description=_escape_json(json.dumps(description, ensure_ascii=False, allow_nan=False)),
         start=start,
     )
 
 
 def framed(title: str, document: str) -> str:
-    """A page, as HTML, in a frame of its own for a notebook, which can do nothing but draw: it has no network and no
-    access to the notebook."""
+    """Return a page as HTML in an iframe for a notebook.
+
+    The frame can only draw: it has no network access and no access to the notebook.
+    """
     return (
         f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" '
         f'style="width: 100%; height: {HEIGHT}px; border: 0; resize: vertical" '
@@ -107,9 +112,9 @@ def framed(title: str, document: str) -> str:
 
 
 def _imports(first: str, drawings: list[Drawing]) -> dict[str, str]:
-    """The import map: `cutaway/scale.js` → the module as a data: URL, with "./scale.js" in it renamed likewise.
+    """Return the import map: `cutaway/scale.js` → the module as a data: URL, with "./scale.js" in it renamed to match.
 
-    It has what the module `first` and these drawings need and no more, without comments and indents.
+    It contains `first`, the modules of these drawings and their dependencies, without comments and indentation.
     """
     kinds = set(_kinds(drawings))
     found: dict[str, str] = {}
@@ -122,7 +127,7 @@ def _imports(first: str, drawings: list[Drawing]) -> dict[str, str]:
         if name == "kinds.js":
             lines = text.splitlines()
             text = "\n".join(line for line in lines if (m := re.match(r"export \{ (\w+) ", line)) and m[1] in kinds)
-        found[name] = re.sub(r'(\bfrom )"\./', r'\1"cutaway/', _bare(text))
+        found[name] = re.sub(r'(\bfrom )"\./', r'\1"cutaway/', _minify(text))
         wanted += re.findall(r'\bfrom "\./([^"]+)"', text)
     return {
         f"cutaway/{name}": f"data:text/javascript;charset=utf-8,{_url(text)}" for name, text in sorted(found.items())
@@ -130,7 +135,7 @@ def _imports(first: str, drawings: list[Drawing]) -> dict[str, str]:
 
 
 def _kinds(drawings: list[Drawing]) -> Iterator[str]:
-    """The kinds of some drawings and of all within them."""
+    """Yield the kinds of the drawings and of all drawings nested in them."""
     for drawing in drawings:
         yield drawing["kind"]
         for option in drawing.get("options", ()) if drawing["kind"] == "choice" else ():
@@ -138,9 +143,11 @@ def _kinds(drawings: list[Drawing]) -> Iterator[str]:
 
 
 @functools.cache
-def _bare(text: str) -> str:
-    """A module without its comments, which have lines of their own or follow a statement's end, and without indents: a
-    third less to carry."""
+def _minify(text: str) -> str:
+    """Return a module without comments and indentation, a third smaller.
+
+    Comments have lines of their own or follow the end of a statement.
+    """
     text = re.sub(r"^\s*/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = (re.sub(r"(?<=[;,{]) // .*", "", line.strip()) for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
@@ -148,7 +155,7 @@ def _bare(text: str) -> str:
 
 @functools.cache
 def _url(text: str) -> str:
-    """Text as a data: URL carries it: escaped where that has a meaning, and else as it is."""
+    """Return text escaped for a data: URL; only characters with a meaning in a URL are escaped."""
     return quote(text, safe=PLAIN)
 
 
@@ -157,11 +164,11 @@ def _drawing(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _embedded(text: str) -> str:
-    """JSON that can stand in a script element: with no `<` in it, nothing can end the element."""
+def _escape_json(text: str) -> str:
+    """Return JSON that is safe inside a script element: without `<`, nothing can end the element."""
     return text.replace("<", "\\u003c")
 
 
 def _hash(text: str) -> str:
-    """A script or style as the policy names it."""
+    """Return the hash of a script or style as the Content-Security-Policy writes it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

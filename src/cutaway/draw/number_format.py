@@ -1,6 +1,6 @@
-"""Numbers as the report's sentences say them. draw/format.js writes the same numbers in drawings.
+"""Number formats of the report's sentences; draw/format.js writes the same formats in drawings.
 
-Digits are grouped in threes by a narrow no-break space, which also stands before units; a minus is a minus sign.
+Digits are grouped in threes by a narrow no-break space, which also precedes units. A minus is a minus sign.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ UNKNOWN = "unknown"
 
 
 def capital(name: str) -> str:
-    """The name as a title begins with it: Accuracy; mAP, which has a capital already, as it is."""
+    """Return the name with a capital first letter: Accuracy. A name with a capital, such as mAP, is unchanged."""
     return name if name[1:2].isupper() else f"{name[:1].upper()}{name[1:]}"
 
 
 def written(value: float | None, format: str) -> str:
-    """The value in one of the formats count, fraction and number."""
+    """Return the value in one of the formats count, fraction and number."""
     if value is None:
         return UNKNOWN
     return {"count": count, "fraction": percent, "number": number}[format](value)
 
 
 def by(sizes: Sequence[int]) -> str:
-    """A shape: 3×64×64."""
+    """Return the text of a shape: 3×64×64."""
     return "×".join(map(str, sizes))
 
 
 def count(value: float) -> str:
-    """A whole number: 61 706."""
+    """Return the text of a whole number: 61 706."""
     return f"{round(value):,}".replace(",", THIN).replace("-", "−")
 
 
 def percent(value: float) -> str:
-    """A fraction as a percentage with one decimal, or as many as keep it from all or nothing: 97.8 %, 99.97 %."""
+    """Return a fraction as a percentage with one decimal: 97.8 %.
+
+    It uses two or three decimals where one would round to 0 % or 100 %: 99.97 %.
+    """
     hundredths = 100 * value
     if abs(hundredths) in (0, 100):
         return f"{hundredths:.0f}{THIN}%".replace("-0", "0").replace("-", "−")
@@ -44,7 +47,7 @@ def percent(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, all the whole ones: 0.01235, 54 322, 1.23×10⁻⁵."""
+    """Return a number with four significant digits and all digits before the point: 0.01235, 54 322, 1.23×10⁻⁵."""
     size = abs(value)
     if size == 0:
         return "0"  # of either sign
@@ -58,7 +61,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the units that a person would use: 12.3 s, 4 min 10 s, 2 h 5 min."""
+    """Return a duration in readable units: 12.3 s, 4 min 10 s, 2 h 5 min."""
     if seconds < 99.95:
         return f"{seconds:.1f}{THIN}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -68,17 +71,17 @@ def duration(seconds: float) -> str:
 
 
 def plural(n: int, noun: str) -> str:
-    """`plural(1, "epoch")` is "1 epoch", `plural(3, "epoch")` "3 epochs"."""
+    """Return a count with its noun: `plural(1, "epoch")` is "1 epoch", `plural(3, "epoch")` "3 epochs"."""
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
 
 
 def moment(iso: str | None) -> str:
-    """A moment of the documents to the minute: 2026-01-31 14:05 UTC."""
+    """Return an ISO timestamp to the minute: 2026-01-31 14:05 UTC."""
     if not iso:
         return UNKNOWN
     return iso[:16].replace("T", " ") + (" UTC" if iso.endswith(("Z", "+00:00")) else "")
 
 
 def signed(value: float) -> str:
-    """A number that says its sign: +12.5, −3."""
+    """Return a number with an explicit sign: +12.5, −3."""
     return f"+{number(value)}" if value > 0 else number(value)

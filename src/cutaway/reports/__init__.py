@@ -1,1 +1,1 @@
-"""The page that a run leaves behind."""
+"""The HTML report of a run."""

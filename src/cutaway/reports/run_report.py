@@ -1,4 +1,4 @@
-"""The report of a run: the views in the order they are read, and the page that holds them.
+"""The report of a run: its views in reading order, and the page that contains them.
 
 The views are pure functions from the documents of a run to plain JSON descriptions.
 """
@@ -33,19 +33,22 @@ from ..views.run.speech import words
 from ..views.run.tasks import over_time
 from ..views.run.values import residuals
 
-# Each document that can be absent, and what would be seen of it.
+# Documents that can be missing, and the content that the page lacks without them.
 OPTIONAL = {
     "metrics": ("metrics.csv", "loss, metrics and learning rate of every epoch"),
     "evaluation": ("evaluation.json", "metrics with intervals, confusion or residuals, the worst mistakes"),
     "layers": ("layers.json", "the layer table and the paper that the network comes from"),
 }
 
-# Settings of a model that are the data's, whoever types them.
+# Model settings that the data determines, even if the user sets them.
 DECIDED = ("num_classes", "target_vocab_size", "in_features", "in_channels")
 
 
 def describe(documents: Documents) -> Page:
-    """The whole page of a run. What a run that ended early has no documents for is named in a view of its own."""
+    """Return the description of a run's whole page.
+
+    If a run ended early, one view lists the documents that are missing.
+    """
     run, metrics, evaluation, layers = documents.run, documents.metrics, documents.evaluation, documents.layers
     views = [head(run, evaluation)]
     absent = [key for key in OPTIONAL if not getattr(documents, key)]
@@ -68,8 +71,8 @@ def describe(documents: Documents) -> Page:
     if evaluation and evaluation.get("values"):
         views.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation:
-        views += _beyond(evaluation)
-        views += _singled_out(run, evaluation)
+        views += _optional_views(evaluation)
+        views += _worst_views(run, evaluation)
     views.append(data(run))
     if layers:
         views.append(network(layers, documents.folder, documents.inside))
@@ -77,8 +80,8 @@ def describe(documents: Documents) -> Page:
     return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
 
 
-def _beyond(evaluation: dict[str, Any]) -> list[View]:
-    """The views of what only some evaluations have."""
+def _optional_views(evaluation: dict[str, Any]) -> list[View]:
+    """Return the views of the optional parts of an evaluation."""
     split, total = evaluation["split"], evaluation["count"]
     views = []
     if evaluation.get("discrimination"):
@@ -98,18 +101,18 @@ def _beyond(evaluation: dict[str, Any]) -> list[View]:
     return views
 
 
-def _singled_out(run: dict[str, Any], evaluation: dict[str, Any]) -> list[View]:
-    """The mistakes; where images are drawn there are none, but images that are unlikely."""
+def _worst_views(run: dict[str, Any], evaluation: dict[str, Any]) -> list[View]:
+    """Return the view of the worst mistakes; for image generation, that of the least likely images, if any."""
     if run["task"] != "image generation":
         return [worst(run, evaluation)]
     return [unlikely(evaluation)] if evaluation["worst"] else []
 
 
 def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
-    """The head of the page: what was trained on what, and the one metric that matters."""
+    """Return the head of the page: model, data, and the main metric."""
     drawings: list[Drawing] = []
     if evaluation:
-        says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
+        says, summary = f"{_training_summary(run)} {trust(run, evaluation)}", result(run, evaluation)
         rows = metrics_rows(evaluation)
         drawings += [figure(run, evaluation), *beside_simple(run, evaluation), *missing_intervals(evaluation)]
         signatures = evaluation.get("signatures", {})
@@ -117,7 +120,7 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
             sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
             drawings.append({"kind": "prose", "sentences": sentences})
     else:
-        says, summary = f"{_trained(run)} It has not been tested.", "There are no metrics yet."
+        says, summary = f"{_training_summary(run)} It has not been tested.", "There are no metrics yet."
         rows = []
         best = run.get("best") or {}
         if best.get("value") is not None:
@@ -143,14 +146,16 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
 
 
 def called(run: dict[str, Any]) -> str:
-    """The model's preset, with the settings by which it is another network: "gpt2 with layers=2 and dim=64". What the
-    data decides makes it none."""
+    """Return the model's preset with the settings that change the network: "gpt2 with layers=2 and dim=64".
+
+    Settings that follow from the data are left out.
+    """
     own = {key: value for key, value in run["model_settings"].items() if key not in DECIDED}
     return f"{run['model']}{with_settings(own)}"
 
 
 def missing(run: dict[str, Any], absent: list[str]) -> View:
-    """What is not there, and how to come by it; `absent` holds keys of OPTIONAL."""
+    """Return a view of the missing documents and how to obtain them; `absent` contains keys of OPTIONAL."""
     names = " and ".join(OPTIONAL[key][0] for key in absent)
     state = run.get("stopped") or run.get("status") or "not finished"
     return View(
@@ -164,10 +169,10 @@ def missing(run: dict[str, Any], absent: list[str]) -> View:
     )
 
 
-def _trained(run: dict[str, Any]) -> str:
-    """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
+def _training_summary(run: dict[str, Any]) -> str:
+    """Return a summary of the training: 61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
     said = f"{count(run['parameters'])} parameters, learned from "
-    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several
+    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several captions
     said += plural(run["data"]["splits"]["train"], learned)
     if run.get("epochs_done") is not None:
         said += f" in {plural(run['epochs_done'], 'epoch')}"
@@ -182,9 +187,9 @@ def _colophon(run: dict[str, Any]) -> str:
 
 
 def report_on(run: Run) -> Path:
-    """Write layers.json and report.html into the run's folder; the path of the page."""
+    """Write layers.json and report.html into the run's folder and return the path of the page."""
     if (run.folder / "model").is_dir():
-        card = None if run.module is not None else run.preset.card.card.to_json()  # one's own has no paper
+        card = None if run.module is not None else run.preset.card.card.to_json()  # a custom module has no paper
         layers = layer_table(run.model, *inputs_for(run.model, run.spec))
         tree = drawing_of(layers, run.model)
         write_json(
@@ -195,9 +200,10 @@ def report_on(run: Run) -> Path:
 
 
 def write_report(run_folder: Path) -> Path:
-    """Write report.html into a run's folder, from the documents there, and give its path.
+    """Write report.html into a run's folder from its documents and return its path.
 
-    Raises FileError where a document is damaged or the page cannot be written.
+    Raises:
+        FileError: If a document is damaged or the page cannot be written.
     """
     path = run_folder / "report.html"
     write_text(path, page(describe(read_documents(run_folder))))

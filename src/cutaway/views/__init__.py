@@ -1,14 +1,14 @@
-"""What can be seen inside a model: views by name, each a pure function from a Subject to a plain JSON description.
+"""Views of a model's internals, by name; each is a pure function from a Subject to a plain JSON description.
 
-Every view is a module here, of its name, with
+Every view is a module of this package with
 
-    SAYS                    one line: what it shows, for `cutaway inspect --help`
-    READ, MISLEADS          how to read it, and where it misleads: a few sentences each
-    OPTIONS                 what can be asked of it: {"head": "which head, counted from 0"}
-    suits(subject)          whether there is anything to show
-    view(subject) -> View   its description
+    SAYS                    one line: the content of the view, for `cutaway inspect --help`
+    READ, MISLEADS          how to read it, and its limitations: a few sentences each
+    OPTIONS                 its options: {"head": "which head, counted from 0"}
+    suits(subject)          return whether there is anything to show
+    view(subject) -> View   return its description
 
-A view computes what it needs within probes that leave the model as it was.
+A view computes its numbers within probes that leave the model unchanged.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import UnknownName
 
-if TYPE_CHECKING:  # the names of views are asked for where torch is not
+if TYPE_CHECKING:  # the names of views are used without importing torch
     from .subject import Subject
 
-# In the order in which they are read.
+# In reading order.
 VIEWS = (
     "network",
     "curves",
@@ -54,12 +54,16 @@ VIEWS = (
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a view. Raises UnknownName with the nearest names."""
+    """Return the module of a view.
+
+    Raises:
+        UnknownName: If there is no such view; the message has the nearest names.
+    """
     if name not in VIEWS:
         raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
     return import_module(f"{__package__}.{name}")
 
 
 def suitable(subject: Subject) -> list[str]:
-    """The views that have something to show of it."""
+    """Return the names of the views that apply to the subject."""
     return [name for name in VIEWS if module_of(name).suits(subject)]

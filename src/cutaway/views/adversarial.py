@@ -1,4 +1,4 @@
-"""View 23: how little of an image has to change until a classifier errs."""
+"""View 23: the smallest change of an image that makes a classifier err."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ OPTIONS = {
     "steps": "steps of PGD; 20 unless given",
 }
 
-POINTS = 13  # values of ε, from 0 on
-CURVES = 5  # classes that have a curve
+POINTS = 13  # values of ε, starting at 0
+CURVES = 5  # number of classes with a curve
 STEPS, MOST_STEPS = 20, 1000
-GREY, COLOURS = 0.3, 0.03  # ε at most, unless it is given
+GREY, COLOURS = 0.3, 0.03  # the default maximum of ε
 METHODS = {"fgsm": "FGSM", "pgd": "PGD"}
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """One image changed by one method at every ε."""
+    """One image, changed by one attack at every ε."""
 
     pixels: Tensor  # (E, C, H, W) in 0…1
-    p: Tensor  # (E, K): the probabilities of the classes
+    p: Tensor  # (E, K): class probabilities
 
     @property
-    def said(self) -> list[int]:
-        """The likeliest class at each ε."""
+    def predicted(self) -> list[int]:
+        """Return the most probable class at each ε."""
         found: list[int] = self.p.argmax(1).tolist()
         return found
 
     def errs_at(self, actual: int) -> int | None:
-        """The first ε, by its place, at which the answer is not that class."""
-        return next((i for i, k in enumerate(self.said) if k != actual), None)
+        """Return the index of the first ε at which the prediction is not `actual`, or None."""
+        return next((i for i, k in enumerate(self.predicted) if k != actual), None)
 
 
 def suits(subject: Subject) -> bool:
-    """Whether it is a classifier of images that has learned from some, by a loss that has probabilities."""
+    """Return whether it is an image classifier trained on data, with a loss that has probabilities."""
     return (
         isinstance(subject.preprocessing, ImagePreprocessing)
         and type(subject.preprocessing.spec.target) is Classes
@@ -81,7 +81,11 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """One image under both attacks. Raises SettingError for options that cannot be."""
+    """Return one image under both attacks.
+
+    Raises:
+        SettingError: If an option is invalid.
+    """
     given, task = subject.preprocessing, subject.task
     assert isinstance(given, ImagePreprocessing), "as it suits"
     assert isinstance(task, Classification), "as it suits"
@@ -89,16 +93,16 @@ def view(subject: Subject) -> View:
     steps = whole(subject.options, "steps", STEPS, MOST_STEPS + 1)
     if not steps:
         raise SettingError("steps=0 cannot be: PGD takes at least one step.")
-    grid = torch.linspace(0, _largest(subject.options, GREY if given.spec.channels == 1 else COLOURS), POINTS)
+    grid = torch.linspace(0, _max_eps(subject.options, GREY if given.spec.channels == 1 else COLOURS), POINTS)
     x = subject.inputs[0][i : i + 1]  # (1, C, H, W)
     with torch.no_grad():
         first = int(task.decide(answers_of(subject.model(x))[0])[0])
     actual = int(subject.target[i]) if subject.target is not None else first
-    found = _attacked(subject, given, task, x, actual, grid, steps)
+    found = _attack(subject, given, task, x, actual, grid, steps)
     names = task.target.names
-    likely = torch.stack([one.p.max(0).values for one in found.values()]).max(0).values  # anywhere on the way
+    likely = torch.stack([one.p.max(0).values for one in found.values()]).max(0).values  # at any ε
     order: list[int] = likely.argsort(descending=True, stable=True).tolist()
-    classes = [actual, *[k for k in order if k != actual][: CURVES - 1]]  # the same for all, and in the same colours
+    classes = [actual, *[k for k in order if k != actual][: CURVES - 1]]  # the same classes and colours for all methods
     known = subject.target is not None
     shown = f"a {names[actual]}" if known else f"which the model takes for {names[actual]}"
     return View(
@@ -114,8 +118,8 @@ def view(subject: Subject) -> View:
     )
 
 
-def _largest(options: Mapping[str, str], usual: float) -> float:
-    """The option eps as a number. Raises SettingError."""
+def _max_eps(options: Mapping[str, str], usual: float) -> float:
+    """Return the option eps as a number, or `usual` without the option. Raises SettingError."""
     typed = options.get("eps")
     if typed is None:
         return usual
@@ -128,7 +132,7 @@ def _largest(options: Mapping[str, str], usual: float) -> float:
     return eps
 
 
-def _attacked(
+def _attack(
     subject: Subject,
     given: ImagePreprocessing,
     task: Classification,
@@ -137,7 +141,7 @@ def _attacked(
     grid: Tensor,
     steps: int,
 ) -> dict[str, Attacked]:
-    """The image (1, C, H, W) at every ε of the grid, by each method; all ε go through the model together."""
+    """Attack the image (1, C, H, W) with each method, all ε of the grid in one batch."""
     mean, std = (torch.tensor(v, dtype=x.dtype).view(1, -1, 1, 1) for v in (given.mean, given.std))
     many, target = x.expand(len(grid), -1, -1, -1), torch.full((len(grid),), actual)
     bounds = Bounds(grid.to(x.dtype).view(-1, 1, 1, 1) / std, -mean / std, (1 - mean) / std)
@@ -161,7 +165,7 @@ def _attacked(
 
 
 def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor) -> Drawing:
-    """The image, what is added, and the sum, at each ε; it begins where PGD first succeeds."""
+    """Return the image, the perturbation, and their sum at each ε, starting where PGD first succeeds."""
     options = []
     for e, eps in enumerate(grid.tolist()):
         tiles = []
@@ -187,7 +191,7 @@ def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gri
 
 
 def _answer(one: Attacked, names: tuple[str, ...], e: int) -> str:
-    said = one.said[e]
+    said = one.predicted[e]
     return f"{names[said]}, {percent(float(one.p[e, said]))}"
 
 
@@ -197,9 +201,9 @@ def _tile(group: str, label: str, pixels: Tensor) -> dict[str, Any]:
 
 
 def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[int], grid: Tensor) -> Drawing:
-    """Those classes, and where the model first errs."""
+    """Return the probabilities of these classes over ε, marked where the model first errs."""
     at = one.errs_at(classes[0])
-    mark = {"x": float(grid[at]), "label": f"says {names[one.said[at]]}"} if at else None
+    mark = {"x": float(grid[at]), "label": f"says {names[one.predicted[at]]}"} if at else None
     return charts.lines(
         f"What the model says along ε, {called}",
         "ε",
@@ -224,7 +228,7 @@ def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid
     for e, eps in enumerate(grid.tolist()):
         row: list[Any] = [round(eps, 6)]
         for one in found.values():
-            said = one.said[e]
+            said = one.predicted[e]
             row += [names[said], float(one.p[e, said]), float(one.p[e, actual])]
         rows.append(row)
     return table(columns, rows)
@@ -233,7 +237,7 @@ def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid
 def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
     plain = found["fgsm"]
     words = [f"As it is, the model says {_answer(plain, names, 0)}."]
-    if known and plain.said[0] != actual:
+    if known and plain.predicted[0] != actual:
         return f"{words[0]} That is wrong already: it is {names[actual]}."
     for how, one in found.items():
         at = one.errs_at(actual)
@@ -242,7 +246,7 @@ def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gr
         else:
             eps = float(grid[at])
             words.append(
-                f"{METHODS[how]} has it say {names[one.said[at]]} from ε = {number(round(eps, 4))} on, "
+                f"{METHODS[how]} has it say {names[one.predicted[at]]} from ε = {number(round(eps, 4))} on, "
                 f"{number(round(255 * eps, 1))} of 255 levels."
             )
     return " ".join(words)

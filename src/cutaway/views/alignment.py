@@ -1,4 +1,4 @@
-"""View 19: where in a recording each character is heard, by connectionist temporal classification."""
+"""View 19: the position of each character in a recording, by connectionist temporal classification."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ MISLEADS = (
 )
 OPTIONS = {"example": "which example, counted from 0"}
 
-FRAMES = 160  # that are drawn
-ROWS = 40  # characters in a map
-BANDS = 64  # of the spectrogram
-HEARD = 0.05  # probability that a character has somewhere, to be shown
-SPACE = "␣"  # what a blank between words is drawn as
+FRAMES = 160  # frames that are drawn
+ROWS = 40  # most characters in a map
+BANDS = 64  # bands of the spectrogram that are drawn
+HEARD = 0.05  # a character is shown if its probability reaches this in some frame
+SPACE = "␣"  # the sign drawn for a space between words
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What the network says of one recording."""
+    """The network's output for one recording."""
 
-    frames: Tensor  # (T, F), the spectrogram
+    frames: Tensor  # (T, F), spectrogram
     log_probs: Tensor  # (T', K)
     names: list[str]  # of the K tokens
-    target: Tensor | None  # (S,), the right text, where it is known
-    stride: float  # frames of the spectrogram for one of the answers'
+    target: Tensor | None  # (S,), the reference text, if known
+    stride: float  # spectrogram frames per output frame
 
     def seconds(self, t: int) -> str:
-        """When an answer's frame begins."""
+        """Return the time at which an output frame begins."""
         return f"{t * self.stride * FRAME_SECONDS:.2f} s"
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the network writes what is said."""
+    """Return whether the network transcribes speech."""
     return Transcript in getattr(type(subject.model), "targets", ())
 
 
 def view(subject: Subject) -> View:
-    """The characters of one recording over time."""
+    """Return the characters of one recording over time."""
     example = whole(subject.options, "example", 0, len(subject.inputs[0]))
     heard = hear(subject, example)
     spoken = _path(heard)
@@ -76,14 +76,14 @@ def view(subject: Subject) -> View:
         title="When each character is heard",
         says=f"The probability of each character at each frame of {subject.name(example)}, what was given at the same "
         "times, and the path that the likeliest of each frame make.",
-        summary=_said(heard, text, spoken),
+        summary=_summary(heard, text, spoken),
         table=table({"character": "text", "from": "text", "probability there": "fraction"}, rows),
         drawings=_drawings(heard),
     )
 
 
 def hear(subject: Subject, example: int) -> Heard:
-    """What the network says of an example, alone."""
+    """Return the network's output for one example on its own."""
     inputs = [x[example : example + 1] for x in subject.inputs]
     lengths = lengths_of(inputs[1], inputs[0].shape[1]) if len(inputs) > 1 else None
     count = inputs[0].shape[1] if lengths is None else int(lengths)
@@ -102,7 +102,7 @@ def hear(subject: Subject, example: int) -> Heard:
 
 
 def _path(heard: Heard) -> list[tuple[int, int]]:
-    """The characters that the best path reads, each with the first of its frames."""
+    """Return the characters of the best path, each with the index of its first frame."""
     path = heard.log_probs.argmax(1).tolist()
     found = [(k, t) for t, k in enumerate(path) if k != BLANK and (t == 0 or path[t - 1] != k)]
     assert [k for k, _ in found] == best_path(heard.log_probs[None])[0].tolist(), "the best path is read in one way"
@@ -125,7 +125,7 @@ def _drawings(heard: Heard) -> list[Drawing]:
         )
     ]
     if heard.target is not None and len(heard.target):
-        drawings.append(_right(heard, times))
+        drawings.append(_reference_alignment(heard, times))
     last = round(len(times) * heard.stride)
     bands = averaged(heard.frames[:last].T[None], max(len(times), BANDS))[0]  # (bands, t)
     if bands.shape[1] > len(times):
@@ -135,8 +135,8 @@ def _drawings(heard: Heard) -> list[Drawing]:
     return drawings
 
 
-def _right(heard: Heard, times: list[str]) -> Drawing:
-    """Where each character of the right text is, if that is what was said."""
+def _reference_alignment(heard: Heard, times: list[str]) -> Drawing:
+    """Return the position of each character of the reference text, given that it was spoken."""
     assert heard.target is not None, "the right text is known"
     where = occupancies(heard.log_probs, heard.target)[: len(times), 1::2]  # (t, S): without the blanks between
     shown = heard.target[:ROWS].tolist()
@@ -150,8 +150,8 @@ def _right(heard: Heard, times: list[str]) -> Drawing:
     )
 
 
-def _said(heard: Heard, text: str, spoken: list[tuple[int, int]]) -> str:
-    """What there is to see, in words."""
+def _summary(heard: Heard, text: str, spoken: list[tuple[int, int]]) -> str:
+    """Return a summary in words."""
     likely = heard.log_probs.exp()
     blank = float((likely.argmax(1) == BLANK).double().mean())
     reads = f"The best path reads “{text}”" if spoken else "The best path reads nothing"

@@ -34,14 +34,14 @@ OPTIONS = {
     "channel": "the output channel, counted from 0",
 }
 
-OUT = 8  # cells of the output to a side, at most
-IN = 14  # cells of the input to a side, where the window leaves a choice
-STEPS = 20  # cells of a signal
-CHANNELS = 6  # input channels that are shown by themselves
+OUT = 8  # most output cells per side
+IN = 14  # most input cells per side, if the window allows it
+STEPS = 20  # most cells of a signal
+CHANNELS = 6  # most input channels that are shown separately
 
 
 class Pool(NamedTuple):
-    """A layer that takes the largest or the mean of each window."""
+    """A max or average pooling layer."""
 
     name: str
     what: str  # max or mean
@@ -51,28 +51,28 @@ class Pool(NamedTuple):
 
 
 class InputOutput(NamedTuple):
-    """What went through the layer: one example's input (C, *pixels) and output (O, *pixels)."""
+    """The input (C, *pixels) and output (O, *pixels) of a layer for one example."""
 
     x: Tensor
     y: Tensor
 
 
 class Crop(NamedTuple):
-    """The part that is shown along one axis: outputs from `first` on, and the entries of the padded input they need."""
+    """The part shown along one axis: outputs from `first` and the entries of the padded input that they need."""
 
     first: int
     outputs: int
-    begin: int  # of the padded input
+    begin: int  # in the padded input
     entries: int
 
 
 def suits(subject: Subject) -> bool:
-    """Models with a convolution over steps or over rows and columns."""
+    """Return whether the model has a convolution over one axis or two."""
     return bool(_flat(subject))
 
 
 def view(subject: Subject) -> View:
-    """The window over one channel of the input, products and sums for a part of one output channel."""
+    """Return the window over one input channel, with products and sums for a part of one output channel."""
     i = whole(subject.options, "example", 0, subject.count)
     layers: dict[str, Convolution | Pool] = {**_flat(subject), **_pools(subject.model)}
     name = chosen(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
@@ -106,11 +106,11 @@ def _axes(crops: list[Crop]) -> list[str]:
     return ["row", "column"] if len(crops) == 2 else ["step"]
 
 
-# --- what went through ----------------------------------------------------------------------------------------
+# --- recorded inputs and outputs --------------------------------------------------------------------------------------
 
 
 def _flat(subject: Subject) -> dict[str, Convolution]:
-    """The convolutions over one axis or two: a window over frames too cannot be drawn as a grid."""
+    """Return the convolutions over one or two axes; a window over three axes cannot be drawn as a grid."""
     return {name: layer for name, layer in convolutions(subject.model).items() if len(layer.kernel) <= 2}
 
 
@@ -129,23 +129,23 @@ def _pools(model: nn.Module) -> dict[str, Pool]:
 
 
 def _each(value: Any, axes: int) -> tuple[int, ...]:
-    """One number for each axis."""
+    """Return one number for each axis."""
     return (value,) * axes if isinstance(value, int) else tuple(value) * (axes // len(value))
 
 
 def _first(subject: Subject, layers: dict[str, Convolution | Pool]) -> str:
-    """The first convolution whose window has more than one entry."""
+    """Return the first convolution whose window has more than one entry."""
     names = [name for name, layer in layers.items() if isinstance(layer, Convolution)]
     return next((name for name in names if max(layers[name].kernel) > 1), names[0])
 
 
 def _see(subject: Subject, i: int, name: str) -> InputOutput:
-    """What the layer is given and gives for the example, where it is called first."""
+    """Return the input and output of the layer's first call on the example."""
     found: list[InputOutput] = []
 
     def see(_: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if not found and isinstance(output, Tensor) and len(output):
-            found.append(InputOutput(_copied(args[0]), _copied(output)))
+            found.append(InputOutput(_copy_first(args[0]), _copy_first(output)))
 
     with seeing(subject.model, see, [name]):
         run(subject, i)
@@ -154,18 +154,18 @@ def _see(subject: Subject, i: int, name: str) -> InputOutput:
     return found[0]
 
 
-def _copied(x: Tensor) -> Tensor:
-    """The first example in float64, by itself: what comes after may write over x."""
+def _copy_first(x: Tensor) -> Tensor:
+    """Return a copy of the first example in float64, because later layers may write over x in place."""
     return x[0].detach().to("cpu", torch.float64, copy=True)
 
 
 def _strongest(y: Tensor) -> int:
-    """The channel whose numbers differ most."""
+    """Return the channel with the largest standard deviation."""
     return int(y.flatten(1).nan_to_num(0.0, 0.0, 0.0).std(1, correction=0).argmax())
 
 
 def _crop(seen: InputOutput, layer: Convolution | Pool, channel: int, axis: int) -> Crop:
-    """A part of an axis that has room, where the output differs most."""
+    """Return the part of an axis that fits and where the output varies most."""
     kernel, stride = layer.kernel[axis], layer.stride[axis]
     span = layer.span[axis] if isinstance(layer, Convolution) else kernel
     most = (IN if seen.y.ndim == 3 else STEPS, OUT if seen.y.ndim == 3 else STEPS)
@@ -184,7 +184,7 @@ def _crop(seen: InputOutput, layer: Convolution | Pool, channel: int, axis: int)
 
 
 def _windows(x: Tensor, layer: Convolution | Pool, crops: list[Crop], fill: float) -> tuple[Tensor, Tensor]:
-    """The padded input's part (C, *entries), and its windows (C, *outputs, *kernel)."""
+    """Return the cropped padded input (C, *entries) and its windows (C, *outputs, *kernel)."""
     around = [p for padding in reversed(layer.padding) for p in (padding, padding + max(layer.kernel))]
     part = F.pad(x, around, value=fill)
     for axis, crop in enumerate(crops):
@@ -198,7 +198,7 @@ def _windows(x: Tensor, layer: Convolution | Pool, crops: list[Crop], fill: floa
 
 
 def sums(seen: InputOutput, layer: Convolution, channel: int, crops: list[Crop]) -> Tensor:
-    """Σ w·x over the window for each input channel of the output channel's group, (C / groups, *outputs)."""
+    """Return Σ w·x over the window for each input channel of the output channel's group, (C / groups, *outputs)."""
     inputs = layer.weight.shape[1]
     group = channel // (len(layer.weight) // layer.groups)
     x = seen.x[group * inputs : (group + 1) * inputs]
@@ -263,7 +263,7 @@ def _pooling(
 def _drawing(
     subject: Subject, i: int, layer: Convolution | Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> Drawing:
-    """What all windows have: where they are, and what came out."""
+    """Return the keys that all window drawings share: position, sizes and output."""
     y = seen.y[channel]
     begins, sizes = [], []
     for axis, crop in enumerate(crops):
@@ -292,13 +292,13 @@ def _two(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _grid(x: Tensor) -> list[list[float | None]]:
-    """One row where there is one axis."""
+    """Return values as rows; a single axis becomes one row."""
     grid: list[list[float | None]] = plain(x if x.ndim == 2 else x[None])
     return grid
 
 
 def _columns(subject: Subject, i: int, layer: Convolution | Pool, seen: InputOutput, crops: list[Crop]) -> list[str]:
-    """The words over the columns of the input, where a text goes into the layer itself."""
+    """Return the words above the columns of the input, if the layer reads a text directly."""
     if subject.kind != "text" or len(crops) != 1:
         return []
     words = subject.tokens(i)
@@ -309,7 +309,7 @@ def _columns(subject: Subject, i: int, layer: Convolution | Pool, seen: InputOut
 
 
 def _table(drawing: Drawing, parts: list[dict[str, Any]], crops: list[Crop]) -> Any:
-    """Every output shown, with its terms."""
+    """Return every output shown, with its terms."""
     bias = [drawing["bias"]] if drawing["bias"] is not None else []
     rows = []
     for r, line in enumerate(drawing["output"]):

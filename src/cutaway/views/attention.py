@@ -1,4 +1,4 @@
-"""View 11: attention, per layer and head, from the whole map down to the arithmetic of one query."""
+"""View 11: attention by layer and head, from the whole map to the arithmetic of one query."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ OPTIONS: dict[str, str] = {
     "frame": "which frame of a video, where attention is over its patches, counted from 0; the middle one unless said",
     "patch": "which patch, where attention is over the frames of a video, counted from 0; the middle one unless said",
 }
-# In which a look is near or far; of a video within a frame.
+# Units of attention distance; for a video, within a frame.
 UNITS = {"image": "pixels", "video": "pixels", "series": "patches", "audio": "places"} | dict.fromkeys(
     OF_TOKENS, "tokens"
 )
-FRAMES = "frames"  # in which one is over time
+FRAMES = "frames"  # unit of distance for attention over time
 PLACES = {
     "pixels": "place of the image",
     "patches": "patch of the series",
@@ -52,29 +52,37 @@ PLACES = {
     "places": "place in time",
 }
 
-LAYERS = 12  # that are drawn at most
+LAYERS = 12  # most layers that are drawn
 
 
 @dataclass(frozen=True)
 class AttentionSummary:
-    """What is kept of one look."""
+    """Statistics and drawings of one attention layer."""
 
     name: str
-    over: str  # what it looks over
-    unit: str  # in which it is near or far
+    over: str  # name of the keys that it attends to
+    unit: str  # unit of distance
     keys: int
     heads: list[Head]
-    drawings: list[Drawing] | None  # of those that are drawn
+    drawings: list[Drawing] | None  # None for layers that are not drawn
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model attends to tokens, patches, places or frames. Attention over edges belongs to the graph."""
+    """Return whether the model attends to tokens, patches, positions or frames.
+
+    The view "graph" shows attention over edges.
+    """
     in_patches = contract_of(subject.model).series_patches() is not None
     return subject.kind in UNITS and (in_patches or subject.kind != "series") and bool(attentions(subject.model))
 
 
 def view(subject: Subject) -> View:
-    """Attention in one example. Raises UnknownName and SettingError for options that cannot be."""
+    """Return the attention in one example.
+
+    Raises:
+        UnknownName: If a named option has an unknown value.
+        SettingError: If an option is invalid.
+    """
     i = whole(subject.options, "example", 0, len(subject.inputs[0]))
     both = sides(subject, i)
     known = names_of(subject.model)
@@ -90,7 +98,7 @@ def view(subject: Subject) -> View:
     patches = contract_of(subject.model).series_patches()
     variables = patches.variables if patches else 1
     variable = whole(subject.options, "variable", 0, variables)
-    frame, patch = _middle(subject, both) if subject.kind == "video" else (None, 0)
+    frame, patch = _frame_and_patch(subject, both) if subject.kind == "video" else (None, 0)
     image = image_for(subject, i, len(shown), frame) if subject.kind in ("image", "video") else None
     unit, said = UNITS[subject.kind], subject.name(i)
     if patches and all(first == last for first, last in patches.spans):
@@ -129,14 +137,14 @@ def view(subject: Subject) -> View:
         summary=_summary(said, found, shown),
         table=_numbers(found),
         drawings=[
-            *_by_depth(found),
+            *_depth_charts(found),
             charts.choice(f"In {said}", "layer", options, start=start),
         ],
     )
 
 
-def _middle(subject: Subject, both: tuple[Side, Side]) -> tuple[int, int]:
-    """The frame and the patch of a video that are looked at: as asked, else in the middle."""
+def _frame_and_patch(subject: Subject, both: tuple[Side, Side]) -> tuple[int, int]:
+    """Return the frame and the patch of a video to show: the selected ones, or those in the middle."""
     patches, frames = both
     rows, columns = patches.grid or (1, 1)
     frame = whole(subject.options, "frame", len(frames.labels) // 2, len(frames.labels))
@@ -145,12 +153,12 @@ def _middle(subject: Subject, both: tuple[Side, Side]) -> tuple[int, int]:
 
 
 def _units(found: list[AttentionSummary]) -> list[str]:
-    """The units in which these looks are near or far: two of a video."""
+    """Return the units in which distances are measured; a video has two."""
     return list(dict.fromkeys(one.unit for one in found))
 
 
 def _summary(name: str, found: list[AttentionSummary], shown: list[str]) -> str:
-    """The widest and the sharpest head, the nearest and the furthest, and what is left out."""
+    """Return a summary of the sharpest, broadest, nearest and furthest heads, and of the layers left out."""
     heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
     words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
     sharp = min(heads, key=lambda entry: entry[2].entropy)
@@ -194,8 +202,8 @@ def _numbers(found: list[AttentionSummary]) -> Table:
     return table(columns, rows)
 
 
-def _by_depth(found: list[AttentionSummary]) -> list[Drawing]:
-    """Mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
+def _depth_charts(found: list[AttentionSummary]) -> list[Drawing]:
+    """Return mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
     if len(found) < 2:
         return []
     drawn = []
@@ -207,14 +215,14 @@ def _by_depth(found: list[AttentionSummary]) -> list[Drawing]:
 
 
 def _curves(title: str, looks: list[AttentionSummary], measure: Callable[[Head], float | None]) -> Drawing:
-    """The least, the mean and the most of a layer's heads, by the layer's number."""
+    """Return the minimum, mean and maximum over a layer's heads, by the layer's number."""
 
-    def of(put: Callable[[list[float]], float]) -> list[list[float]]:
+    def curve(put: Callable[[list[float]], float]) -> list[list[float]]:
         return [[k, put([float(measure(head) or 0) for head in one.heads])] for k, one in enumerate(looks)]
 
     several = any(len(one.heads) > 1 for one in looks)
     named = [("mean", lambda values: sum(values) / len(values))]
     named = [("most", max), *named, ("least", min)] if several else named
-    alone = {} if several else {"split": "all"}
-    series = [{"name": name if several else "", **alone, "points": of(put)} for name, put in named]
+    only = {} if several else {"split": "all"}
+    series = [{"name": name if several else "", **only, "points": curve(put)} for name, put in named]
     return charts.lines(title, "layer, in order", series)

@@ -1,4 +1,4 @@
-"""One query of one head, from its numbers to its result: q Kᵀ, / √d, + mask, softmax, · V, with the real numbers."""
+"""The arithmetic of one query of one head: q Kᵀ, / √d, + mask, softmax, · V, with the real numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..draw.number_format import count, number, percent, plural
 from .attention_capture import AttentionLook
 from .json_values import plain
 
-KEYS, NUMBERS = 12, 8  # keys and numbers of a vector that are shown at most
+KEYS, NUMBERS = 12, 8  # most keys, and most numbers of a vector, that are shown
 
 
 def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequence[str]) -> list[Drawing]:
-    """What the query at place `query` does, as equations: `asks` is its name, `keys` are those of what it looks at.
+    """Return the attention of the query at position `query` as equations.
 
-    Of more than 12 keys those with the most weight are shown, in their order; of vectors the first 8 numbers. Products
-    and sums are of all.
+    `asks` is the name of the query, `keys` are the names of the keys. Of more than 12 keys, the ones with the largest
+    weights are shown, in their order; of vectors, the first 8 numbers. Products and sums are over all keys and numbers.
     """
     weights = look.weights(head)[query][: len(keys)]  # (S,)
-    shown = _most(weights, KEYS)
+    shown = _largest(weights, KEYS)
     labels = [keys[i] for i in shown.tolist()]
     d = min(look.q.shape[-1], NUMBERS)
     result = look.weights(head)[query] @ look.v[head]  # (d_v,)
-    said = _cut(look, weights, shown, len(keys))
+    said = _hidden_note(look, weights, shown, len(keys))
     first = _additive if look.compared is not None else _products
     return [
         *first(look, head, query, asks, shown, labels, d),
@@ -46,7 +46,11 @@ def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequ
                 _part("weights", _row(weights[shown]), rows=[asks], columns=labels, scale="amount"),
                 "·",
                 _part(
-                    "V", look.v[head][shown, :d], rows=labels, columns=_numbers(d), note=_of(look.v.shape[-1], "values")
+                    "V",
+                    look.v[head][shown, :d],
+                    rows=labels,
+                    columns=_numbers(d),
+                    note=_width_note(look.v.shape[-1], "values"),
                 ),
                 "=",
                 _part(
@@ -64,7 +68,7 @@ def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequ
 def _products(
     look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
 ) -> list[Drawing]:
-    """q Kᵀ, and what scale and mask make of it."""
+    """Return q Kᵀ, then scale and mask applied to it."""
     q, k = look.q[head][query], look.k[head]  # (d,), (S, d)
     products = look.products(head)[query][shown]  # (S,)
     turned = ", turned by their places" if getattr(look.module, "rotates", False) else ""
@@ -73,12 +77,16 @@ def _products(
             "How well each key suits the query",
             [
                 _part(
-                    "q", _row(q[:d]), rows=[asks], columns=_numbers(d), note=_of(look.q.shape[-1], f"numbers{turned}")
+                    "q",
+                    _row(q[:d]),
+                    rows=[asks],
+                    columns=_numbers(d),
+                    note=_width_note(look.q.shape[-1], f"numbers{turned}"),
                 ),
                 "·",
                 _part("Kᵀ", k[shown, :d].T, rows=_numbers(d), columns=labels),
                 "=",
-                _part("q Kᵀ", _row(products), rows=[asks], columns=labels, note=_all(look.q.shape[-1], d)),
+                _part("q Kᵀ", _row(products), rows=[asks], columns=labels, note=_sum_note(look.q.shape[-1], d)),
             ],
         )
     ]
@@ -91,7 +99,7 @@ def _products(
     steps += ["=", _part(name, _row(scaled), rows=[asks], columns=labels)]
     if look.scale == 1.0:
         steps = [_part("q Kᵀ", _row(scaled), rows=[asks], columns=labels, note="not divided: the queries are small")]
-    if mask is None or not bool(_additive_mask(mask)[query].any()):  # it hides nothing from this query
+    if mask is None or not bool(_additive_mask(mask)[query].any()):  # the mask hides nothing from this query
         return [*found, _equation("Divided by √d: the scores", steps)] if look.scale != 1.0 else found
     added = _additive_mask(mask)[query][shown]
     words = "mask" if mask.dtype == torch.bool else "bias"
@@ -112,7 +120,7 @@ def _products(
 def _additive(
     look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
 ) -> list[Drawing]:
-    """vᵀ tanh(W s + U h): state and source compared by a small network (Bahdanau et al. 2014)."""
+    """Return vᵀ tanh(W s + U h): a small network compares state and source (Bahdanau et al. 2014)."""
     assert look.compared is not None, "the score is additive"
     q, k = look.q[head][query], look.k[head][shown]  # (d,), (S, d)
     width = look.q.shape[-1]
@@ -120,7 +128,7 @@ def _additive(
         _equation(
             "State and source, compared",
             [
-                _part("W s", _row(q[:d]), rows=[asks], columns=_numbers(d), note=_of(width, "numbers")),
+                _part("W s", _row(q[:d]), rows=[asks], columns=_numbers(d), note=_width_note(width, "numbers")),
                 "+",
                 _part("U h", k[:, :d], rows=labels, columns=_numbers(d), note="the state is added to each"),
             ],
@@ -137,7 +145,7 @@ def _additive(
                     _scores(look, head, query)[shown][:, None],
                     rows=labels,
                     columns=[asks],
-                    note=_all(width, d),
+                    note=_sum_note(width, d),
                 ),
             ],
         ),
@@ -145,38 +153,38 @@ def _additive(
 
 
 def _scores(look: AttentionLook, head: int, query: int) -> Tensor:
-    """What enters the softmax, (S,): −∞ where nothing may be seen."""
+    """Return the scores that enter the softmax, (S,): −∞ for masked keys."""
     scaled = look.products(head)[query] * look.scale
     mask = look.mask_of(head)
     return scaled if mask is None else scaled + _additive_mask(mask)[query]
 
 
 def _additive_mask(mask: Tensor) -> Tensor:
-    """A boolean mask as what is added to the scores: 0 or −∞."""
+    """Return a boolean mask as a term added to the scores: 0 or −∞."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
 
 
-def _most(weights: Tensor, most: int) -> Tensor:
-    """The places of the largest, at most so many, rising."""
+def _largest(weights: Tensor, most: int) -> Tensor:
+    """Return the indices of the `most` largest weights, in ascending order."""
     if len(weights) <= most:
         return torch.arange(len(weights))
     return torch.sort(weights.topk(most).indices).values
 
 
-def _cut(look: AttentionLook, weights: Tensor, shown: Tensor, keys: int) -> str | None:
-    """What is not shown, in words."""
+def _hidden_note(look: AttentionLook, weights: Tensor, shown: Tensor, keys: int) -> str | None:
+    """Return a note on the keys that are not shown, or None."""
     if len(shown) == keys:
         return None
     return f"{len(shown)} of {plural(keys, 'key')}, with {percent(float(weights[shown].sum()))} of the weight"
 
 
-def _of(width: int, what: str) -> str | None:
+def _width_note(width: int, what: str) -> str | None:
     return f"{NUMBERS} of {count(width)} {what}" if width > NUMBERS else (what if "turned" in what else None)
 
 
-def _all(width: int, shown: int) -> str | None:
+def _sum_note(width: int, shown: int) -> str | None:
     return f"of all {count(width)} numbers" if width > shown else None
 
 

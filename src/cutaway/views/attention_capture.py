@@ -1,7 +1,7 @@
-"""What every attention of a model did with one example: queries, keys, values and mask, read beside the fused kernel.
+"""Captured attention of every layer on one example: queries, keys, values and mask, recorded next to the fused kernel.
 
-Each is handed on as soon as its module has run, and what is not kept is gone: a deep model on a long text does not hold
-the weights of all its layers at once.
+Each record is passed on as soon as its module has run and is then released. A deep model on a long text therefore does
+not hold the weights of all its layers at once.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class AttentionLook:
-    """One attention on one example: h heads, T queries, S keys."""
+    """One attention layer on one example: h heads, T queries, S keys."""
 
-    name: str  # of its module; with the number of the call where it is called again: blocks.0.attention#2
+    name: str  # of its module; a later call has its number: blocks.0.attention#2
     module: nn.Module
     q: Tensor  # (h, T, d)
     k: Tensor  # (h, S, d)
     v: Tensor  # (h, S, d_v)
     mask: Tensor | None  # (1 or h, T, S), boolean or added to the scores
-    scale: float  # what q · k is multiplied with, 1 / √d unless said otherwise
-    output: Tensor  # what the module gave, (T, dim)
-    cross_attends: bool = False  # over a source, not over itself
+    scale: float  # factor of q · k, by default 1 / √d
+    output: Tensor  # output of the module, (T, dim)
+    cross_attends: bool = False  # attends to a source, not to itself
     causal: bool = False
-    over_frames: bool = False  # each query is a frame of a video, at one place
-    compared: Tensor | None = None  # v of vᵀ tanh(q + k), (d,), where the score is additive
+    over_frames: bool = False  # each query is a frame of a video, at one patch
+    compared: Tensor | None = None  # v of vᵀ tanh(q + k), (d,), if the score is additive
 
     @property
     def heads(self) -> int:
-        """How many heads it has."""
+        """Return the number of heads."""
         return len(self.q)
 
     def products(self, head: int) -> Tensor:
-        """How well each key suits each query before scale and mask, (T, S): q · k, or vᵀ tanh(q + k)."""
+        """Return the unscaled scores of a head before the mask, (T, S): q · k, or vᵀ tanh(q + k)."""
         if self.compared is not None:
             return torch.tanh(self.q[head][:, None] + self.k[head][None]) @ self.compared  # (T, S, d) · (d,)
         return dot(self.q[head], self.k[head])
 
     def mask_of(self, head: int) -> Tensor | None:
-        """The mask of that head, (T, S)."""
+        """Return the mask of a head, (T, S)."""
         if self.mask is None:
             return None
         return self.mask[head if len(self.mask) > 1 else 0].expand(self.q.shape[1], self.k.shape[1])
 
     def weights(self, head: int) -> Tensor:
-        """How much each query took from each key, (T, S): rows sum to 1, or are 0 where nothing may be seen."""
+        """Return the attention weights of a head, (T, S): rows sum to 1, or are 0 where all keys are masked."""
         return masked_softmax(self.products(head) * self.scale, self.mask_of(head))
 
     def results(self) -> Tensor:
-        """weights · V of all heads, (h, T, d_v)."""
+        """Return weights · V of all heads, (h, T, d_v)."""
         return torch.stack([self.weights(head) @ self.v[head] for head in range(self.heads)])
 
 
 def attentions(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules that attend, by name."""
+    """Return the attention modules by name."""
     return {name: module for name, module in model.named_modules() if _attends(module)}
 
 
@@ -76,11 +76,11 @@ def _attends(module: nn.Module) -> bool:
 
 
 def names_of(model: nn.Module) -> dict[str, int]:
-    """The looks of one example by name, each with its number of heads, in the order in which the model has them."""
+    """Return the attention calls of one example by name, each with its number of heads, in model order."""
     found: dict[str, int] = {}
     for name, module in attentions(model).items():
-        heads, passes = max(1, int(getattr(module, "heads", 1))), _passes(model, name)
-        found |= {_named(name, k): heads for k in range(1, passes + 1)}
+        heads, passes = max(1, int(getattr(module, "heads", 1))), _num_passes(model, name)
+        found |= {_call_name(name, k): heads for k in range(1, passes + 1)}
     return found
 
 
@@ -90,9 +90,11 @@ def watch(
     see: Callable[[AttentionLook], Result],
     row: Callable[[str], int] | None = None,
 ) -> list[Result]:
-    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …).
-    Where a module takes parts of an example as rows of its batch, variables of a series, or frames or places of a
-    video, `row` tells, by the module's name, which of them is looked at; the first unless it is given."""
+    """Run the model on one example, (1, …), and return `see(record)` of every attention call in order of computation.
+
+    A module may take parts of an example as rows of its batch: variables of a series, or frames or places of a video.
+    `row` returns, for a module's name, the row to record; by default the first.
+    """
     found: list[Result] = []
     times: Counter[str] = Counter()
     steps: dict[str, list[tuple[Tensor, ...]]] = {}
@@ -100,8 +102,8 @@ def watch(
     def many_headed(name: str) -> Any:
         def hook(module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> None:
             times[name] += 1
-            said = _named(name, times[name])
-            look = _look(said, module, args, kwargs, output, row(name) if row is not None else 0)
+            said = _call_name(name, times[name])
+            look = _record(said, module, args, kwargs, output, row(name) if row is not None else 0)
             found.append(see(replace(look, over_frames=contract_of(model).attends_over_frames(name))))
 
         return hook
@@ -123,7 +125,7 @@ def watch(
         with torch.no_grad(), resting(model):
             model(*inputs)
             for name, taken in steps.items():
-                found.append(see(_stepped(name, model.get_submodule(name), taken)))
+                found.append(see(_merge_steps(name, model.get_submodule(name), taken)))
     finally:
         for handle in handles:
             handle.remove()
@@ -131,26 +133,26 @@ def watch(
 
 
 def alone(inputs: tuple[Tensor, ...], i: int) -> tuple[Tensor, ...]:
-    """The inputs of example i by itself, (1, …)."""
+    """Return the inputs of example i, (1, …)."""
     return tuple(x[i : i + 1] for x in inputs)
 
 
-def _named(name: str, k: int) -> str:
-    """The name of a module's k-th call, as `capture` has it."""
+def _call_name(name: str, k: int) -> str:
+    """Return the name of a module's k-th call, as `capture` writes it."""
     return name if k == 1 else f"{name}#{k}"
 
 
-def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int) -> AttentionLook:
+def _record(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int) -> AttentionLook:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
     own = causal_mask(q.shape[2], k.shape[2], q.device) if causal else None
     mask = combined(given.get("mask"), own)
     if mask is not None:
-        # (rows or 1, heads or 1, T or 1, S), or without what stands first
+        # (rows or 1, heads or 1, T or 1, S), or without the leading axes
         mask = mask[min(row, len(mask) - 1)] if mask.ndim == 4 else mask.expand(1, *mask.shape[-2:])
         mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
-        causal = causal or _hides_what_follows(mask)
+        causal = causal or _is_causal(mask)
     shared = module.heads // module.kv_heads
     return AttentionLook(
         name,
@@ -166,8 +168,8 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
     )
 
 
-def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionLook:
-    """The additive attention of all steps of the target as one look with one head."""
+def _merge_steps(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionLook:
+    """Return the additive attention of all target steps as one record with one head."""
     queries, keys, h, mask, contexts, compared = zip(*taken)
     return AttentionLook(
         name,
@@ -183,13 +185,13 @@ def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> A
     )
 
 
-def _passes(model: nn.Module, name: str) -> int:
-    """How often the model runs that module: ALBERT's one block is all of its blocks."""
+def _num_passes(model: nn.Module, name: str) -> int:
+    """Return the number of times that the model runs the module: ALBERT's one block is all of its blocks."""
     return contract_of(model).block_passes if name.startswith("blocks.") else 1
 
 
-def _hides_what_follows(mask: Tensor) -> bool:
-    """Whether no query may look after itself: T5's decoder says so in its bias."""
+def _is_causal(mask: Tensor) -> bool:
+    """Return whether the mask is causal: T5's decoder has its causal mask in the bias."""
     if mask.shape[-1] != mask.shape[-2] or mask.shape[-1] < 2:
         return False
     hidden = ~mask if mask.dtype == torch.bool else mask.isneginf()

@@ -1,4 +1,4 @@
-"""Which parts of an example made the output what it is, by several methods, each with its check beside it."""
+"""Attribution: the parts of an example that determine the output, by several methods, each with checks."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ OPTIONS = {
     "concept": "a folder of examples of a concept, to ask whether it counts for the class (TCAV)",
 }
 
-CLASS, POOL = 60, 120  # examples of the class, and of the concept and others, that it is tested with
-CLASSED = 600  # that are looked through for them
+CLASS, POOL = 60, 120  # most examples of the class, and of the concept and the others, in the test
+CLASSED = 600  # examples that are searched for the class
 
 
 def suits(subject: Subject) -> bool:
-    """Every model that answers with numbers which hang on its input."""
+    """Return whether the model has numeric inputs to explain."""
     return subject.inputs[0].numel() > 0
 
 
 def view(subject: Subject) -> View:
-    """The maps of one example with their checks; with concept=, TCAV as well."""
+    """Return the attribution maps of one example with their checks, and TCAV with concept=."""
     i = whole(subject.options, "example", 0, subject.count)
     one, place = alone(subject, i)
     asked = _target(one, place)
@@ -70,7 +70,7 @@ def view(subject: Subject) -> View:
     drawings = drawn(one, 0 if subject.kind != "graph" else i, found)
     drawings += [d for d in (_cascade(found),) if d]
     drawings.append(_checks(one, found))
-    words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_found(one, found), *left]
+    words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_verdicts(one, found), *left]
     if "concept" in subject.options:
         tested = _concept(subject, found[0])
         drawings.append(_tested(subject, tested))
@@ -78,8 +78,8 @@ def view(subject: Subject) -> View:
     return View(
         id="attribution",
         title="Attribution",
-        says=f"Which parts of {subject.name(i)} raised (purple) or lowered (green) {_what(one, found[0])}, by "
-        f"{_listed([NAMES[f.method] for f in found])}.",
+        says=f"Which parts of {subject.name(i)} raised (purple) or lowered (green) {_output_name(one, found[0])}, by "
+        f"{_join([NAMES[f.method] for f in found])}.",
         summary=" ".join(words),
         table=_table(one, found),
         drawings=drawings,
@@ -87,8 +87,10 @@ def view(subject: Subject) -> View:
 
 
 def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
-    """Example i by itself, without padding, and the place of its answer where the model would not know: the node or
-    graph of a graph, the hidden token of a text."""
+    """Return example i alone without padding, and the position to explain if the model does not imply one.
+
+    The position is the node or graph of a graph, or the masked token of a text.
+    """
     if subject.kind == "graph":
         return subject, i
     inputs = tuple(x[i : i + 1] if len(x) == len(subject.inputs[0]) else x for x in subject.inputs)
@@ -108,11 +110,11 @@ def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
     return one, hidden[0] if hidden else None
 
 
-# --- what is asked --------------------------------------------------------------------------------------------------
+# --- the explained output ---------------------------------------------------------------------------------------------
 
 
 def _target(one: Subject, place: int | None) -> Any:
-    """The target as typed, or what the model says itself. Raises SettingError, UnknownName."""
+    """Return the target as typed, or None for the model's own prediction. Raises SettingError, UnknownName."""
     typed = one.options.get("target")
     if typed is None:
         return (place, None) if place is not None else None
@@ -129,13 +131,13 @@ def _target(one: Subject, place: int | None) -> Any:
 
 
 def _names(one: Subject) -> list[str]:
-    """The names of the outputs, where they have some."""
+    """Return the names of the outputs, or an empty list."""
     target = getattr(one.spec, "target", None)
     return list(target.names) if isinstance(target, Classes | Mask | Tags) else []
 
 
 def _methods(one: Subject) -> list[str]:
-    """The usual ones for this model and kind of data."""
+    """Return the default methods for this model and kind of data."""
     modules = list(one.model.modules())
     attends = any(isinstance(m, MultiHeadAttention) for m in modules)
     convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in modules)
@@ -151,7 +153,7 @@ def _methods(one: Subject) -> list[str]:
 
 
 def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
-    """The maps, as many as time allows; what is left out is said in `left`."""
+    """Compute as many maps as time allows, and append the omissions to `left`."""
     method = one.options.get("method")
     if method is not None and method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
@@ -169,7 +171,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
             left.append(f"{_capital(NAMES[name])} would take long here: method={name} asks for it.")
             if name != "integrated_gradients":
                 continue
-            name = "input_x_gradient"  # one gradient stands in for many
+            name = "input_x_gradient"  # a single gradient replaces many
             planned = plan(name, one.inputs, cost, near)
         try:
             result = attribute(
@@ -185,7 +187,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
         except ModelError:
             if method is not None:
                 raise
-            continue  # not of this model's kind
+            continue  # the method does not apply to this model
         found.append(result)
         if planned and planned.brief:
             left.append(f"To save time, {_saved(name, result, planned.window)}.")
@@ -198,11 +200,11 @@ def _saved(name: str, result: Attribution, window: int | None) -> str:
     return f"{NAMES[name]} takes {count(result.steps or 0)} steps"
 
 
-# --- what was found, in words ---------------------------------------------------------------------------------------
+# --- findings in words ---------------------------------------------------------------------------------------
 
 
-def _what(one: Subject, result: Attribution) -> str:
-    """The number that is explained: a class by its name, a token, a value."""
+def _output_name(one: Subject, result: Attribution) -> str:
+    """Return the name of the explained number: the score of a class or token, or a value."""
     target = getattr(one.spec, "target", None)
     if result.target.whole:
         return "the sum over all words"
@@ -227,12 +229,12 @@ def _what(one: Subject, result: Attribution) -> str:
 
 
 def _outputs(one: Subject, result: Attribution) -> int:
-    """How many outputs there are."""
+    """Return the number of outputs."""
     return int(one.outputs().shape[-1])
 
 
 def _token(one: Subject, k: int) -> str:
-    """A token that could come, as it is written."""
+    """Return the text of a token of the output vocabulary."""
     ids = torch.tensor([[k]])
     side = 1 if one.kind == "seq2seq" else 0
     inputs = (ids, torch.ones_like(ids, dtype=torch.bool), *((ids,) if side else ()))
@@ -241,7 +243,7 @@ def _token(one: Subject, k: int) -> str:
 
 def _answer(one: Subject, result: Attribution) -> str:
     target, value = getattr(one.spec, "target", None), float(result.output[0])
-    said = f"Explained is {_what(one, result)}, {number(value)}"
+    said = f"Explained is {_output_name(one, result)}, {number(value)}"
     if not isinstance(target, Value | Horizon) or result.target.output is None:
         return f"{said}."
     k = int(result.target.output[0]) % len(target.columns) if isinstance(target, Horizon) else 0
@@ -250,25 +252,25 @@ def _answer(one: Subject, result: Attribution) -> str:
 
 
 def _untrained(one: Subject) -> list[str]:
-    """That the answer itself means nothing, where nobody trained what gives it."""
+    """Return a warning that an answer from untrained weights is meaningless, or nothing for a trained model."""
     if not one.untrained:
         return []
     what = "The head of this model is" if one.untrained == "head" else "This model is"
     return [f"{what} untrained: the answer comes from random weights, and no map of it says anything of the example."]
 
 
-def _found(one: Subject, found: list[Attribution]) -> list[str]:
-    """Which maps stand and which do not; of an untrained answer only that the method did what it promises."""
+def _verdicts(one: Subject, found: list[Attribution]) -> list[str]:
+    """Return the maps that pass the checks and those that fail; for untrained weights, the checks of the method."""
     made = [f for f in found if any(check.passed is not None for check in f.checks)]
     stand, fall = ([NAMES[f.method] for f in made if f.passed is ok] for ok in (True, False))
     s = "s" if len(stand) == 1 else ""
-    said = [f"{_capital(_listed(stand))} stand{s} up to the checks."] if stand else []
+    said = [f"{_capital(_join(stand))} stand{s} up to the checks."] if stand else []
     if stand and one.untrained:
         passes = "passes" if s else "pass"
-        said = [f"{_capital(_listed(stand))} {passes} the checks, which are of the method and not of such an answer."]
-    said += [f"{_capital(_listed(fall))} fail{'s' if len(fall) == 1 else ''} a check."] if fall else []
+        said = [f"{_capital(_join(stand))} {passes} the checks, which are of the method and not of such an answer."]
+    said += [f"{_capital(_join(fall))} fail{'s' if len(fall) == 1 else ''} a check."] if fall else []
     unchecked = [NAMES[f.method] for f in found if f not in made]
-    return said + ([f"{_capital(_listed(unchecked))}: not checked."] if unchecked else [])
+    return said + ([f"{_capital(_join(unchecked))}: not checked."] if unchecked else [])
 
 
 def _capital(words: str) -> str:
@@ -276,15 +278,15 @@ def _capital(words: str) -> str:
 
 
 def _strongest(one: Subject, result: Attribution) -> str:
-    """The three parts with the largest values, in words."""
+    """Return the three parts with the largest values, in words."""
     sizes = [(name, value) for name, value in _parts(one, result)]
     best = sorted(sizes, key=lambda pair: -abs(pair[1]))[:3]
     said = [f"{name} ({number(value)})" for name, value in best if value]
-    return f"{_capital(NAMES[result.method])} put most on {_listed(said)}." if said else "No part did anything."
+    return f"{_capital(NAMES[result.method])} put most on {_join(said)}." if said else "No part did anything."
 
 
 def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
-    """The parts of the example with their values: columns, tokens, steps, nodes; of an image, its quarters."""
+    """Return the parts of the example with their values: columns, tokens, steps, nodes, or regions of an image."""
     values = result.values if one.kind == "graph" else result.values[0]
     if result.kind == "table":
         return list(zip(columns_of(one, len(values)), values.tolist()))
@@ -315,7 +317,7 @@ def _third(values: Tensor, row: int, column: int) -> float:
     return float(part.sum())
 
 
-def _listed(words: list[str]) -> str:
+def _join(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -323,7 +325,7 @@ def _listed(words: list[str]) -> str:
 
 
 def _cascade(found: list[Attribution]) -> Drawing | None:
-    """What is left of each map as layers become random."""
+    """Return a chart of the rank correlation of each map as layers are randomized."""
     series = [
         {
             "name": NAMES[f.method],
@@ -338,7 +340,7 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
 
 
 def _checks(one: Subject, found: list[Attribution]) -> Drawing:
-    """The checks in words."""
+    """Return the checks in words."""
     facts = []
     for f in found:
         based = f" The baseline is {f.about}." if f.baseline is not None else ""
@@ -350,7 +352,7 @@ def _checks(one: Subject, found: list[Attribution]) -> Drawing:
 
 
 def _table(one: Subject, found: list[Attribution]) -> Any:
-    """The checks of each method, or, where the parts have names, the value of each part by each method."""
+    """Return the checks of each method or, if the parts have names, the value of each part by each method."""
     same = [f for f in found if f.method != "edges"] or found
     if one.kind in ("image", "video") or found[0].kind in ("image", "video"):
         columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "fraction"}
@@ -382,7 +384,12 @@ def _row(f: Attribution) -> list[Any]:
 
 
 def _concept(subject: Subject, result: Attribution) -> Concept:
-    """TCAV of the examples in a folder. Raises FileError and DataError for what cannot be read, or is not at hand."""
+    """Compute TCAV for the examples in a folder.
+
+    Raises:
+        FileError: If a file cannot be read.
+        DataError: If the data or the folder is missing.
+    """
     typed = subject.options["concept"]
     folder = Path(typed)
     if subject.preprocessing is None or subject.data is None:

@@ -1,4 +1,4 @@
-"""Back-propagation by numbers: what every neuron adds up going forward, and what blame it gets going back."""
+"""Back-propagation by numbers: the sums of every neuron in the forward pass and its error in the backward pass."""
 
 from __future__ import annotations
 
@@ -36,43 +36,43 @@ MISLEADS = (
 )
 OPTIONS = {"example": "the example, counted from 0"}
 
-SHOWN = 8  # neurons of a layer
+SHOWN = 8  # most neurons of a layer that are shown
 
 
 class Numbers(NamedTuple):
-    """One layer for one example. Of the output layer a is z, and `back` is not there."""
+    """The numbers of one layer for one example; for the output layer, a is z and `back` is None."""
 
-    name: str  # of its linear module
+    name: str  # name of its linear module
     title: str
     activation: str
     weight: Tensor  # (out, in)
     bias: Tensor | None  # (out,)
-    x: Tensor  # (in,) what comes in
+    x: Tensor  # (in,) inputs
     z: Tensor  # (out,) W x + b
-    u: Tensor | None  # (out,) z normalized; None where the model has no normalization there
+    u: Tensor | None  # (out,) z normalized; None without normalization
     a: Tensor  # (out,) g(u), or g(z)
-    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the layer after
-    slope: Tensor | None  # (out,) ∂a/∂z; None where neurons share statistics
+    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the next layer
+    slope: Tensor | None  # (out,) ∂a/∂z; None if neurons share statistics
     delta: Tensor  # (out,) ∂L/∂z
 
     @property
     def weight_gradient(self) -> Tensor:
-        """∂L/∂W = δ xᵀ, (out, in)."""
+        """Return ∂L/∂W = δ xᵀ, (out, in)."""
         return self.delta[:, None] * self.x
 
 
 def suits(subject: Subject) -> bool:
-    """Networks of dense layers."""
+    """Return whether the model is a network of dense layers."""
     return bool(dense_layers_of(subject.model))
 
 
 def view(subject: Subject) -> View:
-    """The neurons with their numbers, one example forward and back."""
+    """Return the neurons with their numbers for one example, forward and backward."""
     i = whole(subject.options, "example", 0, subject.count)
-    one = _precisely(_one(subject, i))
+    one = _to_float64(_single_example(subject, i))
     layers, loss = propagate(one)
-    kept = [_kept(layers[0].x.abs()), *(_kept(layer.delta.abs()) for layer in layers)]
-    how = _how(one, layers[-1])
+    kept = [_select_neurons(layers[0].x.abs()), *(_select_neurons(layer.delta.abs()) for layer in layers)]
+    how = _delta_formula(one, layers[-1])
     rows = [
         [layer.title, j + 1, z, a, d]
         for layer, js in zip(layers, kept[1:], strict=True)
@@ -92,7 +92,7 @@ def view(subject: Subject) -> View:
         title="Back-propagation by numbers",
         says=f"One example, {subject.name(i)}, forward through every neuron, and its error back; click a neuron.",
         summary=(
-            f"The loss is {number(loss)}{_target(one)}. The largest error δ among the neurons shown is "
+            f"The loss is {number(loss)}{_target_note(one)}. The largest error δ among the neurons shown is "
             f"{number(largest[4])}, of neuron {largest[1]} of {largest[0]}. At the output δ = {how[0]}."
         ),
         table=table({"layer": "text", "neuron": "count", "z": "number", "a": "number", "δ": "number"}, rows),
@@ -103,8 +103,8 @@ def view(subject: Subject) -> View:
 # --- the arithmetic -------------------------------------------------------------------------------------------
 
 
-def _one(subject: Subject, i: int) -> Subject:
-    """The subject with example i alone."""
+def _single_example(subject: Subject, i: int) -> Subject:
+    """Return the subject with example i alone."""
     return dataclasses.replace(
         subject,
         inputs=tuple(x[i : i + 1] for x in subject.inputs),
@@ -113,8 +113,11 @@ def _one(subject: Subject, i: int) -> Subject:
     )
 
 
-def _precisely(one: Subject) -> Subject:
-    """The same in float64: where a network is all but sure, 1 − p is lost in float32, and δ and the loss would be 0."""
+def _to_float64(one: Subject) -> Subject:
+    """Return the subject in float64.
+
+    If a network is almost certain, 1 − p is lost in float32, and δ and the loss would be 0.
+    """
     target = one.target
     return dataclasses.replace(
         one,
@@ -125,12 +128,15 @@ def _precisely(one: Subject) -> Subject:
 
 
 def propagate(one: Subject) -> tuple[list[Numbers], float]:
-    """Every layer's numbers for the one example of the subject, as `nn/textbook/backprop.py` has them, and its loss."""
+    """Return the numbers of every layer for the subject's one example, and the loss.
+
+    They are computed by `nn/textbook/backprop.py`.
+    """
     found = dense_layers_of(one.model)
-    layers = [_layer_of(one.model, dense) for dense in found.values()]
+    layers = [_to_layer(one.model, dense) for dense in found.values()]
     with resting(one.model), torch.no_grad():
         trace = forward(layers, one.inputs[0].flatten(1))
-        delta, loss = _at_output(one, trace.a[-1][0])
+        delta, loss = _output_gradient(one, trace.a[-1][0])
         gradients = backward(layers, trace, delta[None])
         return [
             Numbers(
@@ -143,41 +149,41 @@ def propagate(one: Subject) -> tuple[list[Numbers], float]:
 
 
 def _slope(layer: Layer, u: Tensor) -> Tensor | None:
-    """∂a/∂z of each neuron; none where neurons share statistics."""
+    """Return ∂a/∂z of each neuron, or None if neurons share normalization statistics."""
     inner = formula(layer.activation).derivative(u)
     if isinstance(layer.norm, nn.BatchNorm1d):
         return inner * slope(layer.norm)
     return inner if layer.norm is None else None
 
 
-def _layer_of(model: nn.Module, dense: Dense) -> Layer:
+def _to_layer(model: nn.Module, dense: Dense) -> Layer:
     linear, norm = linear_of(model, dense), model.get_submodule(dense.norm) if dense.norm else None
     return Layer(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), dense.activation, norm)
 
 
-class _Given(nn.Module):
-    """In the place of the model: outputs that are there already."""
+class _FixedOutputs(nn.Module):
+    """A stand-in for the model that returns given outputs."""
 
     def __init__(self, outputs: Tensor) -> None:
         super().__init__()
         self.outputs = outputs
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Those outputs."""
+        """Return the given outputs."""
         return self.outputs
 
 
-def _at_output(one: Subject, z: Tensor) -> tuple[Tensor, float]:
-    """∂L/∂z of the outputs (K,), from the loss itself, and the loss."""
+def _output_gradient(one: Subject, z: Tensor) -> tuple[Tensor, float]:
+    """Return ∂L/∂z of the outputs (K,), from the loss itself, and the loss."""
     with torch.enable_grad():
         outputs = z.detach()[None].requires_grad_()
-        loss = dataclasses.replace(one, model=_Given(outputs)).loss()
+        loss = dataclasses.replace(one, model=_FixedOutputs(outputs)).loss()
         (delta,) = torch.autograd.grad(loss, outputs)
     return delta[0] + 0.0, float(loss.detach())  # no −0
 
 
-def _how(one: Subject, last: Numbers) -> tuple[str, list[str]]:
-    """The formula of δ at the outputs in words, and for each output in numbers, where it is one of the usual."""
+def _delta_formula(one: Subject, last: Numbers) -> tuple[str, list[str]]:
+    """Return the formula of δ at the outputs in words and, for each output, in numbers if it is a usual formula."""
     z, delta = last.z.double(), last.delta.double()
     k, width = _class(one), len(z)
     if k is not None and width > 1:
@@ -205,8 +211,8 @@ def _class(one: Subject) -> int | None:
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _kept(size: Tensor) -> list[int]:
-    """The neurons that are shown: all, or the eight with the largest numbers, in their order."""
+def _select_neurons(size: Tensor) -> list[int]:
+    """Return the neurons to show, in their order: all, or the eight with the largest numbers."""
     if len(size) <= SHOWN:
         return list(range(len(size)))
     found: list[int] = size.nan_to_num().argsort(descending=True, stable=True)[:SHOWN].sort().values.tolist()
@@ -225,7 +231,7 @@ def _inputs(subject: Subject, first: Numbers, kept: list[int]) -> dict[str, Any]
 def _layer(
     one: Subject, layers: list[Numbers], k: int, kept: list[list[int]], how: tuple[str, list[str]]
 ) -> dict[str, Any]:
-    """A layer with the neurons that are shown, and the weights and gradients from those shown before it."""
+    """Return a layer's shown neurons, with weights and gradients from the shown neurons of the previous layer."""
     layer, js, sources = layers[k], kept[k + 1], kept[k]
     last = k + 1 == len(layers)
     shown = layer.weight[js][:, sources]  # (shown, sources)
@@ -233,7 +239,7 @@ def _layer(
     neurons = []
     for n, j in enumerate(js):
         neuron = {
-            "name": _named(one, layer, j),
+            "name": _neuron_name(one, layer, j),
             "index": j,
             "z": plain(layer.z[j]),
             "a": plain(layer.a[j]),
@@ -266,7 +272,7 @@ def _layer(
     }
 
 
-def _named(one: Subject, layer: Numbers, j: int) -> str:
+def _neuron_name(one: Subject, layer: Numbers, j: int) -> str:
     target = target_of(one)
     if layer.title != "output":
         return f"neuron {j + 1}"
@@ -275,8 +281,8 @@ def _named(one: Subject, layer: Numbers, j: int) -> str:
     return target.column if isinstance(target, Value) else f"output {j + 1}"
 
 
-def _target(one: Subject) -> str:
-    """What the example is, in words."""
+def _target_note(one: Subject) -> str:
+    """Return the target of the example, in words."""
     target, k = target_of(one), _class(one)
     if isinstance(target, Classes) and k is not None:
         return f"; the example is {target.names[k]}"

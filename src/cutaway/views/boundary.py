@@ -1,4 +1,4 @@
-"""The decision boundary over two features, and what every neuron makes of the same plane."""
+"""The decision boundary over two features, and the activation of every neuron on the same plane."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ MISLEADS = (
 )
 OPTIONS = {"features": "the two columns that are the axes, as age,income"}
 
-SIZE, SMALL = 60, 24  # cells to a side of the large map and of a neuron's
-NEURONS = 8  # of a layer that are shown
-LEVELS = 254  # steps of a map's bytes: an even number, so that the middle is one of them
+SIZE, SMALL = 60, 24  # cells per side of the large map and of a neuron's map
+NEURONS = 8  # most neurons of a layer that are shown
+LEVELS = 254  # steps of a map's bytes; even, so that the middle is a step
 
 
 def suits(subject: Subject) -> bool:
-    """Networks of dense layers over two or more numbers."""
+    """Return whether the model is a network of dense layers over two or more numeric columns."""
     return (
         subject.kind == "table"
         and subject.inputs[0].ndim == 2
@@ -49,10 +49,10 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """The large map, the neurons' maps layer by layer, the weights between them, and the examples."""
+    """Return the large map, the neurons' maps by layer, the weights between them, and the examples."""
     on = plane(subject)
-    maps, _ = _through(subject, on, SMALL)
-    _, fine = _through(subject, on, SIZE)
+    maps, _ = _evaluate(subject, on, SMALL)
+    _, fine = _evaluate(subject, on, SIZE)
     answer = _answer(subject, fine, on)
     drawing: Drawing = {
         "kind": "boundary",
@@ -79,8 +79,8 @@ def view(subject: Subject) -> View:
     )
 
 
-def _through(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor], Tensor]:
-    """What the neurons' modules and the head give on the grid, (size², width) each."""
+def _evaluate(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the outputs of the neurons' modules and of the head on the grid, (size², width) each."""
     model = subject.model
     dtype = next(model.parameters()).dtype
     found: dict[str, Tensor] = {}
@@ -99,12 +99,12 @@ def _through(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor],
 
 
 def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
-    """The large map of outputs (n, K): a signed score of two classes, the class of more, or a value."""
+    """Return the large map of outputs (n, K): a score for two classes, the predicted class for more, or a value."""
     target = target_of(subject)
     outputs = outputs.double()
     if isinstance(target, Value):
         values = outputs[:, 0] * target.scale + target.mean
-        low, high = _ends(
+        low, high = _scale_range(
             torch.cat([values, *(_in_units(was, target) for _, was in on.points.values() if was is not None)])
         )
         return {"kind": "value", "name": target.column, **_bytes(values, signed=False, low=low, high=high)}
@@ -128,16 +128,16 @@ def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
     else:
         strength = _bytes(best[:, 0] - best[:, 1], signed=False, low=0.0)
     sure = "probability" if probabilities is not None else "lead"
-    return {"kind": "classes", "names": names, "sure": sure, "said": _coded(said[:, 0].clamp(max=255)), **strength}
+    return {"kind": "classes", "names": names, "sure": sure, "said": _to_base64(said[:, 0].clamp(max=255)), **strength}
 
 
 def _in_units(was: Tensor, target: Value) -> Tensor:
-    """Targets (n,) as the person has them."""
+    """Return targets (n,) in their original units."""
     return was.double() * target.scale + target.mean
 
 
-def _ends(values: Tensor) -> tuple[float, float]:
-    """What the ends of a scale stand for: all but the outermost hundredth of the values."""
+def _scale_range(values: Tensor) -> tuple[float, float]:
+    """Return the ends of a colour scale: the 1st and 99th percentiles of the finite values."""
     values = values[values.isfinite()]
     if not len(values):
         return 0.0, 1.0
@@ -146,19 +146,19 @@ def _ends(values: Tensor) -> tuple[float, float]:
 
 
 def _classes(subject: Subject, outputs: Tensor) -> list[str]:
-    """Names of classes where no data names them; none where the output is a number."""
+    """Return class names for data that has none; an empty list if the output is a number."""
     if getattr(subject.config, "num_classes", outputs.shape[1]) == 1:
         return []
     return [f"class {k}" for k in range(max(2, outputs.shape[1]))]
 
 
 def _probabilities(subject: Subject, outputs: Tensor) -> Tensor | None:
-    """(n, K) probabilities, None of a model whose scores are none."""
+    """Return probabilities (n, K), or None if the model's scores are not probabilities."""
     task = subject.task
     if task is not None and hasattr(task, "probabilities"):
         given: Tensor | None = task.probabilities(outputs)
         return given
-    if contract_of(subject.model).loss:  # it learns something else than the logarithm of a probability
+    if contract_of(subject.model).loss:  # its loss is not the logarithm of a probability
         return None
     if outputs.shape[1] == 1:
         p = outputs[:, 0].sigmoid()
@@ -167,7 +167,7 @@ def _probabilities(subject: Subject, outputs: Tensor) -> Tensor | None:
 
 
 def _difference(outputs: Tensor) -> Tensor:
-    """The score of the second class over the first, (n,)."""
+    """Return the score of the second class minus that of the first, (n,)."""
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
@@ -175,7 +175,7 @@ def _difference(outputs: Tensor) -> Tensor:
 
 
 def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """The two inputs, and each layer with its neurons' maps and the weights that lead to them."""
+    """Return the two inputs, and each layer with its neurons' maps and incoming weights."""
     across = (torch.arange(SMALL, dtype=torch.float64) + 0.5) / SMALL * 2 - 1
     places = {0: across.repeat(SMALL), 1: -across.repeat_interleave(SMALL)}
     width = subject.inputs[0].shape[1]
@@ -192,7 +192,7 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
         neurons = []
         for j in range(min(NEURONS, linear.out_features)):
             neuron: dict[str, Any] = {
-                "name": _named(subject, title, j, linear.out_features),
+                "name": _neuron_name(subject, title, j, linear.out_features),
                 **_bytes(maps[layer.gives][:, j].double(), signed=True),
             }
             if layer.sums != layer.gives:
@@ -214,8 +214,8 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
     return columns
 
 
-def _named(subject: Subject, title: str, j: int, width: int) -> str:
-    """What a neuron is called: of the output by its class."""
+def _neuron_name(subject: Subject, title: str, j: int, width: int) -> str:
+    """Return the name of a neuron; an output neuron has the name of its class."""
     if title != "output":
         return f"{title}, neuron {j + 1}"
     target = target_of(subject)
@@ -228,7 +228,7 @@ def _named(subject: Subject, title: str, j: int, width: int) -> str:
 
 
 def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
-    """The examples of each split: places, and what each is."""
+    """Return the coordinates and targets of the examples of each split."""
     target = target_of(subject)
     found = []
     for split, (at, was) in on.points.items():
@@ -243,7 +243,7 @@ def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
 
 
 def _note(on: Plane) -> str:
-    """What is held fast, in a sentence."""
+    """Return a sentence on the features that are held constant."""
     if not on.held:
         return ""
     most = 6
@@ -266,12 +266,12 @@ def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tenso
     order = parts.argsort(descending=True)[:4].tolist()
     areas = ", ".join(f"{percent(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
     said = f"Of the plane shown the model gives {areas}."
-    test = _right(subject)
+    test = _accuracy(subject)
     return " ".join(s for s in (said, test, note) if s)
 
 
-def _right(subject: Subject) -> str:
-    """How many of the examples it has right, with all of their own features."""
+def _accuracy(subject: Subject) -> str:
+    """Return the accuracy on the opened examples, with all of their own features, in words."""
     if subject.task is None or subject.target is None or subject.run is None:
         return ""
     metrics = subject.task.quick(subject.outputs(), subject.target)
@@ -281,7 +281,7 @@ def _right(subject: Subject) -> str:
 
 
 def _weights(model: nn.Module) -> Any:
-    """Every weight shown, as rows."""
+    """Return every weight shown, as rows of a table."""
     rows = []
     for title, layer in dense_layers_of(model).items():
         linear = linear_of(model, layer)
@@ -296,8 +296,10 @@ def _weights(model: nn.Module) -> Any:
 def _bytes(
     values: Tensor, signed: bool, most: float | None = None, low: float | None = None, high: float | None = None
 ) -> dict[str, Any]:
-    """A map (n,) as `bytes`, base64 of one byte each: low + byte / 254 · (high − low); signed maps have 0 at 127.
-    What is not finite counts as the nearest that is."""
+    """Return a map (n,) as `bytes`, in base64 with one byte per value: low + byte / 254 · (high − low).
+
+    In signed maps 0 is byte 127. Values that are not finite are clamped to the nearest end.
+    """
     values = values.detach().double()
     finite = values[values.isfinite()]
     if signed:
@@ -308,13 +310,13 @@ def _bytes(
         high = high if high is not None else float(finite.max()) if len(finite) else 1.0
         high = high if high > low else low + 1.0
     values = values.nan_to_num(low, posinf=high, neginf=low).clamp(low, high)
-    return {"bytes": _coded((values - low) / (high - low) * LEVELS), "low": _short(low), "high": _short(high)}
+    return {"bytes": _to_base64((values - low) / (high - low) * LEVELS), "low": _short(low), "high": _short(high)}
 
 
-def _coded(values: Tensor) -> str:
+def _to_base64(values: Tensor) -> str:
     return base64.b64encode(values.round().to(torch.uint8).numpy().tobytes()).decode()
 
 
 def _short(value: float) -> float | None:
-    """Four significant digits, None of what is not finite."""
+    """Return a value with four significant digits, or None if it is not finite."""
     return float(f"{value:.4g}") if value - value == 0 else None

@@ -1,4 +1,4 @@
-"""View 12: where a model looked in the image for each word of the caption that it wrote."""
+"""View 12: the part of the image that a model attended to for each word of its caption."""
 
 from __future__ import annotations
 
@@ -37,33 +37,38 @@ OPTIONS: dict[str, str] = {
     "layer": "which cross-attention is opened first, by its module's name: layer=decoder.1.cross_attention",
     "example": "which of the examples, counted from 0",
 }
-WORDS, LAYERS = 40, 6  # that are drawn at most
+WORDS, LAYERS = 40, 6  # most words and layers that are drawn
 
 
 @dataclass(frozen=True)
 class Looked:
-    """Where one layer looked."""
+    """The attention maps of one layer."""
 
     name: str
     maps: Tensor  # (words, rows, columns): the mean of its heads
-    entropy: list[float]  # bits of each word's look, over all places
+    entropy: list[float]  # bits of each word's attention over all positions
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model writes captions of images, by attention to their places."""
+    """Return whether the model writes captions of images with attention over image positions."""
     writes = subject.kind == "image" and isinstance(subject.model, Decodes)
-    return writes and any(_crosses(name, module) for name, module in attentions(subject.model).items())
+    return writes and any(_attends_to_image(name, module) for name, module in attentions(subject.model).items())
 
 
 def view(subject: Subject) -> View:
-    """The looks for one image. Raises UnknownName and SettingError for options that cannot be."""
+    """Return the attention maps for one image.
+
+    Raises:
+        UnknownName: If there is no such layer.
+        SettingError: If an option is invalid.
+    """
     i = whole(subject.options, "example", 0, len(subject.inputs[0]))
-    names = [name for name, module in attentions(subject.model).items() if _crosses(name, module)]
+    names = [name for name, module in attentions(subject.model).items() if _attends_to_image(name, module)]
     wanted = chosen(subject.options, "layer", names, "layer with cross-attention")
     shown = spread_over(names, LAYERS)
     if wanted is not None and wanted not in shown:
         shown = sorted([*shown[1:], wanted], key=names.index)
-    inputs, words = _written(subject, i)
+    inputs, words = _generate_caption(subject, i)
     grid = patches_of(subject)
     assert grid is not None, "a caption's words look at places of an image"
 
@@ -109,23 +114,25 @@ def view(subject: Subject) -> View:
         says="The caption that the model writes of an image, word by word; over the image is where it looked for each.",
         summary=_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
         table=_numbers(words, found),
-        drawings=[charts.choice("", "layer", options, start=start)] if len(options) > 1 else _alone(options[0]),
+        drawings=[charts.choice("", "layer", options, start=start)] if len(options) > 1 else _single_layer(options[0]),
     )
 
 
-def _alone(option: dict[str, Any]) -> list[Drawing]:
-    """The drawings of the one layer there is."""
+def _single_layer(option: dict[str, Any]) -> list[Drawing]:
+    """Return the drawings of the only layer."""
     return list(option["drawings"])
 
 
-def _crosses(name: str, module: torch.nn.Module) -> bool:
-    """Whether an attention looks from words to the image."""
+def _attends_to_image(name: str, module: torch.nn.Module) -> bool:
+    """Return whether an attention module attends from words to the image."""
     return bool(getattr(module, "cross_attends", False)) or not getattr(module, "heads", 0)
 
 
-def _written(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], list[str]]:
-    """What the model takes, with the caption that it writes itself as the caption so far, and each of its words, its
-    end among them. Where there is no vocabulary the caption of the example stays."""
+def _generate_caption(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], list[str]]:
+    """Return the model's inputs, with its own caption as the caption so far, and each word including the end.
+
+    Without a vocabulary, the inputs have the caption of the example.
+    """
     images, target = subject.inputs[0][i : i + 1], target_of(subject)
     if not isinstance(target, Tokens):
         so_far = subject.inputs[1][i : i + 1]
@@ -138,7 +145,7 @@ def _written(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], list[str]]:
 
 
 def _summary(subject: Subject, i: int, words: list[str], last: Looked, places: int) -> str:
-    """The caption, the word with the sharpest look and the one with the widest."""
+    """Return a summary of the caption and of its words with the sharpest and the broadest attention."""
     sharp = min(range(len(words)), key=lambda k: last.entropy[k])
     broad = max(range(len(words)), key=lambda k: last.entropy[k])
     row, column = divmod(int(last.maps[sharp].argmax()), last.maps.shape[2])

@@ -1,4 +1,4 @@
-"""What views of layers share: what modules gave, a model's convolutions, and options as typed."""
+"""Helpers that several views share: hooks on modules, a model's convolutions, and parsed options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..nn.eval_mode import resting
 from .subject import Subject
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-ACTIVATION_OF: dict[type[nn.Module], str] = {  # as nn/activations.py names what a Sequential may hold
+ACTIVATION_OF: dict[type[nn.Module], str] = {  # names of nn/activations.py for the modules of a Sequential
     nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Identity: "identity",
 }  # fmt: skip
 Item = TypeVar("Item")
@@ -29,8 +29,11 @@ Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 @contextmanager
 def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
-    """Inside the block, `see(name, module, inputs, output)` is called after each module within, or each of `names`, of
-    which "" is the whole; what it keeps it should copy, because what follows may write over it. No hook stays."""
+    """Call `see(name, module, inputs, output)` after each submodule inside the block.
+
+    With `names`, only these modules call it; "" is the model itself. `see` must copy the tensors that it keeps, because
+    later layers may write over them in place. All hooks are removed at the end.
+    """
     wanted = None if names is None else set(names)
     handles = [
         module.register_forward_hook(partial(see, name))
@@ -45,7 +48,7 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
 
 
 def examples_said(subject: Subject) -> str:
-    """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
+    """Return the opened examples in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
     if subject.kind != "graph":
         return plural(subject.count, "example" if subject.given or subject.split is not None else "random example")
     nodes = plural(len(subject.inputs[0]), "node")
@@ -55,20 +58,22 @@ def examples_said(subject: Subject) -> str:
 
 
 def batch_of(inputs: Sequence[Tensor]) -> Tensor | None:
-    """Of which graph each node is, (V,), where whole graphs are looked at; None where nodes of one graph are."""
+    """Return the graph index of each node, (V,), if the inputs are whole graphs; else None."""
     return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
 
 
 def nodes_called(subject: Subject) -> list[str]:
-    """What the nodes of graphs side by side are called, atoms for one; nothing where they have no names."""
+    """Return the names of the nodes of batched graphs, such as atoms; an empty list if they have no names."""
     called = getattr(subject.split, "node_names", None)
     names: list[str] = called(subject.rows) if called is not None and subject.rows else []
     return names if len(names) == len(subject.inputs[0]) else []
 
 
 def run(subject: Subject, i: int) -> None:
-    """Example i through the model, alone, resting and without gradients; of a text or a video without the padding of
-    its batch."""
+    """Run the model on example i alone, in evaluation mode and without gradients.
+
+    The padding of a text or a video is removed.
+    """
     inputs = [x[i : i + 1] for x in subject.inputs]
     if subject.kind in ("text", "video") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
@@ -79,29 +84,29 @@ def run(subject: Subject, i: int) -> None:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A layer that lays a window on its input: y = Σ w·x + b, over 1 to 3 axes."""
+    """A layer that slides a window over its input: y = Σ w·x + b, over 1 to 3 axes."""
 
     name: str
     weight: Tensor  # (O, C / groups, *kernel)
     bias: Tensor | None  # (O,)
     stride: tuple[int, ...]
-    padding: tuple[int, ...]  # zeros before and after each axis
+    padding: tuple[int, ...]  # zeros before and after the input along each axis
     dilation: tuple[int, ...]
     groups: int = 1
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """Entries of a window along each axis."""
+        """Return the size of the window along each axis."""
         return tuple(self.weight.shape[2:])
 
     @property
     def span(self) -> tuple[int, ...]:
-        """From the first entry of a window to its last, along each axis."""
+        """Return the extent of the window along each axis, dilation included."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation))
 
 
 def convolutions(model: nn.Module) -> dict[str, Convolution]:
-    """The convolutions of a model by their names, in the order in which it has them. Weights are detached."""
+    """Return the convolutions of a model by name, in model order, with detached weights."""
     found = (_convolution(name, module) for name, module in model.named_modules())
     return {c.name: c for c in found if c is not None}
 
@@ -122,13 +127,13 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
 
 
 def dense_layers_of(model: nn.Module) -> dict[str, Dense]:
-    """The layers of a fully connected network by their titles, first to last; none of any other."""
-    layers = contract_of(model).dense_layers() or _stacked(model)
+    """Return the layers of a fully connected network by their titles, first to last; empty for other networks."""
+    layers = contract_of(model).dense_layers() or _sequential_layers(model)
     return {f"hidden {i}" if i < len(layers) else "output": layer for i, layer in enumerate(layers, 1)}
 
 
-def _stacked(model: nn.Module) -> list[Dense]:
-    """The layers of a Sequential of linear maps, each with an activation after it or none; none of anything else."""
+def _sequential_layers(model: nn.Module) -> list[Dense]:
+    """Return the layers of a Sequential of linear maps with optional activations; an empty list for other modules."""
     if isinstance(model, nn.Linear):
         return [Dense("", "")]
     layers: list[Dense] = []
@@ -144,28 +149,30 @@ def _stacked(model: nn.Module) -> list[Dense]:
 
 
 def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
-    """The linear map of a layer."""
+    """Return the linear module of a layer."""
     linear = model.get_submodule(layer.linear)
     assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
     return linear
 
 
 def patch_blocks(subject: Subject) -> list[str]:
-    """The blocks that give a token for each patch of an image; none of a model of other kinds."""
+    """Return the names of the blocks that give a token for each patch of an image; an empty list for other models."""
     if subject.inputs[0].ndim != 4 or patches_of(subject) is None:
         return []
     return [name for name, _ in subject.model.named_modules() if name.startswith("blocks.") and name.count(".") == 1]
 
 
 def patches_of(subject: Subject) -> TokenGrid | None:
-    """How the tokens of its images lie, where the model makes some of them."""
+    """Return the layout of the tokens of an image, or None if the model does not make tokens of images."""
     height, width = subject.inputs[0].shape[-2:]
     return contract_of(subject.model).token_grid(int(height), int(width))
 
 
 def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
-    """What gives what the head sees, of what `forward` takes: the model's features, or, of a module of one's own, what
-    its last linear layer is given; None where it has none."""
+    """Return a function from the arguments of `forward` to the input of the head, or None for a model without a head.
+
+    It is the model's `features`. For a custom module, it records the input of the last linear layer.
+    """
     model = subject.model
     if not isinstance(subject.preset, Own):
         return getattr(model, "features", None)
@@ -186,12 +193,16 @@ def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
 
 
 def target_of(subject: Subject) -> Target | None:
-    """What the model learned to say; None where it has not met data."""
+    """Return the target that the model was trained to predict, or None for a model without data."""
     return subject.spec.target if subject.spec is not None else None
 
 
 def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
-    """The option `key`, one of `known`; None where it was not given. Raises UnknownName with the nearest."""
+    """Return the option `key`, one of `known`, or None without the option.
+
+    Raises:
+        UnknownName: If the value is not in `known`; the message has the nearest names.
+    """
     value = options.get(key)
     if value is not None and value not in known:
         raise UnknownName(kind, value, known)
@@ -199,7 +210,11 @@ def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str
 
 
 def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int:
-    """The option `key` as a whole number from 0 on and below `below`. Raises SettingError."""
+    """Return the option `key` as an integer from 0 to `below` − 1.
+
+    Raises:
+        SettingError: If the option is not such an integer.
+    """
     value = options.get(key)
     if value is None:
         return default
@@ -210,7 +225,7 @@ def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int
 
 
 def spread_over(those: Sequence[Item], most: int) -> list[Item]:
-    """At most `most` of them, evenly spaced, with the first and the last."""
+    """Return at most `most` items, evenly spaced, including the first and the last."""
     if len(those) <= most:
         return list(those)
     return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]
@@ -218,7 +233,10 @@ def spread_over(those: Sequence[Item], most: int) -> list[Item]:
 
 @contextmanager
 def of_these_examples(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
-    """Batch normalization with the statistics `of_the_batch`; all else is evaluated. Buffers and modes are restored."""
+    """Set batch normalization to training mode if `of_the_batch`, and all other layers to eval mode, inside the block.
+
+    Buffers and modes are restored at the end.
+    """
     modes = {module: module.training for module in model.modules()}
     buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
     try:

@@ -1,4 +1,4 @@
-"""One word through the layers: its vectors where it stands in several places, after each block."""
+"""One word through the layers: its vectors in several contexts, after each block."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..nn.eval_mode import resting
 from .common import seeing
 from .subject import Subject
 
-MOST = 4  # places of the word that are compared
-AROUND = 6  # tokens shown to either side of it
+MOST = 4  # most occurrences of the word that are compared
+AROUND = 6  # tokens shown on either side of the word
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Where the word stands."""
+    """One occurrence of the word in the examples."""
 
     example: int
-    place: int  # in the row of the batch
+    place: int  # index in the row of the batch
     before: list[str]
     word: str
     after: list[str]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks that a text goes through, in order: of an encoder–decoder those of the encoder."""
+    """Return the blocks that a text passes through, in order; for an encoder–decoder, those of the encoder."""
     found: Any = getattr(model, "blocks", None) or getattr(model, "encoder", None)
     if not isinstance(found, nn.ModuleList):
         return []
@@ -44,13 +44,18 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def bare(token: str) -> str:
-    """A token without the signs for blanks that some tokenizers put before or after it, in lower case."""
+    """Return a token in lower case, without the signs that some tokenizers add for spaces."""
     return token.strip().strip("Ġ▁").removeprefix("##").removesuffix("</w>").lower()
 
 
 def occurrences(subject: Subject) -> list[Occurrence]:
-    """The places of the word that was asked for, or of the first that stands twice in the examples; empty where none
-    does. Raises SettingError for a word that was asked for and does not stand there twice."""
+    """Return the occurrences of the selected word, or of the first word that occurs twice in the examples.
+
+    The list is empty if no word occurs twice.
+
+    Raises:
+        SettingError: If the selected word does not occur twice.
+    """
     asked = subject.options.get("word")
     places: dict[str, list[tuple[int, int, int]]] = {}
     texts = [subject.tokens(i) for i in range(len(subject.inputs[0]))]
@@ -75,12 +80,12 @@ def occurrences(subject: Subject) -> list[Occurrence]:
         found = places[words[0]] if words else []
     return [
         Occurrence(i, place, texts[i][max(0, k - AROUND) : k], texts[i][k], texts[i][k + 1 : k + 1 + AROUND])
-        for i, k, place in _apart(found)
+        for i, k, place in _diversify(found)
     ]
 
 
-def _apart(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At most four of the places, of as many examples as there are."""
+def _diversify(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return at most four occurrences, from as many different examples as possible."""
     first: dict[int, tuple[int, int, int]] = {}
     for place in found:
         first.setdefault(place[0], place)
@@ -90,7 +95,7 @@ def _apart(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 @torch.no_grad()
 def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
-    """The word's vectors as they enter the first block and as they leave each, (layers + 1, occurrences, dim)."""
+    """Return the word's vectors before the first block and after each block, (layers + 1, occurrences, dim)."""
     rows = sorted({one.example for one in found})
     at = torch.tensor([rows.index(one.example) for one in found])
     places = torch.tensor([one.place for one in found])
@@ -107,8 +112,7 @@ def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
 
 
 def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
-    """The drawings of one word, what there is to see, and its rows for the table; all empty where no word stands
-    twice."""
+    """Return the drawings of one word, a summary, and its table rows; all are empty if no word occurs twice."""
     found = occurrences(subject)
     if not found:
         return [], "", []
@@ -176,7 +180,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
 
 
 def axes(explained: tuple[float, float] | None) -> dict[str, str]:
-    """What the axes of a plane are called."""
+    """Return the labels of the axes of a plane."""
     if explained is None:
         return {"x": "", "y": ""}
     names = ("1st component", "2nd component")

@@ -1,4 +1,4 @@
-"""View 2: how loss, metrics and learning rate went while a run was trained."""
+"""View 2: loss, metrics and learning rate during the training of a run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OPTIONS: dict[str, str] = {}
 
 
 def suits(subject: Subject) -> bool:
-    """Whether it is a run that has finished an epoch."""
+    """Return whether the subject is a run with at least one finished epoch."""
     return subject.run is not None and bool(read_documents(subject.run.folder).metrics)
 
 
 def view(subject: Subject) -> View:
-    """The curves of the run, as its report has them."""
+    """Return the curves of the run, as in its report."""
     assert subject.run is not None, "curves are those of a run"
     documents = read_documents(subject.run.folder)
     return curves(documents.run, documents.metrics)

@@ -1,4 +1,4 @@
-"""View 21: how a diffusion model makes images of noise, and how well it predicts the noise at each timestep."""
+"""View 21: the sampling of images by a diffusion model, and its error at each timestep."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ OPTIONS = {
     "guidance": "scale of classifier-free guidance; 2 unless given",
 }
 
-IMAGES, MOMENTS = 3, 5  # that are followed, and how often they are looked at
-TIMES, EXAMPLES = 12, 32  # timesteps at which the loss is taken, and images it is taken of
-CURVE = 100  # timesteps of the schedule that are drawn
+IMAGES, MOMENTS = 3, 5  # images that are followed, and steps at which they are shown
+TIMES, EXAMPLES = 12, 32  # timesteps at which the loss is computed, and images that it is computed on
+CURVE = 100  # points of the schedule that are drawn
 SEEDS = 2**31
-SCALES, HASTE = (0.0, 1.0, 2.0, 4.0), 20  # of guidance, side by side, each in so many steps at most
+SCALES, HASTE = (0.0, 1.0, 2.0, 4.0), 20  # guidance scales that are compared, and the most steps for each
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The followed images on their way, uint8 (n, C, H, W) each."""
+    """The followed images at one timestep, uint8 (n, C, H, W) each."""
 
     t: int
     noisy: Tensor
@@ -61,12 +61,16 @@ class Moment:
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model draws images by taking noise away."""
+    """Return whether the model generates images by denoising."""
     return isinstance(subject.model, DrawsImages) and Noise in getattr(type(subject.model), "targets", ())
 
 
 def view(subject: Subject) -> View:
-    """Images on their way, the schedule and the loss. Raises SettingError for options that cannot be."""
+    """Return images during sampling, the noise schedule and the loss.
+
+    Raises:
+        SettingError: If an option is invalid.
+    """
     spec, options = _spec(subject), subject.options
     steps = whole(options, "steps", 0, subject.config.timesteps + 1) if "steps" in options else None
     asked = asked_of(spec, subject.model, steps, _scale(options), None)
@@ -77,8 +81,8 @@ def view(subject: Subject) -> View:
     if classes is not None:
         names = [f"image {k + 1}, {spec.target.names[c]}" for k, c in enumerate(classes.tolist())]
     with resting(subject.model):
-        moments = _followed(subject.model, spec, asked, classes, seed)
-        drawings = [_on_the_way(name, moments, k) for k, name in enumerate(names)]
+        moments = _sample_steps(subject.model, spec, asked, classes, seed)
+        drawings = [_denoising_tiles(name, moments, k) for k, name in enumerate(names)]
         if classes is not None:
             drawings.append(_guidance(subject.model, spec, asked, classes, names, seed))
         losses = _losses(subject)
@@ -97,7 +101,7 @@ def view(subject: Subject) -> View:
 
 
 def _spec(subject: Subject) -> ImageSpec:
-    """What an image of the model looks like; where it has not met data, as those that it was opened with."""
+    """Return the image spec of the model; for a model without data, one that matches the opened examples."""
     if isinstance(subject.spec, ImageSpec):
         return subject.spec
     channels, height, width = subject.inputs[0].shape[1:]
@@ -106,7 +110,7 @@ def _spec(subject: Subject) -> ImageSpec:
 
 
 def _scale(options: Mapping[str, str]) -> float | None:
-    """The option guidance as a number. Raises SettingError."""
+    """Return the option guidance as a number. Raises SettingError."""
     value = options.get("guidance")
     try:
         return None if value is None else float(value)
@@ -114,8 +118,8 @@ def _scale(options: Mapping[str, str]) -> float | None:
         raise SettingError(f"guidance={value} cannot be: it must be a number, such as 2.") from None
 
 
-def _followed(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor | None, seed: int) -> list[Moment]:
-    """Some of the moments on the way, the first and the last among them."""
+def _sample_steps(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor | None, seed: int) -> list[Moment]:
+    """Return some of the sampling steps, including the first and the last."""
     told: list[Moment] = []
 
     def watch(t: int, xt: Tensor, start: Tensor) -> None:
@@ -125,8 +129,8 @@ def _followed(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor |
     return spread_over(told, MOMENTS)
 
 
-def _on_the_way(name: str, moments: Sequence[Moment], k: int) -> Drawing:
-    """x_t and x̂_0 of one image, in two rows."""
+def _denoising_tiles(name: str, moments: Sequence[Moment], k: int) -> Drawing:
+    """Return x_t and x̂_0 of one image, in two rows."""
     rows = {"x_t": [m.noisy[k] for m in moments], "x̂_0, predicted of it": [m.start[k] for m in moments]}
     found = [
         _tile(f"t = {count(m.t)}", image, group, [group, f"timestep {count(m.t)}"])
@@ -139,7 +143,7 @@ def _on_the_way(name: str, moments: Sequence[Moment], k: int) -> Drawing:
 def _guidance(
     model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor, names: Sequence[str], seed: int
 ) -> Drawing:
-    """The same noise under several scales of guidance."""
+    """Return images from the same noise with several guidance scales."""
     found: list[dict[str, Any]] = []
     for scale in SCALES:
         hasty = dataclasses.replace(asked, guidance=scale, steps=min(asked.steps, HASTE))
@@ -155,8 +159,10 @@ def _tile(label: str, levels: Tensor, group: str, tip: list[str]) -> dict[str, A
 
 @torch.no_grad()
 def _losses(subject: Subject) -> dict[int, float]:
-    """Timestep → mean squared error of the noise that the model predicts in images of the data, or in what stands for
-    them; the same noise in each at every timestep."""
+    """Return the mean squared error of the predicted noise at each timestep, {timestep: error}.
+
+    The images are those of the data, or else the opened examples. All timesteps use the same noise.
+    """
     known = subject.others(EXAMPLES) or subject
     x0, *more = known.inputs
     classes = more[2] if len(more) > 2 else None  # after t and the noise
@@ -170,7 +176,7 @@ def _losses(subject: Subject) -> dict[int, float]:
 
 
 def _schedule(signal: Tensor) -> list[Drawing]:
-    """What x_t is made of, and the ratio of its parts."""
+    """Return charts of the coefficients of x_t and of the signal-to-noise ratio."""
     times = spread_over(range(len(signal)), CURVE)
 
     def points(values: Tensor) -> list[list[float]]:
@@ -190,7 +196,7 @@ def _schedule(signal: Tensor) -> list[Drawing]:
 
 
 def _loss(losses: Mapping[int, float]) -> Drawing:
-    """The loss along the timesteps, beside that of who predicts nothing."""
+    """Return a chart of the loss over timesteps, with that of a prediction of zero."""
     series = {"the model": losses, "no noise predicted": dict.fromkeys(losses, 1.0)}
     return charts.lines(
         "Mean squared error of the predicted noise",
@@ -200,7 +206,7 @@ def _loss(losses: Mapping[int, float]) -> Drawing:
 
 
 def _summary(losses: Mapping[int, float], signal: Tensor) -> str:
-    """What there is to see, in words."""
+    """Return a summary in words."""
     worst, best = max(losses, key=losses.__getitem__), min(losses, key=losses.__getitem__)
     even = int((signal < 0.5).int().argmax()) if bool((signal < 0.5).any()) else None
     equal = "" if even is None else f" From t = {count(even)} on there is more noise than image."

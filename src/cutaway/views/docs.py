@@ -1,6 +1,6 @@
-"""What the views say of themselves, read from their files without running them: no view is imported, nor torch.
+"""Documentation of the views, read from their source files without importing the views or torch.
 
-A view says it at the head of its file, before its first function or class, in plain literals.
+A view defines it at the top of its file, before its first function or class, in plain literals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ NAMES = ("SAYS", "READ", "MISLEADS", "OPTIONS")
 
 @functools.cache
 def sayings(name: str) -> dict[str, Any]:
-    """SAYS, READ, MISLEADS and OPTIONS of a view, by these names. Raises UnknownName for what is no view."""
+    """Return SAYS, READ, MISLEADS and OPTIONS of a view, by these names.
+
+    Raises:
+        UnknownName: If there is no such view.
+    """
     if name not in VIEWS:
         raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
     said: dict[str, Any] = {}
@@ -34,7 +38,7 @@ def sayings(name: str) -> dict[str, Any]:
 
 
 def options_of(names: Iterable[str]) -> dict[str, list[str]]:
-    """Every option that these views have, and which of them have it."""
+    """Return every option of these views, with the names of the views that have it."""
     found: dict[str, list[str]] = {}
     for name in names:
         for option in sayings(name)["OPTIONS"]:

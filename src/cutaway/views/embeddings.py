@@ -1,4 +1,4 @@
-"""View 13: where words and examples stand in a model's own space, who is near, and one word through the layers."""
+"""View 13: words and examples in a model's embedding space, their neighbours, and one word by layer."""
 
 from __future__ import annotations
 
@@ -43,29 +43,32 @@ OPTIONS: dict[str, str] = {
     "word": "the word that is followed through the layers: word=spring",
     "plane": "a third plane, by UMAP, in about half a minute, with the extra cutaway[umap]: plane=umap",
 }
-BETWEEN = "Sizes of clusters and distances between them mean nothing."  # said below the drawing
+BETWEEN = "Sizes of clusters and distances between them mean nothing."  # shown below the drawing
 
-WORDS, EXAMPLES = 500, 500  # that are shown at most
-COST = 20e9  # MACs that may be spent on examples
+WORDS, EXAMPLES = 500, 500  # most words and examples that are shown
+COST = 20e9  # most MACs spent on examples
 CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
 NAMED = 100  # nodes up to which all names are shown
-SMALL, IMAGES = 28, 700_000  # pixels of an example's image; characters of all of them
+SMALL, IMAGES = 28, 700_000  # pixels of an example's image, and most characters of all images
 NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
-BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's bytes, and of SentencePiece
+BLANKS = "\u0120\u2581"  # signs for a space before a word, in GPT-2's bytes and in SentencePiece
 
 
 def suits(subject: Subject) -> bool:
-    """Whether there are words, or examples enough to be near to each other."""
-    if _table_of(subject.model) is not None:
+    """Return whether the model has word embeddings, or enough examples to compare."""
+    if _embedding_table(subject.model) is not None:
         return True
     known = subject.run is not None or subject.whole is not None
-    return seen_by_head(subject) is not None and (known or _enough(subject))
+    return seen_by_head(subject) is not None and (known or _has_enough_examples(subject))
 
 
 def view(subject: Subject) -> View:
-    """Examples, words, and one word. Raises SettingError for a word that does not stand twice in the examples, and
-    where UMAP is asked for and not installed."""
+    """Return the embeddings of examples and words, and one word through the layers.
+
+    Raises:
+        SettingError: If the selected word does not occur twice in the examples, or UMAP is selected and not installed.
+    """
     parts = [part for part in (_examples(subject), _words(subject), _one_word(subject)) if part is not None]
     drawings = [drawing for drawn, _, _ in parts for drawing in drawn]
     said = " ".join(words for _, words, _ in parts if words)
@@ -82,21 +85,21 @@ def view(subject: Subject) -> View:
     )
 
 
-Part = tuple[list[Drawing], str, list[list[Any]]]  # drawings, what there is to see, rows of the table
+Part = tuple[list[Drawing], str, list[list[Any]]]  # drawings, summary, rows of the table
 
 
 def _numbers(rows: list[list[Any]]) -> Table:
     return table({"of": "text", "at": "text", "what": "text", "value": "number"}, rows)
 
 
-def _table_of(model: nn.Module) -> nn.Embedding | None:
-    """The table that the model looks words up in."""
+def _embedding_table(model: nn.Module) -> nn.Embedding | None:
+    """Return the embedding table of the model, or None."""
     found = getattr(model, "embedding", None)
     return found if isinstance(found, nn.Embedding) and found.num_embeddings > 2 else None
 
 
-def _enough(subject: Subject) -> bool:
-    """Whether the opened examples are enough: of one graph its nodes are the examples."""
+def _has_enough_examples(subject: Subject) -> bool:
+    """Return whether there are at least three examples; in a single graph the examples are its nodes."""
     if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
         return False
     return len(subject.inputs[0]) >= 3
@@ -106,7 +109,7 @@ def _enough(subject: Subject) -> bool:
 
 
 def _words(subject: Subject) -> Part | None:
-    found = _table_of(subject.model)
+    found = _embedding_table(subject.model)
     if found is None or subject.kind not in OF_TOKENS:
         return None
     written = subject.vocabulary(0)
@@ -121,10 +124,13 @@ def _words(subject: Subject) -> Part | None:
 
 
 def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
-    """The tokens that are worth a place, in order: those of the opened examples, then the vocabulary's in its own
-    order, which is that of their frequency in nearly all of them; whole words before pieces and single letters, and
-    nothing that stands for no text, such as BERT's [unused7]."""
-    ids = [i for i in range(size) if i >= len(written) or not _nobody(written[i])]
+    """Return the tokens to show, in order.
+
+    The tokens of the opened examples come first, then the vocabulary in its own order, which in nearly all vocabularies
+    is the order of frequency. Whole words precede pieces and single letters. Tokens that represent no text, such as
+    BERT's [unused7], are left out.
+    """
+    ids = [i for i in range(size) if i >= len(written) or not _is_special_token(written[i])]
     here = set(subject.inputs[0].flatten().tolist()) if subject.split is not None and subject.rows else set()
 
     def rank(i: int) -> tuple[bool, bool]:
@@ -134,7 +140,7 @@ def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
     return sorted(ids, key=rank)
 
 
-def _nobody(token: str) -> bool:
+def _is_special_token(token: str) -> bool:
     return token in NOBODY or re.fullmatch(r"\[[A-Za-z]+\d*\]|<[/a-z|]+\d*\|?>", token) is not None
 
 
@@ -142,7 +148,7 @@ def _nobody(token: str) -> bool:
 
 
 def _examples(subject: Subject) -> Part | None:
-    """What the head sees of each example, coloured by class."""
+    """Return the input of the head for each example, coloured by class."""
     if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
         return None
     if isinstance(subject.split, LinkSplit):
@@ -150,7 +156,7 @@ def _examples(subject: Subject) -> Part | None:
     known = subject.run is not None or subject.whole is not None
     others = subject.others(_affordable(subject)) if known else None
     many = others or subject
-    if others is None and not _enough(subject):
+    if others is None and not _has_enough_examples(subject):
         return None
     vectors = _features(many)
     finite = vectors.isfinite().all(1)
@@ -171,7 +177,7 @@ def _examples(subject: Subject) -> Part | None:
 
 
 def _nodes(subject: Subject, split: LinkSplit) -> Part:
-    """The embedding of each node, where links are learned: an even choice, where there are very many."""
+    """Return the embeddings of nodes for link prediction; an even subset if there are many."""
     model: Any = subject.model
     with resting(model), torch.no_grad():
         z: Tensor = model.features(*subject.inputs[:2])
@@ -184,7 +190,7 @@ def _nodes(subject: Subject, split: LinkSplit) -> Part:
 
 
 def _affordable(subject: Subject) -> int:
-    """How many examples can be run within a second or so."""
+    """Return the number of examples that can be run within about a second."""
     if subject.kind == "graph":
         return EXAMPLES
     costs = layer_table(subject.model, *(x[:1] for x in subject.inputs)).multiply_adds
@@ -193,7 +199,7 @@ def _affordable(subject: Subject) -> int:
 
 @torch.no_grad()
 def _features(subject: Subject) -> Tensor:
-    """What the head sees, (n, dim); the mean over the real places where it sees each of them."""
+    """Return the input of the head, (n, dim); the mean over real positions if it has a vector for each."""
     features, inputs = seen_by_head(subject), subject.inputs
     assert features is not None, "suits() asks for it"
     with resting(subject.model):
@@ -206,8 +212,8 @@ def _features(subject: Subject) -> Tensor:
 
 
 def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
-    """(n, T, dim) or (n, dim, H, W) to its mean over real places, (n, dim)."""
-    if x.ndim == 4:  # what is seen at each place of an image
+    """Reduce (n, T, dim) or (n, dim, H, W) to the mean over real positions, (n, dim)."""
+    if x.ndim == 4:  # a vector for each position of an image
         return x.mean((2, 3))
     if x.ndim != 3:
         return x.flatten(1)
@@ -226,7 +232,7 @@ def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
 
 
 def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
-    """The names of the classes and each example's; of values, thirds from low to high."""
+    """Return the names of the groups and the group of each example: classes, or thirds of values from low to high."""
     target, aim = subject.target, getattr(subject.spec, "target", None)
     nobody: tuple[list[str], list[int | None]] = ([], [None] * n)
     if target is None or len(target) != n or target.numel() != n:
@@ -239,7 +245,7 @@ def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
         return nobody
     if isinstance(aim, Value) and n >= 3:
         bounds = flat.double().quantile(torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
-        shown = bounds * aim.scale + aim.mean  # in the target's own units
+        shown = bounds * aim.scale + aim.mean  # in the target's units
         low, high = (number(float(bound)) for bound in shown)
         thirds = torch.bucketize(flat.double(), bounds).tolist()
         return [f"up to {low}", f"{low} to {high}", f"above {high}"], [int(k) for k in thirds]
@@ -253,7 +259,7 @@ def _name(subject: Subject, i: int) -> str:
 
 
 def _images(subject: Subject, which: Sequence[int]) -> dict[int, str]:
-    """Small images of the first examples, as many as have room."""
+    """Return small images of the first examples, up to the size limit."""
     found: dict[int, str] = {}
     room = IMAGES
     for i in which:
@@ -281,7 +287,7 @@ def _part(
     what: str,
     alike: str = "of the same class",
 ) -> Part:
-    """A drawing of vectors (n, dim), the neighbours of each, and what there is to see."""
+    """Return a drawing of vectors (n, dim) with the neighbours of each, a summary, and the table rows."""
     flat = pca(vectors)
     found = {"PCA": flat, "t-SNE": tsne(vectors)}
     if chosen(subject.options, "plane", ["umap"], "plane"):
@@ -330,7 +336,7 @@ def _part(
 
 
 def _pair(points: list[dict[str, Any]], first: int, second: int, what: str) -> str:
-    """Two points by name; words, which may be a comma, in quotes."""
+    """Return two points by name; words are quoted, because a word may be a comma."""
     names = [str(points[i]["label"]) for i in (first, second)]
     return " and ".join(repr(name) if what == "word" else name for name in names)
 
@@ -340,7 +346,7 @@ def _rounded(values: Tensor) -> list[list[float]]:
 
 
 def _one_word(subject: Subject) -> Part | None:
-    """One word through the layers of a Transformer for text."""
+    """Return one word through the layers of a text Transformer."""
     if (
         subject.family != "transformer"
         or subject.kind not in OF_TOKENS

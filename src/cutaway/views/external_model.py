@@ -1,5 +1,7 @@
-"""A person's files for a model that no run says the way to: images for networks that see, texts where a tokenizer
-lies beside the weights."""
+"""Preprocessing of the user's files for models without a run.
+
+Images are supported for vision models, texts if there is a tokenizer in the folder of the weights.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,19 @@ from ..inspect.example_inputs import example_shape, kind_taken
 from ..models.registry import Preset
 
 PREPROCESSING, TOKENIZER = "preprocessing.json", "tokenizer.json"
-LENGTH = 512  # tokens that are read, where the model has no limit of its own
+LENGTH = 512  # most tokens that are read, if the model has no limit
 # The mean and standard deviation of ImageNet's pixels, which torchvision's and most other networks were trained with.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tuple[Preprocessing, str]:
-    """The way from files to tensors for a model without a run, and a sentence on where it is from.
+    """Return the preprocessing for a model without a run, and a sentence on its origin.
 
-    A folder of ours may hold its own; one of Hugging Face holds a tokenizer; networks that see are given images of
-    their size. Raises DataError where there is no way.
+    A folder of Cutaway may contain its own preprocessing, and a folder of Hugging Face a tokenizer. Vision models get
+    images of their size.
+
+    Raises:
+        DataError: If there is no preprocessing.
     """
     if folder is not None and (folder / PREPROCESSING).is_file():
         return read_preprocessing(folder / PREPROCESSING), ""

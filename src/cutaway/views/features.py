@@ -1,4 +1,4 @@
-"""What each layer makes of one example, as maps."""
+"""The feature maps of each layer for one example."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OPTIONS = {
     "frame": "the frame of a video, counted from 0; the middle one unless said",
 }
 
-MAPS = 20  # of a layer that are shown
-LAYERS = 12  # to choose from
-PIXELS = 28  # to a side of a map
-GIVEN = 112  # of the image that goes in
-STEPS = 160  # along a signal
-VARIABLES = 4  # of a series that are drawn
-COMPONENTS = 6  # of tokens
+MAPS = 20  # most maps of a layer that are shown
+LAYERS = 12  # most layers to choose from
+PIXELS = 28  # most pixels per side of a map
+GIVEN = 112  # most pixels per side of the input image
+STEPS = 160  # most steps of a signal
+VARIABLES = 4  # most variables of a series that are drawn
+COMPONENTS = 6  # most principal components of tokens
 
 
 class Frame(NamedTuple):
@@ -52,33 +52,33 @@ class Frame(NamedTuple):
     of: int  # frames of the video
 
     def among(self, maps: int) -> int:
-        """The one of so many maps over time that stands for it: layers with a stride make fewer than frames."""
+        """Return the index of the frame among `maps` maps over time; layers with a stride have fewer maps."""
         return self.number * maps // self.of
 
 
 class LayerMaps(NamedTuple):
-    """What is kept of a layer: the strongest of its maps, made small at once."""
+    """The strongest maps of a layer, at reduced size."""
 
     kept: list[int]  # the channels shown
     maps: Tensor  # (kept, H, W) or (kept, T)
-    size: tuple[int, ...]  # channels, then places, before they were made small
-    strength: list[float]  # of the channels shown, the mean size of their values
+    size: tuple[int, ...]  # channels, then positions, before reduction
+    strength: list[float]  # mean absolute value of each channel shown
     silent: float  # the fraction of all channels that are zero everywhere
 
 
 def suits(subject: Subject) -> bool:
-    """Models whose layers have maps: those with convolutions, and vision transformers."""
+    """Return whether the model's layers have maps: it has convolutions, or it is a vision transformer."""
     return bool(convolutions(subject.model) or patch_blocks(subject))
 
 
 def view(subject: Subject) -> View:
-    """Up to twelve layers to choose from, or the one asked for, with one example's strongest maps."""
+    """Return one example's strongest maps in up to twelve layers, or in the selected layer."""
     i = whole(subject.options, "example", 0, subject.count)
     frame = _frame(subject, i)
     names = _layers(subject, i)
     asked = chosen(subject.options, "layer", names, "layer with maps")
     some = [asked] if asked else spread_over(_main(names), LAYERS)
-    seen = _look(subject, i, some, frame)
+    seen = _capture_maps(subject, i, some, frame)
     rows: list[list[Any]] = [[name, by(s.size), s.strength[0], s.silent] for name, s in seen.items()]
     options: list[dict[str, Any]] = [
         {"name": name, "drawings": _drawings(subject, i, name, s, frame)} for name, s in seen.items()
@@ -106,48 +106,50 @@ def view(subject: Subject) -> View:
     return View(
         id="features",
         title="Feature maps",
-        says=f"What the layers make of {_said(subject, i, frame)}: one tile for each channel, the strongest first.",
+        says=f"What the layers make of {_source(subject, i, frame)}: one tile for each channel, the strongest first.",
         summary=f"Channels and places: {went}.{dead}{left}",
         table=table(columns, rows),
         drawings=[*_signal(subject, i), *(options[0]["drawings"] if len(options) == 1 else [drawing])],
     )
 
 
-# --- looking --------------------------------------------------------------------------------------------------
+# --- capture --------------------------------------------------------------------------------------------------
 
 
 def _frame(subject: Subject, i: int) -> Frame | None:
-    """Which frame of a video is looked at: as asked, else the middle one; None of other data."""
+    """Return the selected frame of a video, by default the middle one; None for other data."""
     if subject.kind != "video":
         return None
     frames = int(subject.inputs[1][i].sum()) if len(subject.inputs) > 1 else subject.inputs[0].shape[1]
     return Frame(whole(subject.options, "frame", frames // 2, frames), frames)
 
 
-def _said(subject: Subject, i: int, frame: Frame | None) -> str:
+def _source(subject: Subject, i: int, frame: Frame | None) -> str:
     return subject.name(i) if frame is None else f"frame {frame.number} of {subject.name(i)}"
 
 
-def _map_of(module: nn.Module, output: Any, frame: Frame | None = None) -> Tensor | None:
-    """The first example's maps of a module's output, (C, H, W), or (C, T) of a convolution over steps; of a video those
-    of the frame. None where there are none: three axes elsewhere are those of tokens."""
+def _extract_maps(module: nn.Module, output: Any, frame: Frame | None = None) -> Tensor | None:
+    """Return the first example's maps of a module's output, (C, H, W), or (C, T) for a convolution over steps, or None.
+
+    For a video, the maps are those of the frame. Other outputs with three axes are tokens and have no maps.
+    """
     y = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(y, Tensor) or not y.is_floating_point() or not len(y):
         return None
     if y.ndim == 5 and y.shape[3] * y.shape[4] > 1:  # (1, C, T', H, W)
         return y[0, :, frame.among(y.shape[2]) if frame else 0].detach()
-    if y.ndim == 4 and y.shape[2] * y.shape[3] > 1:  # (1, C, H, W); of a video each frame by itself, (T, C, H, W)
+    if y.ndim == 4 and y.shape[2] * y.shape[3] > 1:  # (1, C, H, W); for a video with separate frames (T, C, H, W)
         return y[frame.among(len(y)) if frame else 0].detach()
     return y[0].detach() if y.ndim == 3 and isinstance(module, nn.Conv1d) else None
 
 
 def _layers(subject: Subject, i: int) -> list[str]:
-    """The modules with maps, in the order in which they are called."""
+    """Return the modules with maps, in call order."""
     found: dict[str, None] = {}
     blocks = patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if name in blocks or _map_of(module, output) is not None:
+        if name in blocks or _extract_maps(module, output) is not None:
             found.setdefault(name)
 
     with seeing(subject.model, see):
@@ -156,7 +158,7 @@ def _layers(subject: Subject, i: int) -> list[str]:
 
 
 def _main(names: list[str]) -> list[str]:
-    """The outermost ones, where there are too many to choose from."""
+    """Return the outermost modules if there are too many to choose from."""
     depth = 0
     while len(names) > LAYERS and depth < 4:
         outer = [name for name in names if name.count(".") <= depth]
@@ -166,15 +168,15 @@ def _main(names: list[str]) -> list[str]:
     return names
 
 
-def _look(subject: Subject, i: int, names: list[str], frame: Frame | None) -> dict[str, LayerMaps]:
-    """What is kept of those layers, made small as they are computed."""
+def _capture_maps(subject: Subject, i: int, names: list[str], frame: Frame | None) -> dict[str, LayerMaps]:
+    """Return the maps of the layers, each reduced when its layer has run."""
     found: dict[str, LayerMaps] = {}
     grid, blocks = patches_of(subject), patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         if grid is not None and name in blocks:
             found.setdefault(name, _tokens(grid, output[0]))
-        elif (y := _map_of(module, output, frame)) is not None:
+        elif (y := _extract_maps(module, output, frame)) is not None:
             found.setdefault(name, _strongest(y.float().cpu()))
 
     with seeing(subject.model, see, names):
@@ -183,7 +185,7 @@ def _look(subject: Subject, i: int, names: list[str], frame: Frame | None) -> di
 
 
 def _strongest(y: Tensor) -> LayerMaps:
-    """The strongest maps of y (C, H, W) or (C, T). What is not finite, as the mask of a maximum, counts as zero."""
+    """Return the strongest maps of y, (C, H, W) or (C, T); values that are not finite, such as masks, count as zero."""
     y = y.nan_to_num(0.0, 0.0, 0.0)
     strength = y.abs().flatten(1).mean(1)  # (C,)
     kept = strength.argsort(descending=True)[:MAPS]
@@ -197,7 +199,7 @@ def _strongest(y: Tensor) -> LayerMaps:
 
 
 def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
-    """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
+    """Return the norm and the principal components of the patch tokens z (T, D), as maps over patches."""
     height, width = grid.rows, grid.columns
     z = z[grid.before :].detach().float().cpu()  # without the class token
     centred = z - z.mean(0)
@@ -220,7 +222,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
 
 def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame | None) -> list[Drawing]:
     if -1 in seen.kept:
-        return _of_tokens(subject, i, name, seen)
+        return _token_drawings(subject, i, name, seen)
     if seen.maps.ndim == 2:
         return [_over_steps(subject, i, name, seen)]
     tiles = [
@@ -234,7 +236,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
         }
         for k, s, values in zip(seen.kept, seen.strength, seen.maps, strict=True)
     ]
-    given = _given(subject, i, frame)
+    given = _input_tile(subject, i, frame)
     some = (
         f"the {len(tiles)} strongest of {count(seen.size[0])} channels"
         if len(tiles) < seen.size[0]
@@ -244,8 +246,8 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
     return [charts.tiles(title, [*given, *tiles])]
 
 
-def _given(subject: Subject, i: int, frame: Frame | None = None) -> list[dict[str, Any]]:
-    """The image that goes in, or the frame of a video, as a tile."""
+def _input_tile(subject: Subject, i: int, frame: Frame | None = None) -> list[dict[str, Any]]:
+    """Return the input image, or the frame of a video, as a tile."""
     image, x = subject.image(i), subject.inputs[0][i]
     if frame is not None:
         image, x = None, x[frame.number]
@@ -256,7 +258,7 @@ def _given(subject: Subject, i: int, frame: Frame | None = None) -> list[dict[st
 
 
 def _signal(subject: Subject, i: int) -> list[Drawing]:
-    """The series that goes in, as lines, standardised as the model sees it."""
+    """Return the input series as lines, standardized as the model receives it."""
     x = subject.inputs[0][i]
     if subject.kind != "series" or x.ndim != 2:
         return []
@@ -267,7 +269,7 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
     return [charts.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
-def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
+def _token_drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
     places = by(seen.size[1:])
     first = [
         {
@@ -285,13 +287,13 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Dra
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
     ]
     return [
-        charts.tiles(f"{name}: principal components of {places} tokens", [*_given(subject, i), *components]),
+        charts.tiles(f"{name}: principal components of {places} tokens", [*_input_tile(subject, i), *components]),
         charts.tiles(f"{name}: how long each token is", first, scale="amount"),
     ]
 
 
 def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing:
-    """Channels by steps, the strongest channels first."""
+    """Return a map of channels by steps, with the strongest channels first."""
     steps = seen.maps.shape[1]
     some = (
         f"the {len(seen.kept)} strongest of {count(seen.size[0])} channels"
@@ -308,7 +310,7 @@ def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing
 
 
 def _steps(subject: Subject, i: int, name: str, steps: int) -> list[str]:
-    """A name for each step: of text the words of its window, where each step is one."""
+    """Return a name for each step: for text, the words of its window, if each step is a window."""
     numbers = [str(k + 1) for k in range(steps)]
     if subject.kind != "text":
         return numbers

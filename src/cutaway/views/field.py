@@ -1,4 +1,4 @@
-"""The receptive field of each layer: how far it can see, and where what it sees matters."""
+"""The receptive field of each layer: its theoretical extent, and the pixels with the largest influence."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ MISLEADS = (
 OPTIONS = {"layer": "one layer, by its name", "example": "the example whose image is shown, counted from 0"}
 
 LAYERS = 6
-DEAR = 4  # layers, where one example alone is more work than may be spent
-EXAMPLES = 8  # that gradients are averaged over, at most
-WORK = 6e9  # MACs that may be spent
-HELD = 0.95  # of the gradient, that the effective field holds
-SIDE = 256  # pixels of the image that the frame is drawn on
-CELLS = 56  # to a side of the map
+DEAR = 4  # most layers, if one example alone exceeds WORK
+EXAMPLES = 8  # most examples that gradients are averaged over
+WORK = 6e9  # most MACs of the view
+HELD = 0.95  # fraction of the gradient inside the effective field
+SIDE = 256  # most pixels per side of the image with the frame
+CELLS = 56  # most cells per side of the map
 
 
 class Field(NamedTuple):
-    """What one layer sees."""
+    """The receptive field of one layer."""
 
     theoretical: int  # pixels across
     map: Tensor  # (H, W), the fraction of the gradient at each pixel
-    effective: int  # pixels across of the square around the gradient's middle that holds 95 % of it
-    frame: tuple[tuple[int, int], tuple[int, int]]  # first and after the last pixel, down and across
+    effective: int  # width in pixels of the square, centred on the gradient, with 95 % of it
+    frame: tuple[tuple[int, int], tuple[int, int]]  # (first, last + 1) pixel of the rows and of the columns
 
 
 def suits(subject: Subject) -> bool:
-    """Models of images with convolutions, vision transformers among them."""
+    """Return whether the model is for images and has convolutions; vision transformers have them too."""
     return subject.kind == "image" and subject.inputs[0].ndim == 4 and bool(convolutions(subject.model))
 
 
 def view(subject: Subject) -> View:
-    """The fields of up to six layers on one example's image."""
+    """Return the receptive fields of up to six layers on one example's image."""
     i = whole(subject.options, "example", 0, subject.count)
     layers = _table(subject)
     known = _fields(subject, layers)
@@ -98,7 +98,7 @@ def view(subject: Subject) -> View:
     )
 
 
-# --- which layers, and how far they can see -------------------------------------------------------------------
+# --- layers and their theoretical fields -------------------------------------------------------------------
 
 
 def _table(subject: Subject) -> LayerTable:
@@ -112,7 +112,7 @@ def _table(subject: Subject) -> LayerTable:
 
 
 def _fields(subject: Subject, layers: LayerTable) -> dict[str, int]:
-    """The theoretical field of every module that has one, in the order in which they answer. Tokens see everything."""
+    """Return the theoretical field of every module that has one, in call order; tokens cover the whole image."""
     found = {}
     height, width = subject.inputs[0].shape[2:]
     blocks = patch_blocks(subject)
@@ -125,7 +125,7 @@ def _fields(subject: Subject, layers: LayerTable) -> dict[str, int]:
 
 
 def _growing(known: dict[str, int]) -> list[str]:
-    """The layers by which the field grows: of each size the first that has it, evenly spaced; and the last layer."""
+    """Return the layers at which the field grows, evenly spaced, and the last layer."""
     first: dict[int, str] = {}
     for name, size in known.items():
         if size > max(first, default=1):
@@ -136,17 +136,19 @@ def _growing(known: dict[str, int]) -> list[str]:
 
 
 def _affordable(subject: Subject, layers: LayerTable, names: int) -> int:
-    """How many examples' gradients may be taken."""
+    """Return the number of examples whose gradients can be computed."""
     for_one = layers.multiply_adds / max(1, layers.input[0]) * (1 + names / 2)
     return max(1, min(EXAMPLES, subject.count, int(WORK / max(1.0, for_one))))
 
 
-# --- where it matters -----------------------------------------------------------------------------------------
+# --- effective field -----------------------------------------------------------------------------------------
 
 
 def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -> dict[str, Tensor]:
-    """Of each layer, how much every pixel moves the middle of its map, (H, W), summing to 1; layers that no gradient
-    comes from are left out. One pass forward, and one back from each layer."""
+    """Return, for each layer, the influence of every pixel on the middle of its map, (H, W), summing to 1.
+
+    Layers without a gradient are left out. It takes one forward pass and one backward pass per layer.
+    """
     middles: dict[str, Tensor] = {}
     grid = patches_of(subject)
 
@@ -154,7 +156,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
         y = output[0] if isinstance(output, tuple) else output
         if name in middles or not isinstance(y, Tensor):
             return
-        if y.ndim == 3 and grid is not None:  # tokens: the middle patch
+        if y.ndim == 3 and grid is not None:  # tokens: use the middle patch
             middles[name] = y[:, grid.before + (grid.rows // 2) * grid.columns + grid.columns // 2].sum()
         else:
             middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()
@@ -162,7 +164,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
     x, *others = inputs
     x = x.detach().clone().requires_grad_()
     with resting(subject.model), torch.enable_grad(), seeing(subject.model, see, names):
-        subject.model(x.clone(), *others)  # not x itself, which a first layer may write over
+        subject.model(x.clone(), *others)  # a copy, because a first layer may write over x in place
     found = {}
     for k, (name, middle) in enumerate(middles.items()):
         (gradient,) = torch.autograd.grad(
@@ -188,8 +190,10 @@ def _field(theoretical: int, spread: Tensor) -> Field:
 
 
 def _ends(line: Tensor, size: int) -> tuple[int, int]:
-    """Where a field of `size` begins and ends along an axis, from where gradient arrives on it: from the end that lies
-    within the image; in the middle where neither or both do."""
+    """Return the start and end of a field of `size` along an axis, from the positions with a nonzero gradient.
+
+    An end inside the image fixes the field. If neither or both ends are inside, the field is centred on them.
+    """
     places = (line > 0).nonzero().flatten()
     first, last, n = int(places[0]), int(places[-1]) + 1, len(line)
     if first > 0 and last == n:
@@ -201,7 +205,7 @@ def _ends(line: Tensor, size: int) -> tuple[int, int]:
 
 
 def _inside(f: Field) -> float:
-    """The fraction of the gradient in the middle half of the frame, a quarter of its area."""
+    """Return the fraction of the gradient in the middle half of the frame, a quarter of its area."""
     (top, bottom), (left, right) = f.frame
     quarter = f.theoretical / 4
     rows, columns = torch.arange(f.map.shape[0]) + 0.5, torch.arange(f.map.shape[1]) + 0.5
@@ -239,7 +243,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
 
 
 def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
-    """The image as the model sees it (C, H, W), in grey, with the frame drawn on it."""
+    """Return the input image (C, H, W) in grey with the frame drawn on it."""
     grey = x.detach().float().cpu().mean(0)
     grey = (grey - grey.min()) / (grey.max() - grey.min()).clamp(min=1e-12)
     image = Image.fromarray((grey * 255).round().to(torch.uint8).numpy()).convert("RGB")

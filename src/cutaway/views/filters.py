@@ -1,4 +1,4 @@
-"""The weights of layers that look at images or signals, as images themselves."""
+"""The weights of layers over images or signals, drawn as images."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ OPTIONS = {
     "range": "what the strongest colour is: unit, layer or global",
 }
 
-MOST = 64  # tiles of a layer
-LAYERS = 16  # layers to choose from
-PIXELS = 32  # to a side of a tile
-CHANNELS = 64  # that a tile of a filter over signals has
-STEEP = 8  # times as many channels as steps, from which on the steps of a filter are its rows
+MOST = 64  # most tiles of a layer
+LAYERS = 16  # most layers to choose from
+PIXELS = 32  # most pixels per side of a tile
+CHANNELS = 64  # most channels in a tile of a filter over signals
+STEEP = 8  # ratio of channels to steps above which a tile is transposed
 RANGES = ("unit", "layer", "global")
 
 
 def suits(subject: Subject) -> bool:
-    """Models with a convolution, and those whose first dense layer sees an image or a signal."""
+    """Return whether the model has a convolution, or a first dense layer over an image or a signal."""
     return bool(convolutions(subject.model)) or _dense(subject) is not None
 
 
 def view(subject: Subject) -> View:
-    """Tiles of every layer with filters, up to sixteen of them, or of the one asked for."""
+    """Return tiles of up to sixteen layers with filters, or of the selected layer."""
     range_ = subject.options.get("range", "unit")
     if range_ not in RANGES:
         raise SettingError(f"range={range_} cannot be: choose from {', '.join(RANGES)}.")
@@ -109,7 +109,7 @@ def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
 
 
 def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tuple[Drawing, str]:
-    """The filters of one convolution, and what is shown of them in a sentence."""
+    """Return the filters of one convolution, and a sentence that describes them."""
     weight = layer.weight.detach().float().cpu()  # (O, C, *kernel)
     if "filter" in subject.options:
         k = whole(subject.options, "filter", 0, len(weight))
@@ -120,7 +120,7 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
     what = f"{layer.name}: {some}, {by(layer.weight.shape[1:])} weights each."
     words = _words(subject, layer, weight, kept)
     tiles = []
-    weight = _strip(weight)  # (O, C, *kernel) of two axes at most
+    weight = _strip(weight)  # (O, C, *kernel) with at most two kernel axes
     colour = weight.ndim == 4 and weight.shape[1] == 3
     largest = float(weight.abs().max()) if range_ != "unit" else 0.0
     for k in kept:
@@ -160,7 +160,7 @@ def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: b
 
 
 def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
-    """Every slice of one filter (C, *kernel)."""
+    """Return every slice of one filter (C, *kernel)."""
     w = _strip(w[None])[0]
     norms = w.flatten(1).norm(dim=1)
     tiles = [
@@ -177,15 +177,17 @@ def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing
 
 
 def _strip(weight: Tensor) -> Tensor:
-    """Kernels over frames, (O, C, T, H, W), as strips (O, C, H, T · W + T − 1), a column of zeros between frames;
-    others as they are."""
+    """Return kernels over frames, (O, C, T, H, W), as strips with a column of zeros between frames.
+
+    The strips have the shape (O, C, H, T · W + T − 1). Other kernels are returned unchanged.
+    """
     if weight.ndim != 5:
         return weight
     return F.pad(weight, (0, 1)).movedim(2, 3).flatten(3)[..., :-1]
 
 
 def _coloured(w: Tensor, largest: float) -> str:
-    """A filter of red, green and blue (3, H, W), 0 as grey, as an image."""
+    """Return an RGB filter (3, H, W) as an image, with 0 as grey."""
     most = largest or float(w.abs().max()) or 1.0
     values = averaged(w / most, PIXELS).clamp(-1, 1)
     bytes_ = ((values + 1) / 2 * 255).round().to(torch.uint8)
@@ -193,7 +195,7 @@ def _coloured(w: Tensor, largest: float) -> str:
 
 
 def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) -> dict[int, list[str]]:
-    """Of filters over words: the word that each place of the window answers most to."""
+    """Return the token with the largest response at each position of the window, for filters over words."""
     embedding = getattr(subject.model, "embedding", None)
     if not isinstance(embedding, nn.Embedding) or weight.ndim != 3 or weight.shape[1] != embedding.embedding_dim:
         return {}
@@ -202,7 +204,7 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
         return {}
     written = list(tokenizer.tokens)
     vectors = embedding.weight.detach().float()[: len(written)]  # (V, C)
-    best = torch.einsum("vc,ock->okv", vectors[2:], weight[: len(kept)]).argmax(2) + 2  # (O, k), padding left out
+    best = torch.einsum("vc,ock->okv", vectors[2:], weight[: len(kept)]).argmax(2) + 2  # (O, k), without padding
     return {k: [f"answers most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
 
 
@@ -214,7 +216,7 @@ def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
 
 
 def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
-    """The first dense layer where it sees whole images or signals: its name, weights (O, F), their shape."""
+    """Return the name, weights (O, F) and input shape of a first dense layer over an image or a signal."""
     layers = list(dense_layers_of(subject.model).values())
     if not layers or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
         return None
@@ -222,7 +224,7 @@ def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
 
 
 def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:
-    """The rows of a dense layer as images of what they see."""
+    """Return the rows of a dense layer as images in the shape of its input."""
     rows = weight.float().cpu().view(-1, *shape)  # (O, C, H, W) or (O, T, F)
     target = target_of(subject)
     names = getattr(target, "names", None) if name == "head" else None

@@ -1,9 +1,9 @@
-"""The function that a network has learned of one number, and the neurons that add up to it.
+"""The function of one feature that a network has learned, and the neurons that add up to it.
 
-Of a network with one hidden layer, ŷ(x) = b + Σ_j w_j g(v_j x + c_j): each neuron is a bend or a step, and enough of
-them come as near to any continuous function on an interval as one likes (G. Cybenko, Approximation by superpositions of
-a sigmoidal function, 1989, <https://doi.org/10.1007/BF02551274>; K. Hornik, 1991). That says that the weights exist,
-not that training finds them.
+For a network with one hidden layer, ŷ(x) = b + Σ_j w_j g(v_j x + c_j): each neuron is a bend or a step. With enough
+neurons the sum approximates any continuous function on an interval (G. Cybenko, Approximation by superpositions of a
+sigmoidal function, 1989, <https://doi.org/10.1007/BF02551274>; K. Hornik, 1991). The theorem says that such weights
+exist, not that training finds them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MISLEADS = (
 )
 OPTIONS = {"feature": "the column that is the axis, as age"}
 
-POINTS = 121  # of a curve
-NEURONS = 32  # that are drawn: those that move the curve most
+POINTS = 121  # points of a curve
+NEURONS = 32  # most neurons that are drawn: those that change the curve most
 
 
 def suits(subject: Subject) -> bool:
-    """Networks that say a number, of a table with a column of numbers."""
+    """Return whether the model predicts a number from a table with a numeric column."""
     return (
         subject.kind == "table"
         and subject.inputs[0].ndim == 2
@@ -52,10 +52,10 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """The curve with the examples, and the neurons of a single hidden layer."""
+    """Return the curve with the examples, and the neurons of a single hidden layer."""
     target, on = target_of(subject), line(subject)
     assert isinstance(target, Value)
-    x, said, neurons = _asked(subject, on)
+    x, said, neurons = _evaluate(subject, on)
     curve = said * target.scale + target.mean
     drawings = [_curve(on, target, x, curve)]
     summary = f"Over {on.axis.name} from {number(on.bounds[0])} to {number(on.bounds[1])} the model says "
@@ -78,8 +78,8 @@ def view(subject: Subject) -> View:
     )
 
 
-def _asked(subject: Subject, on: Line) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Values (n,), the outputs there (n,), and what each neuron of a single hidden layer adds, (n, width)."""
+def _evaluate(subject: Subject, on: Line) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return inputs (n,), outputs (n,), and the contributions of the neurons of a single hidden layer (n, width)."""
     model = subject.model
     x, inputs = on.grid(POINTS)
     found: dict[str, Tensor] = {}
@@ -98,7 +98,7 @@ def _asked(subject: Subject, on: Line) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def _only_hidden(subject: Subject) -> tuple[Dense, Dense] | None:
-    """The hidden layer and the head of a network that has just these."""
+    """Return the hidden layer and the head of a network with one hidden layer, or None."""
     layers = list(dense_layers_of(subject.model).values())
     return (layers[0], layers[1]) if len(layers) == 2 else None
 
@@ -119,7 +119,7 @@ def _curve(on: Line, target: Value, x: Tensor, curve: Tensor) -> Drawing:
 
 
 def _neurons(on: Line, x: Tensor, each: Tensor) -> Drawing:
-    """What each neuron adds to the curve, about its own mean: those that move it most."""
+    """Return a chart of the neurons that change the curve most: the centred contribution of each."""
     each = each - each.mean(0)
     most = each.std(0).argsort(descending=True)[:NEURONS].sort().values.tolist()
     which = f"the {len(most)} that move it most" if len(most) < each.shape[1] else "each times its weight"

@@ -1,4 +1,4 @@
-"""View 14: the gates of a recurrent network at every step, and how far back it remembers."""
+"""View 14: the gates of a recurrent network at every step, and the length of its memory."""
 
 from __future__ import annotations
 
@@ -46,53 +46,56 @@ OPTIONS = {
     "example": "which example, counted from 0",
 }
 
-STEPS = 200  # that are drawn and followed back
-ROWS, NUMBERS = 64, 90_000  # units in a map, and numbers in all maps of all layers
-UNITS, FEW = 12, 4  # units that can be looked at one by one: of one layer, and of each of several
-LAYERS = 8  # that can be chosen from
-WORDS = 60  # tokens that have room as names of columns
-MOST_WORK = 2_000_000_000  # multiplications in following a layer back through time
+STEPS = 200  # most steps that are drawn and traced back
+ROWS, NUMBERS = 64, 90_000  # most units in a map, and most numbers in all maps of all layers
+UNITS, FEW = 12, 4  # most single units: of one layer, and of each of several
+LAYERS = 8  # most layers to choose from
+WORDS = 60  # most tokens that fit as labels of columns
+MOST_WORK = 2_000_000_000  # most multiplications when a layer is traced back in time
 OPEN, SHUT = 0.9, 0.1
-FAR = 30  # times as large, from which on a scale is logarithmic
-GATES = ("input", "forget", "output", "reset", "update")  # numbers between 0 and 1
-HELD = ("cell", "state", "candidate")  # numbers with a sign
+FAR = 30  # ratio of values above which a scale is logarithmic
+GATES = ("input", "forget", "output", "reset", "update")  # values between 0 and 1
+HELD = ("cell", "state", "candidate")  # signed values
 
 
 @dataclass(frozen=True)
 class GatedLayer:
-    """One layer in one direction, over one example."""
+    """One layer in one direction, for one example."""
 
     name: str  # rnn.l0_reverse
     module: nn.Module
     level: int
     way: int
     gates: dict[str, Tensor]  # (T, hidden) each, in the order of the sequence
-    x: Tensor  # (T, inputs), in the order in which it is read
+    x: Tensor  # (T, inputs), in the order of processing
     first: State  # (hidden,) each
 
     @property
     def kind(self) -> str:
-        """What it is called."""
+        """Return the type of the layer: LSTM, GRU or RNN."""
         return "LSTM" if "forget" in self.gates else "GRU" if "update" in self.gates else "RNN"
 
     @property
     def hidden(self) -> int:
-        """Units."""
+        """Return the number of units."""
         return self.gates["state"].shape[1]
 
     @property
     def steps(self) -> int:
-        """Real steps."""
+        """Return the number of steps without padding."""
         return self.gates["state"].shape[0]
 
 
 def suits(subject: Subject) -> bool:
-    """Whether there is a recurrence over the steps of an example; that of a graph network is over its layers."""
+    """Return whether the model has a recurrence over the steps of an example.
+
+    The recurrence of a graph network is over its layers and does not count.
+    """
     return subject.kind != "graph" and bool(_modules(subject.model))
 
 
 def view(subject: Subject) -> View:
-    """Gates over time of one example, layer by layer, and the gradient by time lag."""
+    """Return the gates over time for one example, by layer, and the gradient by time lag."""
     example = whole(subject.options, "example", 0, len(subject.inputs[0]))
     layers = look(subject, example)
     asked = subject.options.get("layer")
@@ -106,7 +109,7 @@ def view(subject: Subject) -> View:
     drawings: list[Drawing] = [charts.choice("Layer", "layer", options)]
     if len(options) == 1:
         drawings = list(options[0]["drawings"])
-    lags = _lags(subject, layers[0])
+    lags = _memory_by_lag(subject, layers[0])
     if lags:
         drawings.append(_memory(lags, f" of {layers[0].name}" if len(options) > 1 else ""))
     columns = {
@@ -135,7 +138,7 @@ def _modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def look(subject: Subject, example: int) -> list[GatedLayer]:
-    """Every layer and direction, over the real steps of one example."""
+    """Return every layer and direction for one example without padding."""
     alone = dataclasses.replace(subject, inputs=tuple(x[example : example + 1] for x in subject.inputs))
     with resting(alone.model), torch.no_grad(), readings(alone.model) as seen:
         alone.model(*alone.inputs)
@@ -143,10 +146,10 @@ def look(subject: Subject, example: int) -> list[GatedLayer]:
     for name, module in _modules(subject.model).items():
         if name not in seen:
             continue
-        reading = seen[name][0]  # of a layer that reads again, what it reads first
+        reading = seen[name][0]  # the first call of a layer that is called again
         if isinstance(module, nn.RNNCellBase):
             x, first = steps_of(module, reading, 0)
-            layers.append(GatedLayer(f"{name}.l0", module, 0, 0, _of_cell(module, x, first), x, first))
+            layers.append(GatedLayer(f"{name}.l0", module, 0, 0, _cell_gates(module, x, first), x, first))
             continue
         assert isinstance(module, nn.RNNBase)
         gates = replay(module, reading)
@@ -159,8 +162,8 @@ def look(subject: Subject, example: int) -> list[GatedLayer]:
     return layers
 
 
-def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]:
-    """The gates of a cell, (T, hidden) each, as it takes the steps x (T, inputs)."""
+def _cell_gates(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]:
+    """Return the gates of a cell, (T, hidden) each, for the steps x (T, inputs)."""
     state = tuple(part[None] for part in first)
     found: list[dict[str, Tensor]] = []
     with torch.no_grad():
@@ -171,11 +174,11 @@ def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]
     return {name: torch.cat([gates[name] for gates in found]) for name in found[0]}
 
 
-# --- how it is drawn --------------------------------------------------------------------------------------------------
+# --- drawing --------------------------------------------------------------------------------------------------
 
 
 def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) -> list[Drawing]:
-    """Means, maps and single units of one layer, of so many that are drawn."""
+    """Return the means, the maps and the single units of one of `layers` layers."""
     drawn = min(layer.steps, STEPS)
     gates = {name: gate[:drawn] for name, gate in layer.gates.items()}
     sized = [name for name in GATES if name in gates]
@@ -195,13 +198,13 @@ def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) ->
         if names:
             rows = max(4, min(ROWS, NUMBERS // (layers * len(gates) * drawn), max(16, 3 * drawn)))
             found.append(_maps(f"{title}{cut}", {name: gates[name] for name in names}, scale, rows))
-            # A cell has no bound and a state lies within ±1: on one scale the state would be grey.
+            # A cell is unbounded and a state lies within ±1: on a common scale the state would be grey.
             found[-1]["range"] = "global" if names is sized else "unit"
     return [*found, _units(subject, layer, gates, UNITS if layers == 1 else FEW)]
 
 
 def _words(subject: Subject, layer: GatedLayer, example: int) -> list[str] | None:
-    """The tokens that the layer reads, where they have room."""
+    """Return the tokens that the layer reads, if there is room for them."""
     if subject.kind not in OF_TOKENS or layer.steps > WORDS:
         return None
     for side in (0, 1) if subject.kind == "seq2seq" else (0,):
@@ -226,7 +229,7 @@ def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawin
 
 
 def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: int) -> Drawing:
-    """Units one by one: the one asked for, and those whose state moves most."""
+    """Return charts of single units: the selected one, and those whose state changes most."""
     state = gates["state"]
     moves = (state.diff(dim=0) if layer.steps > 1 else state).abs().sum(0)  # (hidden,)
     shown = sorted(moves.argsort(descending=True, stable=True)[:most].tolist())
@@ -252,24 +255,26 @@ def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
     return [[i + start, value] for i, value in enumerate(plain(values))]
 
 
-# --- how far back it remembers ----------------------------------------------------------------------------------------
+# --- memory ----------------------------------------------------------------------------------------
 
 
-def _lags(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
-    """How much of what was held lasts, by the number of steps: of this layer, of it before training, and of a plain
-    network. Long sequences and large layers are followed back over their last steps alone."""
+def _memory_by_lag(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
+    """Return the memory by time lag for this layer, for the layer before training, and for a plain RNN.
+
+    For long sequences and large layers, only the last steps are used.
+    """
     if layer.steps < 2:
         return {}
     hidden, inputs = layer.hidden, layer.x.shape[1]
     each = 3 * 4 * PROBES * hidden * (hidden + inputs)  # multiplications in a step and its gradient
     before = layer.steps - max(2, min(layer.steps, STEPS, MOST_WORK // each))
     x, first = layer.x[before:], layer.first
-    if before:  # what the layer holds where the last steps begin
+    if before:  # the state of the layer before the last steps
         held = [layer.gates[name] for name in ("state", "cell") if name in layer.gates]
         first = tuple((gate.flip(0) if layer.way else gate)[before - 1] for gate in held)
     what = "cell" if layer.kind == "LSTM" else "state"
     found = {f"the {what} of this {layer.kind}": by_lag(layer.module, x, first, layer.level, layer.way)}
-    if subject.run is not None and not isinstance(subject.preset, Own):  # how that began nobody knows
+    if subject.run is not None and not isinstance(subject.preset, Own):  # a custom module has no known initial weights
         with torch.random.fork_rng([]):
             torch.manual_seed(0)
             fresh = subject.preset.build(subject.config).to(x.dtype)
@@ -281,7 +286,7 @@ def _lags(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
 
 
 def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
-    seen = {name: _seen(values) for name, values in lags.items()}
+    seen = {name: _mask_tiny(values) for name, values in lags.items()}
     known = torch.cat([values[values.isfinite()] for values in seen.values()])
     log = len(known) > 0 and float(known.max() / known.min()) > FAR
     series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
@@ -289,8 +294,8 @@ def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
     return charts.lines(title, "steps back", series, log=log, zero=not log)
 
 
-def _seen(values: Tensor) -> Tensor:
-    """What is too small to be told from 0 is not drawn: a logarithmic scale has no place for it."""
+def _mask_tiny(values: Tensor) -> Tensor:
+    """Replace values indistinguishable from 0 by NaN, because a logarithmic scale cannot show them."""
     return torch.where(values > 1e-12, values, torch.full_like(values, torch.nan))
 
 

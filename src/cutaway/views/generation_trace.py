@@ -1,7 +1,7 @@
-"""What a language model computed as it wrote some tokens: how likely each was to it, and where its heads looked.
+"""A trace of text generation: the probability of each token and the attention of each head when it was written.
 
-All is read at the places where the tokens were predicted: of a token those of the token before it. Beside a tree of
-thoughts the lines of one text are looked at one by one, each with all that stands before it.
+Values are read at the position that predicted a token, which is that of the previous token. In a tree of thoughts, each
+line of a text is traced on its own with all of the text before it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ from ..nn.eval_mode import resting
 from .attention_capture import AttentionLook, watch
 from .json_values import thousandths
 
-LIKELIEST, LEAST = 8, 0.001  # next tokens that are shown at each place, and the least probability of one
+LIKELIEST, LEAST = 8, 0.001  # most next tokens at each position, and the least probability of one
 
 
 @dataclass(frozen=True)
 class Written:
-    """L tokens after S − L + 1 others."""
+    """A trace of L generated tokens after S − L + 1 other tokens."""
 
     before: list[int]
     tokens: list[int]
-    log_p: Tensor  # (L, V): of every token that could have been written at each place
+    log_p: Tensor  # (L, V): log probabilities of the vocabulary at each position
     looks: dict[str, Tensor]  # name of a layer → its heads' weights on all tokens but the last, (h, L, S)
 
     def own(self) -> Tensor:
-        """log p of the tokens that were written, (L,)."""
+        """Return log p of the generated tokens, (L,)."""
         return self.log_p.gather(1, torch.tensor(self.tokens)[:, None])[:, 0]
 
 
 def as_written(
     model: nn.Module, before: list[int], tokens: list[int], never: Sequence[int], *, looks: bool = True
 ) -> Written:
-    """The text read at once, which gives what writing it token by token gave; tokens of `never` are not written."""
+    """Trace the text in one forward pass, which equals generating it token by token.
+
+    Tokens of `never` have probability 0.
+    """
     device = next(model.parameters()).device
     ids = torch.tensor([[*before, *tokens[:-1]]], device=device)  # (1, S)
     inputs = (ids, torch.ones_like(ids, dtype=torch.bool))
@@ -54,9 +57,11 @@ def as_written(
 
 
 def drawing_of(written: Written, names: Sequence[str], maps: Sequence[str], title: str) -> Drawing:
-    """The tokens as they were written: each by its probability, with what stood before it by the weight of the head
-    that is chosen, and the likeliest next tokens. `names` are those of all tokens, `maps` the layers of which each head
-    is shown; of the others the mean of the heads is."""
+    """Return the tokens of a trace, shaded by their probability, with attention maps and the most probable next tokens.
+
+    `names` are the names of all tokens. `maps` are the layers whose heads are shown separately; the other layers show
+    the mean of their heads.
+    """
     own = written.own().exp()
     likely = []
     for p, token in zip(written.log_p.exp(), written.tokens):
@@ -71,19 +76,19 @@ def drawing_of(written: Written, names: Sequence[str], maps: Sequence[str], titl
             _item("What stood before", [names[i] for i in (*written.before, *written.tokens[:-1])], []),
             _item("As it is written", [names[i] for i in written.tokens], [round(p, 4) for p in own.tolist()]),
         ],
-        "maps": [{"name": name, "weights": _seen(weights)} for name, weights in _maps(written, maps)],
+        "maps": [{"name": name, "weights": _mask_future(weights)} for name, weights in _maps(written, maps)],
         "query": 0,
         "likely": likely,
     }
 
 
 def numbers_of(written: Written, maps: Sequence[str]) -> int:
-    """How many weights its drawing has."""
+    """Return the number of attention weights in the drawing."""
     return sum(weights.numel() for _, weights in _maps(written, maps))
 
 
 def _maps(written: Written, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
-    """Weights (L, S) by what they are of: the mean of all heads, of each layer its heads, or their mean."""
+    """Return weights (L, S) by name: the mean of all heads, and for each layer its heads or their mean."""
     if not written.looks:
         return []
     found = [("mean of all heads", torch.cat(list(written.looks.values())).mean(0))]
@@ -97,9 +102,9 @@ def _maps(written: Written, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
     return found if len(found) > 2 else found[1:]
 
 
-def _seen(weights: Tensor) -> list[list[float | None]]:
-    """Weights (L, S), None where a token was not written yet: the last row saw all."""
-    first = weights.shape[1] - len(weights) + 1  # tokens that the first row saw
+def _mask_future(weights: Tensor) -> list[list[float | None]]:
+    """Return weights (L, S) as rows, with None for tokens that were not written yet."""
+    first = weights.shape[1] - len(weights) + 1  # tokens before the first row
     return [[*row[: first + k], *[None] * (len(row) - first - k)] for k, row in enumerate(thousandths(weights))]
 
 

@@ -1,7 +1,7 @@
-"""View 9: how gradients travel, from the loss back through the layers and through time; and what shortcuts do to them.
+"""View 9: gradient flow from the loss back through layers and time, and the effect of shortcuts on it.
 
-For a weight W, its gradient G = ∂L/∂W and a step ΔW of the optimizer, what is shown is ‖∂L/∂output‖ and ‖G‖ of each
-layer, and ‖ΔW‖ / ‖W‖, the fraction by which a step moves it.
+For a weight W with the gradient G = ∂L/∂W and an optimizer step ΔW, the view shows ‖∂L/∂output‖ and ‖G‖ of each layer,
+and the relative step size ‖ΔW‖ / ‖W‖.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ MISLEADS = (
 )
 OPTIONS: dict[str, str] = {}
 
-# How far, in learning rates, a first step moves each weight that has a gradient, whatever that is: Adam and Adagrad
-# divide it by its own size, RMSprop by a tenth of it, √(1 − 0.99).
+# The size of a first step in learning rates, for optimizers that normalize the gradient: Adam and Adagrad
+# divide it by its size, RMSprop by a tenth of its size, √(1 − 0.99).
 SIGNS = {"adam": 1.0, "adamw": 1.0, "adagrad": 1.0, "rmsprop": 10.0}
-# How far in learning rates and gradients: the first step of momentum is that of SGD, Nesterov's is g + 0.9 g.
+# The size of a first step in learning rates and gradients: momentum is as SGD, Nesterov is g + 0.9 g.
 GRADIENTS = {"sgd": 1.0, "momentum": 1.0, "nesterov": 1.9}
-DECAY, TINY = 0.95, 1e-6  # Adadelta's ρ and ε here; its first step is √ε g / √((1 − ρ) g² + ε)
-KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not one of each layer by itself
-USUAL = {"optimizer": "adamw", "lr": 1e-3}  # where neither run nor card says it
-MOST = 4e9  # MACs of the examples that are looked at
-FEW = 5  # layers from which on they are drawn as a curve
+DECAY, TINY = 0.95, 1e-6  # ρ and ε of Adadelta; its first step is √ε g / √((1 − ρ) g² + ε)
+KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not independent by layer
+USUAL = {"optimizer": "adamw", "lr": 1e-3}  # defaults without a run or a card
+MOST = 4e9  # most MACs for the examples
+FEW = 5  # number of layers from which a curve replaces bars
 MOST_ROWS = 20
-LEAST = 1e-30  # a norm below this is none: it is drawn as missing
+LEAST = 1e-30  # a smaller norm is drawn as missing
 
 
 def suits(subject: Subject) -> bool:
-    """Whether there is something to learn, and a loss that is smooth in it."""
+    """Return whether the model has trainable parameters and a differentiable loss."""
     if getattr(subject.task, "loss_name", "") == "perceptron" and subject.target is None:
         return False
     return any(p.requires_grad for p in subject.model.parameters())
 
 
 def view(subject: Subject) -> View:
-    """Gradient flow by layer, by step for recurrent networks, and beside plain networks for residual ones."""
+    """Return the gradient flow by layer, by step of a recurrent network, and compared with a plain network."""
     flow = gradient_flow(looked_at := affordable(subject))
     optimizer, lr = rate(subject)
     rows = [layer.row(optimizer, lr) for layer in flow.layers]
     drawn = [layer for layer in flow.layers if layer.matrix and not layer.own] or flow.layers
-    drawings = _by_layer(drawn, optimizer, lr)
+    drawings = _layer_charts(drawn, optimizer, lr)
     drawings += [_dead(flow.layers)] if any(layer.dead for layer in flow.layers) else []
-    drawings += [_by_step(name, norms) for name, norms in flow.steps.items()]
-    said = _said(flow, optimizer, lr)
+    drawings += [_step_chart(name, norms) for name, norms in flow.steps.items()]
+    said = _findings(flow, optimizer, lr)
     for compared in (parted(looked_at), beside_plain(subject)):
         if compared is not None:
             drawings += compared.drawings
@@ -101,26 +101,28 @@ def view(subject: Subject) -> View:
     )
 
 
-# --- what is measured -----------------------------------------------------------------------------------------
+# --- measurement -----------------------------------------------------------------------------------------
 
 
 @dataclass
 class LayerGradients:
-    """A module with weights of its own, in the order in which they were used."""
+    """The gradient norms of a module that has weights of its own."""
 
     name: str
     output: float = 0.0  # ‖∂L/∂output‖ over all examples
-    calls: list[float] = field(default_factory=list)  # the same of each time that it ran
-    dead: float = 0.0  # fraction of its units that no gradient reaches
+    calls: list[float] = field(default_factory=list)  # the same for each call
+    dead: float = 0.0  # fraction of its units without a gradient
     weight: float = 0.0  # ‖W‖ of all its weights
     gradient: float = 0.0  # ‖∂L/∂W‖
-    moving: int = 0  # how many weights have a gradient
+    moving: int = 0  # number of weights with a gradient
     slow: float = 0.0  # ‖ΔW‖ of Adadelta's first step at a rate of 1
-    own: bool = False  # weights of the model itself, in none of its layers: a class token, a table of positions
-    matrix: bool = False  # whether it multiplies by weights: a normalization, which scales, is in the table alone
+    own: bool = False  # weights of the model itself, not of a layer: a class token, a position table
+    matrix: bool = (
+        False  # whether it has a weight matrix: a normalization, which only scales, appears only in the table
+    )
 
     def step(self, optimizer: str, lr: float) -> float | None:
-        """‖ΔW‖ / ‖W‖ of a first step from here; None where the optimizer's is not known, or no weight is."""
+        """Return ‖ΔW‖ / ‖W‖ of the first step, or None if the optimizer is unknown or the layer has no weights."""
         if not self.weight or optimizer not in KNOWN:
             return None
         if optimizer == "adadelta":
@@ -132,7 +134,7 @@ class LayerGradients:
         return lr * size / self.weight
 
     def row(self, optimizer: str, lr: float) -> list[Any]:
-        """Its numbers, as the table has them."""
+        """Return the numbers as a row of the table."""
         output = None if self.own else self.output
         numbers = (output, self.gradient, self.weight, self.step(optimizer, lr), self.dead)
         return [self.name, *map(_finite, numbers)]
@@ -140,14 +142,14 @@ class LayerGradients:
 
 @dataclass
 class Flow:
-    """What one backward pass shows."""
+    """The result of one backward pass."""
 
     layers: list[LayerGradients]
-    steps: dict[str, list[float]] = field(default_factory=dict)  # recurrent layer → the norm that reaches each step
+    steps: dict[str, list[float]] = field(default_factory=dict)  # recurrent layer → the gradient norm at each step
 
 
 def affordable(subject: Subject) -> Subject:
-    """The subject with as many of its first examples as take no more than MOST MACs, at least one."""
+    """Return the subject with the first examples that cost at most MOST MACs, at least one."""
     if subject.kind == "graph" or subject.count == 1:
         return subject
     most = max(1, int(MOST // max(1, layers_of(subject).multiply_adds)))
@@ -162,10 +164,10 @@ def _examples(subject: Subject) -> str:
 
 
 def gradient_flow(subject: Subject) -> Flow:
-    """One forward and backward pass over the subject's examples, of which norms alone are kept. The model is left as it
-    was: its gradients, its buffers and its mode too.
+    """Run one forward and backward pass over the subject's examples and return the gradient norms.
 
-    Batch normalization takes the statistics of these examples, as in training; nothing is dropped.
+    Gradients, buffers and mode of the model are left unchanged. Batch normalization uses the statistics of these
+    examples, as in training; dropout is off.
     """
     inputs = tuple(x.detach().clone().requires_grad_() if x.is_floating_point() else x for x in subject.inputs)
     subject = dataclasses.replace(subject, inputs=inputs)
@@ -191,40 +193,44 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
         torch.manual_seed(0)
         for name, module in model.named_modules():
             if name in layers and name:
-                undo.callback(module.register_forward_hook(_output(layers[name], used), with_kwargs=True).remove)
+                undo.callback(module.register_forward_hook(_output_hook(layers[name], used), with_kwargs=True).remove)
             if isinstance(module, nn.RNNBase | nn.RNNCellBase):
                 steps[name] = _Steps()
                 undo.callback(module.register_forward_pre_hook(steps[name].look).remove)
         undo.enter_context(of_these_examples(model, of_the_batch))
         own = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        given = [x for x in subject.inputs if x.requires_grad]  # or nothing would be told of what reads them
+        given = [x for x in subject.inputs if x.requires_grad]  # so that the input's gradient hooks are called
         found = torch.autograd.grad(subject.loss(), [*(p for _, p in own), *given], allow_unused=True)
     for (name, parameter), gradient in zip(own, found, strict=False):
         layer = layers[name.rpartition(".")[0]]
         layer.weight = math.hypot(layer.weight, _norm(parameter))
         layer.matrix |= parameter.ndim > 1
         if gradient is not None:
-            gradient = gradient.coalesce().values() if gradient.is_sparse else gradient  # that of a table of words
+            gradient = (
+                gradient.coalesce().values() if gradient.is_sparse else gradient
+            )  # the gradient of an embedding table
             layer.gradient = math.hypot(layer.gradient, _norm(gradient))
             layer.moving += int(torch.count_nonzero(gradient))
             if adadelta:
                 slowed = gradient * math.sqrt(TINY) / (gradient.square() * (1 - DECAY) + TINY).sqrt()
                 layer.slow = math.hypot(layer.slow, _norm(slowed))
     if "" in layers:
-        layers[""].name, layers[""].own = _own(model), True
+        layers[""].name, layers[""].own = _own_parameters(model), True
     order = [*([""] if "" in layers else []), *used, *(name for name in layers if name and name not in used)]
     return Flow([layers[name] for name in order], {name: s.norms() for name, s in steps.items() if s.norms()})
 
 
-def _own(model: nn.Module) -> str:
-    """The weights that belong to the model itself, by their names."""
+def _own_parameters(model: nn.Module) -> str:
+    """Return the names of the parameters that belong to the model itself."""
     names = [name for name, _ in model.named_parameters(recurse=False)]
     return " and ".join(names)
 
 
-def _output(layer: LayerGradients, used: dict[str, None]) -> Any:
-    """A hook that notes the gradient of what a module gives, when it comes: of a recurrent layer that of its steps and
-    of its last states together, as either may be what is read."""
+def _output_hook(layer: LayerGradients, used: dict[str, None]) -> Any:
+    """Return a hook that records the gradient of a module's output.
+
+    For a recurrent layer, it includes the gradients of the steps and of the last states, because either may be used.
+    """
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         used.setdefault(layer.name)
@@ -249,13 +255,13 @@ def _output(layer: LayerGradients, used: dict[str, None]) -> Any:
 
 
 class _Steps:
-    """The gradient of what a recurrent layer reads, step by step: how much of the loss depends on each."""
+    """Recorder of the gradient of a recurrent layer's input, step by step."""
 
     def __init__(self) -> None:
         self._calls: list[Tensor] = []  # Σ over the examples of ‖∂L/∂x_t‖², (T,) for a layer, () for a cell
 
     def look(self, module: nn.Module, args: Any) -> None:
-        """A hook before the layer reads."""
+        """Record the gradient of the input; a forward pre-hook."""
         given = args[0] if args else None
         bundle = given if isinstance(given, PackedSequence) else None
         x = bundle.data if bundle is not None else given
@@ -278,7 +284,7 @@ class _Steps:
         x.register_hook(backward)  # type: ignore[no-untyped-call]
 
     def norms(self) -> list[float]:
-        """‖∂L/∂x_t‖ for every step that was read; none where it read but one."""
+        """Return ‖∂L/∂x_t‖ of every step, or an empty list for a single step."""
         if not self._calls:
             return []
         longest = max(self._calls, key=lambda call: call.numel())
@@ -295,17 +301,19 @@ def _finite(value: float | None) -> float | None:
 
 
 def rate(subject: Subject) -> tuple[str, float]:
-    """The optimizer and the learning rate of the run, or those that the preset is usually trained with."""
+    """Return the optimizer and the learning rate of the run, or the defaults of the preset."""
     said = {**USUAL, **subject.preset.card.settings, **(subject.run.about["settings"] if subject.run else {})}
     return str(said["optimizer"]), float(said["lr"])
 
 
-# --- how it is drawn ------------------------------------------------------------------------------------------
+# --- drawing ------------------------------------------------------------------------------------------
 
 
 def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
-    """Curves over a common x, on a logarithmic scale where values are far apart. What is 0 cannot stand on one: the
-    line is broken there."""
+    """Return a line chart with a common x axis, on a logarithmic scale if the values span a wide range.
+
+    A logarithmic scale cannot show 0: the line is broken there.
+    """
     parts = ("test", "val", "train", "")
     shown = [
         {"name": name, "split": parts[min(k, 3)] if len(series) > 1 else "", "points": points}
@@ -317,12 +325,12 @@ def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
 
 
 def points(values: list[float]) -> list[list[Any]]:
-    """[1, first], [2, second], …"""
+    """Return [1, first], [2, second], …."""
     return [[i + 1, _finite(v) if v > LEAST else None] for i, v in enumerate(values)]
 
 
 def bars(title: str, labels: list[str], columns: dict[str, list[float]], format: str = "number") -> Drawing:
-    """A row for each label, with a bar in each column."""
+    """Return a row for each label, with a bar in each column."""
     rows = [
         {
             "label": label,
@@ -335,8 +343,8 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
     return charts.rows(title, heads, rows)
 
 
-def _by_layer(layers: list[LayerGradients], optimizer: str, lr: float) -> list[Drawing]:
-    """Curves from layer to layer; of few layers, bars with their names."""
+def _layer_charts(layers: list[LayerGradients], optimizer: str, lr: float) -> list[Drawing]:
+    """Return line charts over layers or, for few layers, labelled bars."""
     names = [layer.name for layer in layers]
     norms = {"output": [layer.output for layer in layers], "weight": [layer.gradient for layer in layers]}
     moves = [layer.step(optimizer, lr) or 0.0 for layer in layers]
@@ -355,12 +363,12 @@ def _dead(layers: list[LayerGradients]) -> Drawing:
     return bars("Dead units: no gradient reaches them", [layer.name for layer in shown], columns, "fraction")
 
 
-def _by_step(name: str, norms: list[float]) -> Drawing:
+def _step_chart(name: str, norms: list[float]) -> Drawing:
     return lines(f"Gradient that reaches the steps of {name}", "step", {"": points(norms)})
 
 
-def _said(flow: Flow, optimizer: str, lr: float) -> str:
-    """The findings, with numbers."""
+def _findings(flow: Flow, optimizer: str, lr: float) -> str:
+    """Return the findings in words, with numbers."""
     known = [layer for layer in flow.layers if layer.gradient > LEAST]
     known = [layer for layer in known if not layer.own] or known
     if not known:

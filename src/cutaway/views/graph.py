@@ -1,6 +1,6 @@
-"""View 15: a graph: what travels along its edges in each layer, how far a node sees, and how alike nodes become.
+"""View 15: a graph: the messages along its edges in each layer, the reach of a node, and the similarity of nodes.
 
-Reach and likeness are measured in `nets.py`.
+Reach and similarity are measured in `graph_diffusion.py`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ OPTIONS = {
     "example": "which graph, counted from 0, where there are many",
 }
 
-SHOWN, LINKS, HEADS = 150, 1500, 8  # nodes, links and heads that are drawn at most
-NAMED = 40  # nodes up to which all names are shown
-TYPES = 20  # kinds of nodes that are told apart by colour
+SHOWN, LINKS, HEADS = 150, 1500, 8  # most nodes, links and heads that are drawn
+NAMED = 40  # most nodes for which all names are shown
+TYPES = 20  # most kinds of nodes that are distinguished by colour
 
 
 @dataclass(frozen=True)
 class Travel:
-    """What one layer sends along the edges of the graph."""
+    """The messages of one layer along the edges of the graph."""
 
     layer: str
     edges: Tensor  # (2, E), with the loops that the layer adds
@@ -62,26 +62,26 @@ class Travel:
 
 
 def suits(subject: Subject) -> bool:
-    """Whether there are layers that send messages."""
+    """Return whether the model has message-passing layers."""
     return bool(_layers(subject))
 
 
 def view(subject: Subject) -> View:
-    """The graph with its messages, the reach of its nodes, and how alike they are after each layer."""
+    """Return the graph with its messages, the reach of its nodes, and their similarity after each layer."""
     net, travels = look(subject)
-    node = _middle(subject, net)
+    node = _central_node(subject, net)
     hops = hops_to(net, node)
-    shown = _shown(net, node, hops)
-    alike = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
+    shown = _select_nodes(net, node, hops)
+    similar = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
     reached = reach(net, node, hops, depth=len(travels))
     drawings = [
         _graph(subject, net, travels, node, hops, shown),
         _reach(net, node, reached, len(travels)),
-        *_smooth(alike),
+        *_similarity_charts(similar),
     ]
     rows = [
         [one.name, one.linked, one.every, one.energy, reached.own[min(k, len(reached.own) - 1)]]
-        for k, one in enumerate(alike)
+        for k, one in enumerate(similar)
     ]
     columns = {
         "after": "text",
@@ -94,21 +94,21 @@ def view(subject: Subject) -> View:
         id="graph",
         title="The graph",
         says="Lines are as wide as the messages along them: point at a node to see what comes to it.",
-        summary=_summary(net, travels, node, shown, alike, reached),
+        summary=_summary(net, travels, node, shown, similar, reached),
         table=table(columns, rows),
         drawings=drawings,
     )
 
 
 def _layers(subject: Subject) -> list[str]:
-    """The layers that send messages, by name."""
+    """Return the names of the message-passing layers."""
     return [name for name, module in subject.model.named_modules() if name and isinstance(module, OF["messages"])]
 
 
 def look(subject: Subject) -> tuple[Net, list[Travel]]:
-    """The graph that is looked at, and what each layer sends along its edges."""
+    """Return the selected graph, and the messages of each layer along its edges."""
     x, edges = subject.inputs[:2]
-    batch, beside = batch_of(subject.inputs), subject.inputs[4:]  # what is known of edges, where something is
+    batch, beside = batch_of(subject.inputs), subject.inputs[4:]  # edge features, if any
     capturing = capture(subject.model, ("messages", "features"), *_layers(subject))
     with resting(subject.model), torch.no_grad(), capturing as seen:
         outputs = subject.model(x, edges, None, batch, *beside)
@@ -148,11 +148,11 @@ def look(subject: Subject) -> tuple[Net, list[Travel]]:
 
 
 def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | None]:
-    """Names and classes of the nodes, from all parts of the data that have this very graph."""
+    """Return names and classes of the nodes, from all splits of the data with the same graph."""
     names: dict[int, str] = {}
     classes = torch.full((len(nodes),), -1)
     parts = list(subject.data.splits.values()) if subject.data is not None else []
-    if called := nodes_called(subject):  # where pairs of them are asked for
+    if called := nodes_called(subject):  # for link prediction
         return dict(enumerate(called)), None
     for split in (*parts, subject.split):
         if not isinstance(split, NodeSplit) or split.neighbours or len(split.x) != len(nodes):
@@ -164,8 +164,8 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     return names, classes if bool((classes >= 0).any()) else None
 
 
-def _middle(subject: Subject, net: Net) -> int:
-    """The node that was asked for; else the first that the examples name; else the one with the most edges."""
+def _central_node(subject: Subject, net: Net) -> int:
+    """Return the selected node, or else the first node of the examples, or else the node with the most edges."""
     asked = subject.options.get("node")
     if asked is not None:
         by_name = {name: node for node, name in net.names.items()}
@@ -182,11 +182,11 @@ def _middle(subject: Subject, net: Net) -> int:
     return int(torch.bincount(net.edges.flatten(), minlength=len(net)).argmax())
 
 
-# --- how it is drawn --------------------------------------------------------------------------------------------------
+# --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _shown(net: Net, node: int, hops: Tensor) -> list[int]:
-    """The nodes that are drawn: all, or those nearest to the one in the middle."""
+def _select_nodes(net: Net, node: int, hops: Tensor) -> list[int]:
+    """Return the nodes to draw: all, or those nearest to the central one."""
     near = hops_to(net, node, undirected=True)
     order = torch.where(near < 0, len(net), near).argsort(stable=True)
     many = min(len(net), SHOWN)
@@ -197,7 +197,7 @@ def _shown(net: Net, node: int, hops: Tensor) -> list[int]:
 
 def _graph(subject: Subject, net: Net, travels: list[Travel], node: int, hops: Tensor, shown: list[int]) -> Drawing:
     place = {v: i for i, v in enumerate(shown)}
-    sent = _between(travels, place)
+    sent = _pair_weights(travels, place)
     pairs = sorted({(min(a, b), max(a, b)) for weights in sent.values() for a, b in weights})
     degree = torch.bincount(net.edges[1], minlength=len(net))
     weights = [
@@ -237,8 +237,8 @@ def _far(hops: int, middle: str) -> str:
     )
 
 
-def _between(travels: list[Travel], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
-    """The weight from one shown node to another, by layer and head; edges that are listed twice added up."""
+def _pair_weights(travels: list[Travel], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
+    """Return the weight from one shown node to another, by layer and head; duplicate edges are summed."""
     found: dict[str, dict[tuple[int, int], float]] = {}
     for travel in travels:
         where = torch.full((int(travel.edges.max()) + 1 if travel.edges.numel() else 1,), -1)
@@ -265,7 +265,7 @@ def _one(value: float | None) -> float | None:
 
 
 def _colours(subject: Subject, net: Net, node: int, hops: Tensor, shown: list[int]) -> list[dict[str, Any]]:
-    """Ways to colour the nodes: their class, what the model says, their kind, how far they are."""
+    """Return the ways to colour the nodes: class, prediction, one-hot feature, and distance."""
     found: list[dict[str, Any]] = []
     target = target_of(subject)
     names = list(target.names) if isinstance(target, Classes) else []
@@ -293,11 +293,11 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
     return charts.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
 
 
-def _smooth(alike: list[Alike]) -> list[Drawing]:
-    """Curves over the layers, of what could be measured."""
+def _similarity_charts(similar: list[Alike]) -> list[Drawing]:
+    """Return curves over the layers of the measured quantities."""
     drawings: list[Drawing] = []
-    cosines = {"linked nodes": [a.linked for a in alike], "all pairs": [a.every for a in alike]}
-    energies = {"": [a.energy for a in alike]}
+    cosines = {"linked nodes": [a.linked for a in similar], "all pairs": [a.every for a in similar]}
+    energies = {"": [a.energy for a in similar]}
     for title, curves, zero in (
         ("Mean cosine of nodes after each layer", cosines, False),
         ("Dirichlet energy after each layer, relative", energies, True),
@@ -311,7 +311,7 @@ def _smooth(alike: list[Alike]) -> list[Drawing]:
     return drawings
 
 
-def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike: list[Alike], reached: Reach) -> str:
+def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], similar: list[Alike], reached: Reach) -> str:
     links = links_among(net, torch.arange(len(net)))
     pairs = int((links[0] != links[1]).sum())
     words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]
@@ -340,7 +340,7 @@ def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike
         f"After {plural(depth, 'layer')} it has seen {percent(reached.own[depth])} of the graph, a node on average "
         f"{percent(reached.mean[depth])}."
     )
-    first, last = alike[0], alike[-1]
+    first, last = similar[0], similar[-1]
     if first.linked is not None and last.linked is not None:
         words.append(f"The mean cosine of linked nodes goes from {number(first.linked)} to {number(last.linked)}.")
     if first.energy is not None and last.energy is not None:

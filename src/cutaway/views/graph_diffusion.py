@@ -1,13 +1,13 @@
-"""A graph by itself: which nodes a node sees, and how alike nodes are.
+"""Graph measurements: the nodes that a node can reach, and the similarity of nodes.
 
-x^(l) are the nodes after layer l, x^(0) those that enter. How alike they are is said by the mean cosine of pairs, and
-by the Dirichlet energy relative to their size: 0 where linked nodes are equal, 1 where they have nothing to do with
-each other, 2 where they are opposite.
+x^(l) are the nodes after layer l, and x^(0) are the inputs. Similarity is the mean cosine of pairs, and the Dirichlet
+energy relative to the size of the nodes: 0 if linked nodes are equal, 1 if they are unrelated, 2 if they are opposite.
 
     Σ_{i→j} ‖x_i − x_j‖² / Σ_{i→j} (‖x_i‖² + ‖x_j‖²)
 
 (T. K. Rusch, M. M. Bronstein, S. Mishra, A survey on oversmoothing in graph neural networks, 2023,
-<https://arxiv.org/abs/2303.10993>; as a fraction of size: F. Di Giovanni et al., 2022, <https://arxiv.org/abs/2206.10991>.)
+<https://arxiv.org/abs/2303.10993>; as a fraction of size: F. Di Giovanni et al., 2022,
+<https://arxiv.org/abs/2206.10991>.)
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 from .json_values import plain
 
 STARTS = 64  # nodes whose reach is measured
-SAMPLED = 50_000  # edges whose ends are compared
-HOPS = 8  # that are followed at least, where there are so many
-EDGES_LOOKED_AT = 20_000_000  # in measuring reach
+SAMPLED = 50_000  # most edges whose ends are compared
+HOPS = 8  # least number of hops, if the graph has as many
+EDGES_LOOKED_AT = 20_000_000  # most edges visited when reach is measured
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Net:
     x: Tensor  # (V, F)
     edges: Tensor  # (2, E), as given
     nodes: Tensor  # (V,) their numbers in the batch
-    names: dict[int, str]  # what a person calls them, of those that have names
-    classes: Tensor | None = None  # (V,) the class of each; −1 where nobody knows it
+    names: dict[int, str]  # names of the nodes that have names
+    classes: Tensor | None = None  # (V,) classes, −1 if unknown
     predicted: Tensor | None = None  # (V,)
 
     def name(self, node: int) -> str:
-        """What the node is called."""
+        """Return the name of a node."""
         return self.names.get(node, f"node {node}")
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Net:
 
 
 def links_among(net: Net, nodes: Tensor) -> Tensor:
-    """The pairs of those nodes with an edge either way, (2, L), the smaller number first."""
+    """Return the undirected links among those nodes, (2, L), with the smaller number first."""
     inside = torch.zeros(len(net), dtype=torch.bool)
     inside[nodes] = True
     own = net.edges[:, inside[net.edges[0]] & inside[net.edges[1]]]
@@ -55,8 +55,8 @@ def links_among(net: Net, nodes: Tensor) -> Tensor:
 
 
 def placed(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
-    """Where each node is drawn, as springs put it (T. Fruchterman, E. Reingold, 1991); the same every time."""
-    import networkx  # here, because it takes a while
+    """Return the position of each node by a spring layout (T. Fruchterman, E. Reingold, 1991), with a fixed seed."""
+    import networkx  # imported here because the import is slow
 
     net = networkx.Graph()
     net.add_nodes_from(range(nodes))
@@ -65,20 +65,20 @@ def placed(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
     return [plain(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
 
 
-# --- how far a node sees ----------------------------------------------------------------------------------------------
+# --- reach ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The fraction of the nodes that a node has seen after 0, 1, 2, … hops."""
+    """The fraction of the nodes within 0, 1, 2, … hops of a node."""
 
-    own: list[float]  # of the node in the middle
+    own: list[float]  # of the central node
     mean: list[float]  # over nodes
-    starts: int  # how many
+    starts: int  # number of nodes in the mean
 
 
 def hops_to(net: Net, node: int, undirected: bool = False) -> Tensor:
-    """How many hops of messages each node is from which `node` sees it, (V,); −1 where it never does."""
+    """Return the number of hops from each node to `node` along messages, (V,); −1 for unreachable nodes."""
     sources, targets = (torch.cat([net.edges, net.edges.flip(0)], 1) if undirected else net.edges).long()
     hops = torch.full((len(net),), -1)
     hops[node] = 0
@@ -91,7 +91,7 @@ def hops_to(net: Net, node: int, undirected: bool = False) -> Tensor:
 
 
 def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
-    """The fraction of nodes within so many hops of the node, and of others on average."""
+    """Return the fraction of nodes within each number of hops of the node, and the average over other nodes."""
     most = max(depth, min(HOPS, int(hops.max())))
     starts = max(1, min(STARTS, len(net), EDGES_LOOKED_AT // max(1, net.edges.shape[1] * HOPS)))
     chosen = torch.randperm(len(net), generator=torch.Generator().manual_seed(0))[:starts].tolist()
@@ -103,21 +103,21 @@ def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
     return Reach(within(hops), [sum(at) / len(every) for at in zip(*every)], len(every))
 
 
-# --- how alike nodes are ----------------------------------------------------------------------------------------------
+# --- similarity ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Alike:
-    """How alike the nodes are after a layer. None where there are no such pairs."""
+    """The similarity of the nodes after a layer; values are None if there are no such pairs."""
 
     name: str
     linked: float | None  # mean cosine of the two ends of an edge
-    every: float | None  # of any two nodes
+    every: float | None  # mean cosine of any two nodes
     energy: float | None  # Σ ‖x_i − x_j‖² / Σ (‖x_i‖² + ‖x_j‖²) over the edges
 
 
 def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
-    """Of nodes x (V, F) after a layer of that name, and edges (2, E)."""
+    """Compute the similarity of nodes x (V, F) after the layer `name`, with edges (2, E)."""
     x = x.double()
     apart = edges[:, edges[0] != edges[1]]
     if apart.shape[1] > SAMPLED:
@@ -134,7 +134,7 @@ def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
 
 
 def rounded(value: Tensor | None) -> float | None:
-    """The one number of a tensor, with as many digits as a description holds."""
+    """Return a one-element tensor as a number with the digits of a description."""
     found = None if value is None else plain(value)
     assert found is None or isinstance(found, float)
     return found

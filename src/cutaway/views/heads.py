@@ -1,4 +1,4 @@
-"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in an image."""
+"""Drawings of attention: all heads of a layer as small maps, some heads in full, and attention maps on an image."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from .json_values import averaged, image_url, pixels_of, thousandths
 from .subject import Subject
 from .token_labels import Side, of
 
-TILES, MAPS = 50_000, 130_000  # numbers that the small maps and the whole ones of all layers may have
-IMAGES = 600_000  # characters of images
-LONG, WIDE = 128, 40  # tokens that are shown at most, in words and as a matrix
-QUERIES = 5  # patches whose sight is drawn
+TILES, MAPS = 50_000, 130_000  # most numbers in the small maps and in the full maps of all layers
+IMAGES = 600_000  # most characters of images
+LONG, WIDE = 128, 40  # most tokens that are shown, as text and as a matrix
+QUERIES = 5  # most patches whose attention is drawn
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of one head, as means over the queries."""
+    """Statistics of one head, averaged over the queries."""
 
     entropy: float  # bits
-    most: float  # bits that it could have: of all that the queries may see, evenly
-    distance: float | None  # of what is looked at, in tokens or pixels; None across two texts
-    own: float | None  # weight on the query's own place
+    most: float  # largest possible entropy in bits: uniform over the visible keys
+    distance: float | None  # mean attention distance in tokens or pixels; None across two texts
+    own: float | None  # weight on the query's own position
     first: float  # weight on the first key
 
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """One look, with what is kept of it."""
+    """One attention record without padding, with the statistics of its heads."""
 
     look: AttentionLook
     queries: Side
@@ -49,16 +49,16 @@ class AttentionLayer:
 
 @dataclass(frozen=True)
 class Room:
-    """How much of each layer there is room for."""
+    """The sizes at which one layer is drawn."""
 
     tile: int  # pixels of a small map's side
-    heads: int  # that are drawn in whole
+    heads: int  # heads that are drawn in full
     long: int  # tokens in words
     wide: int  # tokens in a matrix
 
 
 def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
-    """The look without padding, and what its heads do."""
+    """Return the record without padding, with the statistics of its heads."""
     queries, keys = of(look, both)
     t, s = queries.real, keys.real
     mask = None if look.mask is None else look.mask[:, t][:, :, s]
@@ -70,7 +70,7 @@ def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
 
 
 def _visible(look: AttentionLook) -> float:
-    """The bits of looking evenly at all that may be seen, as a mean over the queries."""
+    """Return the entropy in bits of uniform attention over the visible keys, averaged over the queries."""
     mask = look.mask_of(0)
     if mask is None:
         return math.log2(look.k.shape[1])
@@ -79,7 +79,7 @@ def _visible(look: AttentionLook) -> float:
 
 
 def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
-    """Means over the queries of weights (T, S), which are `distances` (T, S) apart."""
+    """Return the statistics of weights (T, S), averaged over the queries; `distances` (T, S) may be None."""
     bits = -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log2()).sum(1)  # (T,)
     distance = None
     if distances is not None:
@@ -93,11 +93,11 @@ def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
 
 
 def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, image: str | None) -> list[Drawing]:
-    """All heads of a layer as small maps, then some in whole, each with the arithmetic of one query."""
+    """Return all heads of a layer as small maps, then some in full, each with the arithmetic of one query."""
     look = layer.look
     room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
     last = len(layer.queries.labels) - 1
-    # The class token asks for the image; of a text the last token, which has read most.
+    # The default query is the class token of an image, and the last token of a text.
     usual = 0 if layer.queries.grid is not None else last
     query = usual if asked is None else min(asked, last)
     first = min(head, look.heads - 1)
@@ -116,7 +116,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
         ],
         scale="amount",
     )
-    options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
+    options = [{"name": f"head {h}", "drawings": _full_head(layer, h, maps[h], query, room)} for h in whole_heads]
     missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
     chosen_head = charts.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
     seen = _overlays(layer, maps, asked, layers, image) if layer.queries.grid is not None else []
@@ -132,8 +132,8 @@ def _room(queries: int, keys: int, heads: int, layers: int) -> Room:
     return Room(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
 
 
-def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
-    """One head: its tokens, its matrix, and the arithmetic of the query."""
+def _full_head(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
+    """Return one head: its tokens, its matrix, and the arithmetic of the query."""
     look, queries, keys = layer.look, layer.queries, layer.keys
     found: list[Drawing] = []
     t, s = _window(len(queries.labels), room.long, query), _window(len(keys.labels), room.long, query)
@@ -145,7 +145,8 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
         found.append(
             {
                 "kind": "tokens",
-                "title": f"What a {'frame' if look.over_frames else 'token'} looks at" + _of(t, len(queries.labels)),
+                "title": f"What a {'frame' if look.over_frames else 'token'} looks at"
+                + _range_note(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
                 "weights": thousandths(weights[t, s]),
@@ -159,7 +160,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
             s = slice(0, wide)
         found.append(
             charts.matrix(
-                "Weights" + _of(t, len(queries.labels)),
+                "Weights" + _range_note(t, len(queries.labels)),
                 thousandths(weights[t, s]),
                 ("query", queries.labels[t]),
                 ("key", keys.labels[s]),
@@ -174,7 +175,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
 def _overlays(
     layer: AttentionLayer, maps: list[Tensor], asked: int | None, layers: int, image: str | None
 ) -> list[Drawing]:
-    """What some patches look at, over the image, one map for each head."""
+    """Return the attention of some patches over the image, one map for each head."""
     side = layer.queries
     assert side.grid is not None, "patches have places"
     rows, columns = side.grid
@@ -186,10 +187,10 @@ def _overlays(
     queries = list(dict.fromkeys([*first, *(before + r * columns + c for r, c in corners)]))[:room]
     options: list[dict[str, Any]] = [
         {
-            "name": _named(side, q),
+            "name": _position_name(side, q),
             "drawings": [
                 charts.overlay(
-                    f"What {_named(side, q)} looks at",
+                    f"What {_position_name(side, q)} looks at",
                     [
                         {
                             "label": f"head {h}",
@@ -214,7 +215,7 @@ def _overlays(
 
 
 def image_for(subject: Subject, i: int, layers: int, frame: int | None = None) -> str:
-    """The example, or a `frame` of a video, as an image small enough to stand with each query of so many layers."""
+    """Return the example, or a `frame` of a video, as an image small enough to repeat for the queries of all layers."""
     most = IMAGES // (layers * QUERIES)
     given, x = subject.image(i) if frame is None else None, subject.inputs[0][i]
     x = x if frame is None else x[frame]
@@ -226,8 +227,8 @@ def image_for(subject: Subject, i: int, layers: int, frame: int | None = None) -
     return url
 
 
-def _named(side: Side, q: int) -> str:
-    """A place of an image in words."""
+def _position_name(side: Side, q: int) -> str:
+    """Return the name of a position of an image."""
     if side.grid is None or q < side.before:
         return f"the {side.labels[q]}"
     row, column = divmod(q - side.before, side.grid[1])
@@ -235,14 +236,14 @@ def _named(side: Side, q: int) -> str:
 
 
 def _window(length: int, most: int, query: int) -> slice:
-    """The places shown: all, or as many as may be, up to the query."""
+    """Return the positions to show: all, or at most `most` that include the query."""
     if length <= most:
         return slice(0, length)
     end = max(most, query + 1)
     return slice(end - most, end)
 
 
-def _of(shown: slice, length: int) -> str:
+def _range_note(shown: slice, length: int) -> str:
     many = shown.stop - shown.start
     return "" if many >= length else f", places {shown.start} to {shown.stop - 1} of {count(length)}"
 

@@ -1,4 +1,4 @@
-"""From a subject to a page: what was opened, and then the views of it, as many as suit or as were asked for."""
+"""The page of an opened subject: a head, then the suitable or selected views."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from .docs import options_of, sayings
 from .network import layers_of
 from .subject import Subject
 
-# How often a view runs the model, about, where that is often.
+# Approximate number of model runs of the expensive views.
 PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}
-WORK = 60e9  # MACs that a view may take without being asked for by name
-SHOWN = 40  # examples that the head names, at most
-SAID = 120  # letters of what is said of one
+WORK = 60e9  # most MACs of a view that was not selected by name
+SHOWN = 40  # most examples in the head
+SAID = 120  # most characters of a prediction
 
 
 def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
-    """The page of these views, or of all that suit, with its head. `subject.options` go to the views that have them:
-    `layer=conv1` to each that has a layer, `filters.layer=conv1` to one.
+    """Return the page of these views, or of all suitable ones, with its head.
 
-    Raises UnknownName for a view or an option that does not exist, ModelError for a view that has nothing to show, and
-    SettingError for an option that cannot be.
+    `subject.options` are passed to the views that have them: `layer=conv1` to each view with a layer,
+    `filters.layer=conv1` to one view.
+
+    Raises:
+        UnknownName: If a view or an option does not exist.
+        ModelError: If a view has nothing to show.
+        SettingError: If an option is invalid.
     """
     chosen, costly = list(dict.fromkeys(names)), list[str]()
     for name in chosen:
@@ -56,7 +60,7 @@ def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
 
 
 def too_long(subject: Subject, names: Sequence[str]) -> list[str]:
-    """The views among these that would take long for so large a model, or so many examples."""
+    """Return the views that would take too long for this model size and number of examples."""
     if not set(names) & set(PASSES):
         return []
     work = layers_of(subject).multiply_adds * (1 if subject.kind == "graph" else subject.count)
@@ -64,17 +68,21 @@ def too_long(subject: Subject, names: Sequence[str]) -> list[str]:
 
 
 def described(name: str, subject: Subject) -> View:
-    """One view, with the words on how to read it and where it misleads."""
+    """Return one view with its reading instructions and limitations."""
     module = module_of(name)
     view: View = module.view(subject)
     return {**view, "read": module.READ, "misleads": module.MISLEADS}
 
 
 def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The options of each view, by its name. Raises UnknownName for one that none of them has."""
+    """Return the options of each view by its name.
+
+    Raises:
+        UnknownName: If none of the views has an option.
+    """
     known = options_of(names)
     inner = given.get("of", given.get("time.of", ""))
-    if "time" in names and inner in VIEWS:  # what it shows has options too
+    if "time" in names and inner in VIEWS:  # the view inside `time` has options too
         for option in options_of([inner]):
             known.setdefault(option, []).append("time")
     found: dict[str, dict[str, str]] = {name: {} for name in names}
@@ -95,7 +103,7 @@ def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dic
 
 
 def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
-    """The head of the page: what was opened, with which examples, and which views were left out."""
+    """Return the head of the page: the model, the examples, and the views that were left out."""
     parameters = sum(p.numel() for p in subject.model.parameters())
     about = [f"{count(parameters)} parameters"]
     if subject.run is not None:
@@ -131,29 +139,29 @@ def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:
 
 
 def _rows(subject: Subject) -> list[list[Any]]:
-    """The name of each example, and what the model says of it where that is a word or a number."""
+    """Return the name of each example and its prediction, if that is a word or a number."""
     names = [subject.name(i) for i in range(min(subject.count, SHOWN))]
     return [[name, said] for name, said in zip(names, predictions(subject), strict=False)]
 
 
 def predictions(subject: Subject) -> list[str]:
-    """What the model says of each example, in words; nothing where it says something of every token."""
+    """Return the model's prediction of each example, in words; empty strings if it predicts every token."""
     if subject.task is None or hasattr(subject.task, "keep"):
         return [""] * subject.count
     outputs = subject.outputs()
-    outputs = outputs[list(subject.rows)] if _of_nodes(subject, outputs) else outputs
+    outputs = outputs[list(subject.rows)] if _selects_nodes(subject, outputs) else outputs
     if subject.split is not None and subject.rows:
         outputs = in_units(subject.split, outputs, torch.tensor(subject.rows))
     rows = subject.task.predictions(outputs)
-    return [_shortened(", ".join(map(_said, row.values()))) for row in rows]
+    return [_shortened(", ".join(map(_to_text, row.values()))) for row in rows]
 
 
-def _of_nodes(subject: Subject, outputs: Tensor) -> bool:
-    """Whether the model answers for all nodes of a graph, and some of them are asked for."""
+def _selects_nodes(subject: Subject, outputs: Tensor) -> bool:
+    """Return whether the model has outputs for all nodes of a graph, and only some are selected."""
     return subject.kind == "graph" and len(outputs) == len(subject.inputs[0]) and len(subject.rows) > 0
 
 
-def _said(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Tensors as plain JSON values, and images as data URLs."""
+"""Conversion of tensors to plain JSON values, and of images to data URLs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-DIGITS = 4  # significant ones that a description holds: more than an eye can tell apart
+DIGITS = 4  # significant digits in a description, more than are visible
 
 
 def plain(x: Tensor) -> Any:
-    """A tensor as nested lists of numbers with four significant digits; None where a number is not finite."""
+    """Return a tensor as nested lists of numbers with four significant digits; nonfinite values become None."""
     x = x.detach().cpu().double()
     return _rounded(x.tolist())
 
@@ -26,12 +26,12 @@ def _rounded(values: Any) -> Any:
 
 
 def thousandths(x: Tensor) -> list[list[float]]:
-    """A matrix of fractions or cosines with three decimals: more would not be seen."""
+    """Return a matrix of fractions or cosines with three decimals."""
     return [[round(value, 3) for value in row] for row in x.double().tolist()]
 
 
 def averaged(x: Tensor, most: int) -> Tensor:
-    """Maps (…, H, W) with sides of at most `most`: larger ones as means over areas."""
+    """Reduce maps (…, H, W) to sides of at most `most` by average pooling."""
     height, width = x.shape[-2:]
     if max(height, width) <= most:
         return x
@@ -40,7 +40,7 @@ def averaged(x: Tensor, most: int) -> Tensor:
 
 
 def image_url(image: Image.Image, most: int = 448) -> str:
-    """An image as a `data:` URL, its longer side at most `most` pixels."""
+    """Return an image as a `data:` URL, with a longer side of at most `most` pixels."""
     image = image.convert("RGB") if image.mode not in ("L", "RGB") else image.copy()
     image.thumbnail((most, most))
     buffer = io.BytesIO()
@@ -49,7 +49,7 @@ def image_url(image: Image.Image, most: int = 448) -> str:
 
 
 def pixels_of(x: Tensor) -> str:
-    """An image tensor (C, H, W), its values stretched over the range they have, as a `data:` URL."""
+    """Return an image tensor (C, H, W) as a `data:` URL, scaled to the full range."""
     x = x.detach().float().cpu()
     x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)
     x = x[:3] if len(x) >= 3 else x[:1]

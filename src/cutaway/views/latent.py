@@ -1,4 +1,4 @@
-"""View 22: what the code of a variational auto-encoder holds, number by number."""
+"""View 22: the latent code of a variational auto-encoder, dimension by dimension."""
 
 from __future__ import annotations
 
@@ -33,21 +33,25 @@ MISLEADS = (
 )
 OPTIONS = {"example": "whose code is moved, counted from 0"}
 
-SHOWN, MOVED = 8, 6  # images that are decoded, and numbers that are moved
+SHOWN, MOVED = 8, 6  # images that are decoded, and dimensions that are varied
 STEPS = tuple(float(z) for z in range(-3, 4))
-EXAMPLES = 256  # that the KL divergence is the mean over
-USED = 0.01  # nats, from which on a number is used
+EXAMPLES = 256  # examples in the mean KL divergence
+USED = 0.01  # nats, from which a dimension counts as used
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model holds images as codes."""
+    """Return whether the model encodes images."""
     learns = getattr(type(subject.model), "targets", ())
     return subject.kind == "image" and isinstance(subject.model, Encodes) and Image in learns
 
 
 @torch.no_grad()
 def view(subject: Subject) -> View:
-    """Images out of codes. Raises SettingError for options that cannot be."""
+    """Return images decoded from codes.
+
+    Raises:
+        SettingError: If an option is invalid.
+    """
     images, model = subject.inputs[0], subject.model
     i = whole(subject.options, "example", 0, len(images))
     assert isinstance(model, Encodes), "as it suits"
@@ -60,7 +64,7 @@ def view(subject: Subject) -> View:
         shown = images[:SHOWN]
         pairs = {"given": shown, "decoded": model.decode(model.encode(shown)[0])}
         z = model.encode(images[i : i + 1])[0]  # (1, d)
-        moved = {k: model.decode(_moved(z, k)) for k in order[:MOVED]}  # (steps, C, H, W) each
+        moved = {k: model.decode(_vary(z, k)) for k in order[:MOVED]}  # (steps, C, H, W) each
     decoded = [_tile(subject.name(k), image, group) for group, those in pairs.items() for k, image in enumerate(those)]
     along = [
         _tile(f"{step:g}".replace("-", "−"), image, f"number {k}, KL {number(float(kl[k]))} nats")
@@ -90,8 +94,8 @@ def view(subject: Subject) -> View:
     )
 
 
-def _moved(z: Tensor, k: int) -> Tensor:
-    """The code (1, d) with its number k at each of the steps, (steps, d)."""
+def _vary(z: Tensor, k: int) -> Tensor:
+    """Return the code (1, d) with its dimension k at each of the steps, (steps, d)."""
     found = z.repeat(len(STEPS), 1)
     found[:, k] = torch.tensor(STEPS)
     return found

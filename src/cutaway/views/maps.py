@@ -1,4 +1,4 @@
-"""Attributions as drawings: over an image, over words, beside the names of columns, along time, over nodes."""
+"""Drawings of attributions: over an image, over words, next to column names, along time, over nodes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ NAMES = {
     "grad_cam": "Grad-CAM",
     "rollout": "attention roll-out",
 }
-PIXELS = 64  # to a side of a map
-ROWS = 24  # of columns, nodes or edges
-DRAWN = 80  # nodes of a graph that is drawn, at most
-COUNTING = (-0.5, -0.1, 0.1, 0.5)  # of what counts most: what lies between is told apart by colour
-TOKENS = 400  # of a text
-STEPS = 240  # of a series
-VARIABLES = 40  # beside each other at one step
-FRAMES = 6  # of a video
+PIXELS = 64  # most pixels per side of a map
+ROWS = 24  # most columns, nodes or edges
+DRAWN = 80  # most nodes of a graph that is drawn
+COUNTING = (-0.5, -0.1, 0.1, 0.5)  # fractions of the largest attribution that separate the colours
+TOKENS = 400  # most tokens of a text
+STEPS = 240  # most steps of a series
+VARIABLES = 40  # most variables of a series
+FRAMES = 6  # most frames of a video
 UNSIGNED = ("grad_cam", "rollout")
 
 
 def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
-    """The maps of one example, by the kind of data."""
+    """Return the attribution maps of one example, drawn according to the kind of data."""
     draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
     if found[0].kind in OF_TOKENS:
         return [_over_words(subject, i, one) for one in found]
@@ -51,7 +51,7 @@ def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawin
 
 
 def short(result: Attribution) -> str | None:
-    """The warning that fits on an image, or None."""
+    """Return a warning that fits on an image, or None if all checks passed."""
     failed = [type(check).__name__ for check in result.checks if check.passed is False]
     words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
     return f"Fails its check: {' and '.join(words[name] for name in failed)}" if failed else None
@@ -120,7 +120,7 @@ def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
     items: list[dict[str, Any]] = []
     for label, tokens, values in sides:
         tokens = tokens[: len(values)]
-        first = _from(one, len(tokens))
+        first = _first_token(one, len(tokens))
         shown = tokens[first : first + TOKENS]
         said = f"{label}: {count(len(shown))} of {plural(len(tokens), 'token')}" if len(shown) < len(tokens) else label
         warning = short(one) if not items else None
@@ -130,8 +130,8 @@ def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
     return {"kind": "tokens", "title": _titled(one), "scale": signed, "items": items, "range": "global"}
 
 
-def _from(one: Attribution, length: int) -> int:
-    """Where the shown stretch of a long text begins: it ends after the place that is answered."""
+def _first_token(one: Attribution, length: int) -> int:
+    """Return the start of the shown part of a long text; it ends after the explained position."""
     place = int(one.target.place[0]) if one.target.place is not None and one.beside is None else 0
     return max(0, min(place + 1, length) - TOKENS)
 
@@ -140,7 +140,7 @@ def _from(one: Attribution, length: int) -> int:
 
 
 def columns_of(subject: Subject, features: int) -> list[str]:
-    """What the columns of a table are called."""
+    """Return the names of a table's columns."""
     known = list(getattr(subject.spec, "columns", ()))
     return known if len(known) == features else [f"column {k + 1}" for k in range(features)]
 
@@ -182,7 +182,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
         drawings.append(charts.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
-    if x.shape[1] == 1:  # one curve for each method, by its own strongest value
+    if x.shape[1] == 1:  # one curve for each method, scaled by its largest value
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
         names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
         series = [
@@ -201,7 +201,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
 
 
 def _frames(subject: Subject, i: int) -> int:
-    """Steps that are real."""
+    """Return the number of steps without padding."""
     mask = subject.inputs[1] if len(subject.inputs) > 1 else None
     return int(mask[i].sum()) if mask is not None and mask.dtype == torch.bool else subject.inputs[0].shape[1]
 
@@ -247,7 +247,7 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
 
 
 def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> list[Drawing]:
-    """Graph i, where whole graphs are explained, its nodes coloured by how much they count: a molecule by its atoms."""
+    """Return graph i of a batch, with its nodes (the atoms of a molecule) coloured by attribution."""
     batch = batch_of(subject.inputs)
     own = [] if batch is None else (batch == i).nonzero()[:, 0].tolist()
     if not 1 < len(own) <= DRAWN:
@@ -282,11 +282,11 @@ def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> 
 
 
 def node_names(subject: Subject) -> list[str]:
-    """What the nodes are called: by the data where it names them, else by their numbers."""
+    """Return the names of the nodes from the data, or else their numbers."""
     if called := nodes_called(subject):
         return called
     names = [f"node {v}" for v in range(len(subject.inputs[0]))]
-    whole = subject.data is not None and batch_of(subject.inputs) is None  # one graph, all of it
+    whole = subject.data is not None and batch_of(subject.inputs) is None  # a single whole graph
     for split in subject.data.splits.values() if whole and subject.data is not None else ():
         rows = getattr(split, "rows", None)
         if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):
@@ -296,6 +296,6 @@ def node_names(subject: Subject) -> list[str]:
 
 
 def _strongest(values: Tensor) -> list[int]:
-    """The places of the largest, at most 24; those that are 0 are left out unless all are."""
+    """Return the indices of the largest values by size, at most 24, without zeros unless all are zero."""
     order = values.abs().argsort(descending=True, stable=True)[:ROWS].tolist()
     return [k for k in order if float(values[k]) != 0] or order[:3]

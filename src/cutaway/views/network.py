@@ -33,18 +33,18 @@ MISLEADS = (
 OPTIONS: dict[str, str] = {}
 
 COLUMNS = {"parameters": "count", "MACs": "count", "memory, kB": "number", "sees, pixels": "count"}
-MEMORY = 2  # which of them
-LINES = 14  # that are open to begin with, at most
+MEMORY = 2  # index of the memory column
+LINES = 14  # most lines that are open initially
 Node = dict[str, Any]
 
 
 def suits(subject: Subject) -> bool:
-    """Every model has layers."""
+    """Return True: every model has layers."""
     return True
 
 
 def view(subject: Subject) -> View:
-    """The layers of the model, for one example as large as the first of the subject's."""
+    """Return the layers of the model, for one example of the size of the subject's first."""
     layers = layers_of(subject)
     drawing = drawing_of(layers, subject.model)
     nodes = subject.kind == "graph"
@@ -60,19 +60,19 @@ def view(subject: Subject) -> View:
 
 
 def layers_of(subject: Subject) -> LayerTable:
-    """The layer table for the first example. Nothing is computed, unless the model must see numbers."""
+    """Return the layer table for the first example, on the meta device if the model allows it."""
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:1] for x in subject.inputs)
     if isinstance(subject.preset, Own):
         return layer_table(subject.model, *inputs)
     try:
-        return _of_shapes(subject.preset.name, subject.config, tuple((tuple(x.shape), x.dtype) for x in inputs))
+        return _meta_layer_table(subject.preset.name, subject.config, tuple((tuple(x.shape), x.dtype) for x in inputs))
     except (RuntimeError, NotImplementedError):
         return layer_table(subject.model, *inputs)
 
 
 @functools.lru_cache(maxsize=4)
-def _of_shapes(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> LayerTable:
-    """The table of a network that has shapes and no numbers. Raises RuntimeError where it must see numbers."""
+def _meta_layer_table(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> LayerTable:
+    """Return the layer table of a network on the meta device. Raises RuntimeError if the model needs real values."""
     model = on_meta(preset(name), config)
     floating = next((dtype for _, dtype in inputs if dtype.is_floating_point), None)
     model = model.to(floating) if floating is not None else model
@@ -80,7 +80,7 @@ def _of_shapes(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torc
 
 
 def summary(layers: LayerTable) -> str:
-    """How large it is, and where most of it stands."""
+    """Return the size of the network, and the block with most of it."""
     at_least = "" if layers.complete else "at least "
     said = f"{plural(layers.parameters, 'parameter')}; {at_least}{count(layers.multiply_adds)} MACs (multiply-adds)."
     blocks = [row for row in layers.at(1) if row.shape or row.parameters]
@@ -95,8 +95,8 @@ def summary(layers: LayerTable) -> str:
 
 
 def numbers(layers: LayerTable, element: int) -> Table:
-    """Every layer as a row; `element` is how many bytes a number takes."""
-    rows = [[row.name, row.type, _gives(row), *_cells(row, element)] for row in layers.rows]
+    """Return every layer as a row of a table; `element` is the size of a number in bytes."""
+    rows = [[row.name, row.type, _output_shape(row), *_cells(row, element)] for row in layers.rows]
     return table({"layer": "text", "type": "text", "gives": "text"} | COLUMNS, rows)
 
 
@@ -104,32 +104,35 @@ def numbers(layers: LayerTable, element: int) -> Table:
 
 
 def drawing_of(layers: LayerTable, model: nn.Module) -> Drawing:
-    """The layers as a tree. Each line has a name, what it is and gives, a number for each column, and either the lines
-    within or the words of its arithmetic."""
-    blocks: dict[str, Row] = {}  # of each name the outermost: with all that is within
+    """Return the layers as a tree.
+
+    Each line has a name, its type and output shape, a number for each column, and either child lines or the text of its
+    arithmetic.
+    """
+    blocks: dict[str, Row] = {}  # the outermost row of each name, with the totals of its content
     for depth in range(1, layers.depth + 1):
         blocks = {row.name: row for row in layers.at(depth)} | blocks
     rows = _nodes(layers.rows, 0, blocks, dict(model.named_modules()), element_size(model))
     kept = [k for k in range(len(COLUMNS)) if any(row["cells"][k] for row in rows)]
-    _keep(rows, kept)
+    _select_columns(rows, kept)
     return {
         "kind": "tree",
         "title": "What each block gives, has and costs",
         "columns": [{"name": name, "format": f} for k, (name, f) in enumerate(COLUMNS.items()) if k in kept],
         "rows": rows,
-        "open": _opened(rows),
+        "open": _open_blocks(rows),
     }
 
 
 def element_size(model: nn.Module) -> int:
-    """Bytes of a number."""
+    """Return the size of a parameter in bytes."""
     return next((p.element_size() for p in model.parameters()), 4)
 
 
 def _nodes(
     rows: Iterable[Row], depth: int, blocks: Mapping[str, Row], modules: Mapping[str, nn.Module], element: int
 ) -> list[Node]:
-    """The lines of rows whose names agree in their first `depth` parts."""
+    """Return the lines of rows whose names agree in their first `depth` parts."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(".".join(row.name.split(".")[: depth + 1]), []).append(row)
@@ -141,7 +144,7 @@ def _nodes(
             deeper = [row for row in inside if row.name != name]
             own = [_leaf(row, modules.get(name), element, "(itself)") for row in inside if row.name == name]
             found.append(_block(blocks[name], [*own, *_nodes(deeper, depth + 1, blocks, modules, element)]))
-    return _folded(found)
+    return _merge_repeats(found)
 
 
 def _leaf(row: Row, module: nn.Module | None, element: int, called: str = "") -> Node:
@@ -166,21 +169,21 @@ def _block(row: Row, inside: list[Node]) -> Node:
 
 
 def _cells(row: Row, element: int) -> list[float | None]:
-    """The numbers of a layer, as COLUMNS are."""
+    """Return the numbers of a layer in the order of COLUMNS."""
     memory = round(math.prod(row.shape) * element / 1000, 3) if row.shape else None
     return [row.parameters, row.multiply_adds, memory, row.receptive_field]
 
 
-def _folded(nodes: list[Node]) -> list[Node]:
-    """Blocks of a list that follow each other and are the same inside as one line, after the first of them."""
+def _merge_repeats(nodes: list[Node]) -> list[Node]:
+    """Merge consecutive blocks with the same content into one line after the first of them."""
     folded: list[Node] = []
     for node in nodes:
         last = folded[-1] if folded else None
-        if last and node["name"].isdigit() and _likeness(node) == last.get("likeness", _likeness(last)):
+        if last and node["name"].isdigit() and _content_key(node) == last.get("likeness", _content_key(last)):
             if "likeness" not in last:
                 last = {
                     "name": node["name"], "full": node["full"], "cells": [0, 0, 0, None], "times": 0,
-                    "same": last["full"], "note": last["note"], "likeness": _likeness(last),
+                    "same": last["full"], "note": last["note"], "likeness": _content_key(last),
                 }  # fmt: skip
                 folded.append(last)
             last["times"] += 1
@@ -197,9 +200,9 @@ def _folded(nodes: list[Node]) -> list[Node]:
     return folded
 
 
-def _likeness(node: Node) -> tuple[Any, ...]:
-    """What is the same in blocks that are the same: all but their names and how far they see."""
-    inside = tuple((child["name"], _likeness(child)) for child in node.get("inside", ()))
+def _content_key(node: Node) -> tuple[Any, ...]:
+    """Return a key that is equal for equal blocks: all values except names and receptive field."""
+    inside = tuple((child["name"], _content_key(child)) for child in node.get("inside", ()))
     return (node["note"], *node["cells"][:3], inside)
 
 
@@ -207,15 +210,15 @@ def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else round(a + b, 3)
 
 
-def _keep(rows: list[Node], columns: list[int]) -> None:
-    """Keep these columns of every line."""
+def _select_columns(rows: list[Node], columns: list[int]) -> None:
+    """Keep only these columns of every line."""
     for row in rows:
         row["cells"] = [row["cells"][k] for k in columns]
-        _keep(row.get("inside", []), columns)
+        _select_columns(row.get("inside", []), columns)
 
 
-def _opened(rows: list[Node]) -> list[str]:
-    """The blocks that are open to begin with: as many as there is room for, outermost first."""
+def _open_blocks(rows: list[Node]) -> list[str]:
+    """Return the blocks that are open initially, outermost first, up to LINES lines."""
     opened: list[str] = []
     lines, level = len(rows), rows
     while level:
@@ -230,12 +233,12 @@ def _opened(rows: list[Node]) -> list[str]:
 
 
 def _note(row: Row) -> str:
-    """What a line is, and what it gives."""
-    return _gives(row) if row.type == "operation" else f"{row.type}  {_gives(row)}".strip()
+    """Return the type and output shape of a line."""
+    return _output_shape(row) if row.type == "operation" else f"{row.type}  {_output_shape(row)}".strip()
 
 
-def _gives(row: Row) -> str:
-    """The shape without the batch; a product of matrices has its heads there."""
+def _output_shape(row: Row) -> str:
+    """Return the output shape without the batch; for a matrix product, the first axis has its heads."""
     if not row.shape:
         return "not called"
     return by(row.shape if row.name.rpartition(".")[2].startswith("bmm()") else row.shape[1:])
@@ -245,12 +248,12 @@ def _gives(row: Row) -> str:
 
 
 def arithmetic(row: Row, module: nn.Module | None) -> list[str]:
-    """How the counts of a layer come about, a line for each: weights, biases, and the products.
+    """Return the calculation of a layer's counts, one line each for weights, biases and products.
 
-    Every product that is written comes to the number that was counted; where that is not so, the count stands alone.
+    Every product that is written equals the counted number; otherwise only the count is given.
     """
     weights = dict(module.named_parameters(recurse=False)) if module is not None else {}
-    said = [_counted(name, weight) for name, weight in weights.items()]
+    said = [_parameter_count(name, weight) for name, weight in weights.items()]
     if row.multiply_adds is None:
         return [*said, f"the MACs of {', '.join(row.unknown)} are not known"]
     if row.multiply_adds == 0:
@@ -262,18 +265,21 @@ def arithmetic(row: Row, module: nn.Module | None) -> list[str]:
     return [*said, _products(row, module, weights)]
 
 
-def _counted(name: str, weight: Tensor) -> str:
-    """weight: 64·3·7·7 = 9 408."""
+def _parameter_count(name: str, weight: Tensor) -> str:
+    """Return the size of a parameter: "weight: 64·3·7·7 = 9 408"."""
     shape = "·".join(map(count, weight.shape))
     return f"{name}: {shape} = {count(weight.numel())}" if weight.ndim > 1 else f"{name}: {count(weight.numel())}"
 
 
 def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor]) -> str:
-    """147 weights × 64·112·112 numbers = 118 013 952 MACs, or the number alone."""
+    """Return the calculation of the MACs, "147 weights × 64·112·112 numbers = 118 013 952 MACs".
+
+    If no calculation gives the counted number, return only the number.
+    """
     assert row.multiply_adds is not None, "what is not known has no products"
     total = f"{count(row.multiply_adds)} MACs"
     gives = row.shape if row.shape and (row.shape[0] > 1 or row.type == "operation") else row.shape[1:]
-    numbers = f"{'·'.join(map(count, gives))} numbers"
+    outputs = f"{'·'.join(map(count, gives))} numbers"
     matrices = sum(weight.numel() for weight in weights.values() if weight.ndim > 1)
     if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and row.shape:
         kernel = "×".join(map(str, module.kernel_size))
@@ -282,7 +288,7 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
             inside = module.in_channels // module.groups
             return (
                 f"{kernel} window × {plural(inside, 'channel')} = {plural(each, 'product')} for each of "
-                f"{numbers} = {total}"
+                f"{outputs} = {total}"
             )
     if matrices and row.multiply_adds % matrices == 0:
         places = row.multiply_adds // matrices
@@ -293,5 +299,5 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
         return f"{plural(matrices, 'weight')} × {plural(places, 'place')}{where} = {total}"
     if row.shape and row.multiply_adds % math.prod(row.shape) == 0:
         each = row.multiply_adds // math.prod(row.shape)
-        return f"{plural(each, 'product')} for each of {numbers} = {total}"
+        return f"{plural(each, 'product')} for each of {outputs} = {total}"
     return total

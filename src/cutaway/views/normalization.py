@@ -1,4 +1,4 @@
-"""Which values share a mean in each normalization, and what it does to means and standard deviations."""
+"""The values that share statistics in each normalization, and its effect on means and standard deviations."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MISLEADS = (
 )
 OPTIONS = {"layer": "the normalization, by its name"}
 
-LAYERS = 12  # to choose from
-SETS = 256  # whose mean and standard deviation are shown
-SHOWN = (3, 8, 16)  # examples, channels and places of the block
+LAYERS = 12  # most layers to choose from
+SETS = 256  # most sets whose mean and standard deviation are shown
+SHOWN = (3, 8, 16)  # most examples, channels and positions of the block
 BINS = 48
 PALE, PALER, DARK = 0.3, 0.12, 1.0
 
@@ -58,32 +58,32 @@ SHARED = {
 
 @dataclass(frozen=True)
 class NormalizedSets:
-    """What is kept of a layer, and of what went through it."""
+    """Statistics of a normalization layer and of its input and output."""
 
     kind: str
-    shape: tuple[int, ...]  # of what enters
-    block: Tensor  # (examples, channels, places), the shades
-    whole: tuple[int, int, int]  # how many there are of them
-    sets: str  # what a set is called
-    shared: str  # which values are in the set of one
-    total: int  # sets
-    centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
-    spread: tuple[Tensor, Tensor]  # their standard deviations, or the roots of their mean squares
-    running: tuple[Tensor, Tensor] | None  # the means and standard deviations that it takes in their place
+    shape: tuple[int, ...]  # of the input
+    block: Tensor  # (examples, channels, positions), shades
+    whole: tuple[int, int, int]  # total examples, channels and positions
+    sets: str  # name of a set
+    shared: str  # description of the values that share a set
+    total: int  # number of sets
+    centre: tuple[Tensor, Tensor]  # means of the sets, before and after, (sets,)
+    spread: tuple[Tensor, Tensor]  # standard deviations of the sets, or roots of their mean squares
+    running: tuple[Tensor, Tensor] | None  # running means and standard deviations that evaluation uses
     histogram: tuple[list[list[float]], list[list[float]]]  # [value, fraction] before and after
 
 
 def suits(subject: Subject) -> bool:
-    """Models with a normalization."""
+    """Return whether the model has a normalization layer."""
     return bool(layers(subject.model))
 
 
 def view(subject: Subject) -> View:
-    """Up to twelve normalizations to choose from, or the one asked for."""
+    """Return up to twelve normalization layers to choose from, or the selected one."""
     names = layers(subject.model)
     asked = chosen(subject.options, "layer", list(names), "normalization")
     some = [asked] if asked else spread_over(list(names), LAYERS)
-    seen = _look(subject, {name: names[name] for name in some})
+    seen = _capture_statistics(subject, {name: names[name] for name in some})
     drawings = {name: _drawings(name, one) for name, one in seen.items()}
     options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
     drawing = charts.choice("Normalization", "layer", options, slider=True)
@@ -99,7 +99,7 @@ def view(subject: Subject) -> View:
 
 
 def layers(model: nn.Module) -> dict[str, str]:
-    """The normalizations of a model by their names, and their kinds."""
+    """Return the kind of each normalization layer of a model by its name."""
     kinds = {name: _kind(module) for name, module in model.named_modules()}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
@@ -108,11 +108,11 @@ def _kind(module: nn.Module) -> str | None:
     return next((kind for kind, types in KINDS.items() if isinstance(module, types)), None)
 
 
-# --- looking --------------------------------------------------------------------------------------------------------
+# --- capture --------------------------------------------------------------------------------------------------------
 
 
-def _look(subject: Subject, names: dict[str, str]) -> dict[str, NormalizedSets]:
-    """What is kept of those layers in one pass, computed as they run; of one that runs several times, its first run."""
+def _capture_statistics(subject: Subject, names: dict[str, str]) -> dict[str, NormalizedSets]:
+    """Return the statistics of the layers from one forward pass; of a layer that runs several times, its first run."""
     found: dict[str, NormalizedSets] = {}
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:FEW] for x in subject.inputs)
     mask = inputs[1] if len(inputs) > 1 and inputs[1].dtype == torch.bool else None
@@ -129,7 +129,7 @@ def _look(subject: Subject, names: dict[str, str]) -> dict[str, NormalizedSets]:
 def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
-    if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # padding is nothing
+    if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # leave out padding
         real = mask.flatten()
         sets, after = sets[real], after[real]
     squares = kind in ("RMS", "local response")
@@ -150,8 +150,10 @@ def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | Non
 
 
 def _sets(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, str]:
-    """x with a row for each set that shares its statistics, (sets, n), and what a set is called. The sets of a local
-    response overlap: channels stand for them."""
+    """Return x with a row for each set that shares its statistics, (sets, n), and the name of a set.
+
+    The sets of a local response overlap; channels are used in their place.
+    """
     if kind in ("batch", "local response"):
         return x.transpose(0, 1).flatten(1).double(), "channel"  # (C, N·P)
     if isinstance(module, nn.GroupNorm):
@@ -162,7 +164,7 @@ def _sets(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, str]:
 
 
 def _spread(x: Tensor, squares: bool) -> Tensor:
-    """The standard deviation of each row, or the root of its mean square."""
+    """Return the standard deviation of each row, or the root of its mean square."""
     return x.square().mean(1).sqrt() if squares else x.std(1, correction=0)
 
 
@@ -174,7 +176,7 @@ def _running(module: nn.Module) -> tuple[Tensor, Tensor] | None:
 
 
 def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[float]]]:
-    """The fraction of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
+    """Return the fraction of values in each of 48 bins, before and after, over a common range without outliers."""
     some = torch.cat([_thinned(x), _thinned(y)])
     low, high = (float(torch.quantile(some, q)) for q in (0.002, 0.998))
     high = high if high > low else low + 1
@@ -194,9 +196,9 @@ def _thinned(x: Tensor, most: int = 100_000) -> Tensor:
 
 
 def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
-    """The shades of the first examples, channels and places, and how many of each there are.
+    """Return the shades of the first examples, channels and positions, and the total number of each.
 
-    Dark is the set of one value in the middle of them; sets that alternate are pale and paler.
+    The set of one value in the middle is dark. Other sets alternate between two pale shades.
     """
     by_place = kind in ("layer", "RMS") and x.ndim >= 3 and len(module.normalized_shape) == 1  # type: ignore[arg-type]
     channels = x.shape[-1] if by_place else x.shape[1]
@@ -239,7 +241,7 @@ def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
 
 
 def _tiles(name: str, one: NormalizedSets) -> Drawing:
-    """The block, a tile for each example."""
+    """Return the block, with a tile for each example."""
     n, c, p = one.block.shape
     cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
     shown = f" ({', '.join(cut)} shown)" if cut else ""

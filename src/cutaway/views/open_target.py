@@ -1,4 +1,4 @@
-"""What a person names, opened to be looked at: a run, a preset, a folder, a file, or a model at hand."""
+"""Conversion of a target that the user names to a Subject: a run, a preset, a folder, a file, or a module."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..runs.run import Run
 from .external_model import preprocessing_beside
 from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
 
-HEAD_ALONE = "head"  # what is untrained of a folder that has none
+HEAD_ALONE = "head"  # the untrained part of a model from a folder without a head
 RANDOM = "The examples are random numbers."
-LARGE = 20_000_000  # parameters of a preset from which on one random example is enough
+LARGE = 20_000_000  # parameters of a preset above which one random example is used
 
 
 def open_subject(
@@ -34,14 +34,19 @@ def open_subject(
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Subject:
-    """What was named, opened with these examples. `options` with a name that begins with `model.` are settings of a
-    preset, the others are for the views. Raises CutawayError for what a person can fix."""
+    """Open a target with these examples.
+
+    `options` that begin with `model.` are settings of a preset; the others are for the views.
+
+    Raises:
+        CutawayError: If the user can fix the problem.
+    """
     given = dict(options or {})
     settings, others = parted(given)
     asked = {key: str(value) for key, value in others.items()}
     if isinstance(what, nn.Module):
         _reject_settings(settings, "a model at hand")
-        return _opened(what, inputs, asked)
+        return _open_module(what, inputs, asked)
     if isinstance(what, Run):
         _reject_settings(settings, "a run")
         return open_run(what, inputs, asked)
@@ -68,19 +73,22 @@ def open_subject(
     return with_first(subject, 1) if large else subject
 
 
-def _opened(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -> Subject:
-    """A model at hand. Raises DataError for inputs that its forward does not take."""
+def _open_module(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -> Subject:
+    """Open a module. Raises DataError for inputs that are not tensors."""
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
         raise DataError(
             f"A model at hand is looked at with what its forward takes, tensors, and {strange!r} is none.",
             fix="Give a run's folder instead, to show it files.",
         )
     subject = open_model(model, *inputs, options=asked)
-    return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # who knows what it has learned
+    return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # it is unknown whether it was trained
 
 
 def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], name: str | None) -> Subject:
-    """A model's folder, a Hugging Face folder, or torchvision's file, with files where there is a way for them."""
+    """Open a model folder, a Hugging Face folder, or a torchvision checkpoint.
+
+    The user's files are the examples if there is preprocessing for them.
+    """
     if path.is_dir() and not is_folder(path) and not (path / CONFIG).is_file():
         raise FileError(
             f"{path} is neither a run, nor a model's folder, nor Hugging Face's: it has no run.json and no {CONFIG}. "
@@ -104,7 +112,7 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
 
 
 def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, notes: Sequence[str] = ()) -> Subject:
-    """The subject with a person's own files."""
+    """Return the subject with the user's own files as examples."""
     way, told = preprocessing_beside(subject.preset, subject.config, folder)
     split = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
     subject = dataclasses.replace(subject, preprocessing=way, notes=(*notes, *((told,) if told else ())))
@@ -112,7 +120,7 @@ def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, no
 
 
 def _reject_settings(settings: Mapping[str, Any], of: str) -> None:
-    """Raise SettingError where settings of a model are given that is made already."""
+    """Raise SettingError if model settings are given for a model that exists already."""
     if settings:
         key = next(iter(settings))
         raise SettingError(

@@ -1,7 +1,7 @@
-"""Residual networks beside the same networks without shortcuts, as they begin: where gradients go, depth by depth.
+"""Comparison of residual networks with the same networks without shortcuts, at initialization: gradients by depth.
 
-Without shortcuts and with batch normalization gradients do not vanish but grow from layer to layer towards the input
-(G. Yang et al., A mean field theory of batch normalization, 2019, <https://arxiv.org/abs/1902.08129>); with shortcuts
+Without shortcuts and with batch normalization, gradients do not vanish but grow from layer to layer towards the input
+(G. Yang et al., A mean field theory of batch normalization, 2019, <https://arxiv.org/abs/1902.08129>). With shortcuts
 the growth is that of a sum, not of a product.
 """
 
@@ -23,21 +23,21 @@ from ..models.base import Residual
 from ..models.resnet import NoShortcut
 from .subject import Subject
 
-SIDE, CHANNELS, EXAMPLES, CLASSES = 16, 3, 8, 10  # of what the reduced networks see
-PARTS = (0.25, 0.5, 1.0)  # of the blocks, for the depths that are compared
-MOST = 27  # blocks
+SIDE, CHANNELS, EXAMPLES, CLASSES = 16, 3, 8, 10  # size of the reduced networks' inputs, and number of classes
+PARTS = (0.25, 0.5, 1.0)  # fractions of the blocks that are compared
+MOST = 27  # most blocks
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What the comparison shows."""
+    """The drawings and the summary of a comparison."""
 
     drawings: list[Drawing]
     said: str
 
 
 def beside_plain(subject: Subject) -> Compared | None:
-    """Gradients with and without shortcuts in small networks of the same blocks; None where there are no shortcuts."""
+    """Compare gradients with and without shortcuts in small networks of the same blocks; None without shortcuts."""
     model = subject.model
     if not isinstance(model, Residual):
         return None
@@ -57,25 +57,27 @@ def beside_plain(subject: Subject) -> Compared | None:
             _lines(
                 "First block over last, by depth",
                 "layers",
-                [_points((d, a[0] / a[-1]) for d, a in by_depth) for by_depth in _by_depth(found)],
+                [_points((d, a[0] / a[-1]) for d, a in by_depth) for by_depth in _norms_by_depth(found)],
             )
         )
     ratios = [norms[0] / norms[-1] if norms[-1] else math.nan for norms in (residual, plain)]
     said = (
-        f"As it begins, a small version of {depth} layers has a gradient {_written(ratios[0])} times as strong at its "
-        f"first block as at its last; without shortcuts, from the same seed, {_written(ratios[1])} times."
+        f"As it begins, a small version of {depth} layers has a gradient {_ratio(ratios[0])} times as strong at its "
+        f"first block as at its last; without shortcuts, from the same seed, {_ratio(ratios[1])} times."
     )
     return Compared(drawings, said)
 
 
-def _by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tuple[int, list[float]]]]:
-    """The norms of the residual networks with their depths, and those of the plain ones."""
+def _norms_by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tuple[int, list[float]]]]:
+    """Return the depths and norms of the residual networks, and those of the plain ones."""
     return [[(depth, residual) for depth, residual, _ in found], [(depth, plain) for depth, _, plain in found]]
 
 
 def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
-    """The layers with weights from input to output of the reduced network of seed 0, and ‖∂L/∂output‖ of each of its
-    blocks, from first to last, for random images and classes."""
+    """Return the depth of the reduced network of seed 0, and ‖∂L/∂output‖ of each block for random images and classes.
+
+    The depth is the number of layers with weights from input to output. The blocks are in order, first to last.
+    """
     with torch.random.fork_rng([]), torch.enable_grad():
         torch.manual_seed(0)
         small = model.reduced(fraction).train()
@@ -92,8 +94,8 @@ def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int,
     return depth, [float(seen["gradients"][names[block]].norm()) for block in blocks]
 
 
-def _written(ratio: float) -> str:
-    """A ratio to two digits, however large."""
+def _ratio(ratio: float) -> str:
+    """Return a ratio as text with two or three digits, however large."""
     digits, power = f"{ratio:.1e}".split("e") if ratio >= 1e6 else ("", "")
     return f"{digits}×10{power.lstrip('+0').translate(SUPERSCRIPT)}" if power else number(float(f"{ratio:.3g}"))
 

@@ -1,4 +1,4 @@
-"""Two features of a table as a plane, or one as a line: axes in the person's own units, and the points' inputs."""
+"""Two features of a table as a plane, or one as a line: axes in the data's units, and the inputs of each point."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from ..data.tables.transforms import TablePreprocessing
 from ..draw.number_format import number
 from .subject import Subject
 
-MARGIN = 0.08  # of the points' range, that the plane goes beyond it
-POINTS = 200  # of each split that are shown
-HELD = 1000  # training examples that the held features take their middle from
+MARGIN = 0.08  # margin of the plane, as a fraction of the points' range
+POINTS = 200  # most points of each split
+HELD = 1000  # training examples that the constants are computed from
 
 
-Shown = dict[str, tuple[Tensor, Tensor | None]]  # of each split: places (n, 2) in the person's units, targets (n,)
+Shown = dict[str, tuple[Tensor, Tensor | None]]  # split → coordinates (n, 2) in the data's units, targets (n,)
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One axis: a column of the person's, or one of the numbers that the model takes."""
+    """One axis: a column of the data, or one input of the model."""
 
     name: str
-    place: int  # which of the F inputs it is
-    encoder: Numeric | None  # None: the input as it is
+    place: int  # index of the first of its inputs
+    encoder: Numeric | None  # None: the input without scaling
 
     def inputs(self, values: Tensor) -> Tensor:
-        """Values (n,) in the person's units as the model takes them."""
+        """Return values (n,) in the data's units as model inputs."""
         if self.encoder is None:
             return values
         cells = pl.Series(values.double().tolist(), dtype=pl.Float64)
         return torch.from_numpy(self.encoder.encode(cells)[:, 0].copy()).to(values)
 
     def values(self, inputs: Tensor) -> Tensor:
-        """Inputs (n,) in the person's units."""
+        """Return model inputs (n,) in the data's units."""
         if self.encoder is None:
             return inputs
         return torch.from_numpy(_unscaled(self.encoder, inputs.double().numpy())).to(inputs)
@@ -50,16 +50,16 @@ class Feature:
 
 @dataclass(frozen=True)
 class Plane:
-    """Where the model is asked: all inputs but two are held fast."""
+    """A plane on which the model is evaluated, with all inputs but two held constant."""
 
     axes: tuple[Feature, Feature]
-    base: Tensor  # (F,) what the inputs are held at
+    base: Tensor  # (F,) constant values of the inputs
     held: tuple[str, ...]  # the other columns, each with its value in words
-    bounds: tuple[tuple[float, float], tuple[float, float]]  # of x and y
+    bounds: tuple[tuple[float, float], tuple[float, float]]  # bounds of x and y
     points: Shown
 
     def grid(self, size: int) -> Tensor:
-        """Inputs (size², F) of the middles of size × size cells, row by row from the top, where y is largest."""
+        """Return inputs (size², F) at the centres of size × size cells, row by row from the largest y."""
         centres = (torch.arange(size, dtype=torch.float64) + 0.5) / size
         x, y = (low + centres * (high - low) for low, high in self.bounds)
         inputs = self.base.repeat(size, size, 1)  # (size, size, F)
@@ -70,16 +70,16 @@ class Plane:
 
 @dataclass(frozen=True)
 class Line:
-    """Where the model is asked along one feature: all other inputs are held fast."""
+    """A line on which the model is evaluated, with all inputs but one held constant."""
 
     axis: Feature
-    base: Tensor  # (F,) what the inputs are held at
+    base: Tensor  # (F,) constant values of the inputs
     held: tuple[str, ...]  # the other columns, each with its value in words
     bounds: tuple[float, float]
-    points: Shown  # of each split: places (n, 1), targets (n,)
+    points: Shown  # split → coordinates (n, 1), targets (n,)
 
     def grid(self, size: int) -> tuple[Tensor, Tensor]:
-        """Values (size,) from end to end in the person's units, and the inputs (size, F) of these places."""
+        """Return evenly spaced values (size,) in the data's units, and the inputs (size, F) there."""
         x = torch.linspace(*self.bounds, size, dtype=torch.float64)
         inputs = self.base.repeat(size, 1)
         inputs[:, self.axis.place] = self.axis.inputs(x).to(inputs)
@@ -87,7 +87,7 @@ class Line:
 
 
 def features(subject: Subject) -> list[Feature]:
-    """What can be an axis: columns of numbers, or, where nothing is known of them, the inputs themselves."""
+    """Return the features that can be an axis: numeric columns, or all inputs without a table's preprocessing."""
     given = subject.preprocessing
     if isinstance(given, TablePreprocessing):
         return [
@@ -97,10 +97,10 @@ def features(subject: Subject) -> list[Feature]:
 
 
 def plane(subject: Subject) -> Plane:
-    """The plane of the two features that `features=A,B` names, else of the first two."""
-    axes = _asked(features(subject), subject.options)
-    training, shown = _around(subject, axes)
-    base, held = _held(subject, training, {f.place for f in axes})
+    """Return the plane of the two features of `features=A,B`, by default the first two."""
+    axes = _selected_axes(features(subject), subject.options)
+    training, shown = _load_points(subject, axes)
+    base, held = _constants(subject, training, {f.place for f in axes})
     everywhere = torch.cat([at for at, _ in shown.values()]).double()
     low, high = everywhere.amin(0), everywhere.amax(0)
     beyond = MARGIN * (high - low).where(high > low, torch.ones(2, dtype=torch.float64))
@@ -109,30 +109,30 @@ def plane(subject: Subject) -> Plane:
 
 
 def line(subject: Subject) -> Line:
-    """The feature that `feature=A` names, else the first one, over the range of the examples."""
+    """Return the line of the feature of `feature=A`, by default the first, over the range of the examples."""
     by_name = {f.name: f for f in features(subject)}
     name = subject.options.get("feature") or next(iter(by_name))
     if name not in by_name:
         raise UnknownName("column of numbers", name, by_name)
     axis = by_name[name]
-    training, shown = _around(subject, (axis,))
-    base, held = _held(subject, training, {axis.place})
+    training, shown = _load_points(subject, (axis,))
+    base, held = _constants(subject, training, {axis.place})
     everywhere = torch.cat([at for at, _ in shown.values()]).double()
     low, high = float(everywhere.min()), float(everywhere.max())
     return Line(axis, base, held, (low, high) if high > low else (low - 1, high + 1), shown)
 
 
-def _around(subject: Subject, axes: tuple[Feature, ...]) -> tuple[Tensor, Shown]:
-    """Inputs that what is held is taken from, (n, F), and the examples that are shown."""
+def _load_points(subject: Subject, axes: tuple[Feature, ...]) -> tuple[Tensor, Shown]:
+    """Return the inputs that the constants are computed from, (n, F), and the examples to show."""
     parts = subject.data.splits if subject.data is not None else {}
     if not parts:
         target = subject.target if subject.task is not None else None
-        return subject.inputs[0], {"examples": (_at(subject.inputs[0], axes), target)}
+        return subject.inputs[0], {"examples": (_coordinates(subject.inputs[0], axes), target)}
     training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
-    return training, {name: _shown(parts[name], axes) for name in ("train", "test") if name in parts}
+    return training, {name: _split_points(parts[name], axes) for name in ("train", "test") if name in parts}
 
 
-def _asked(known: list[Feature], options: Mapping[str, str]) -> tuple[Feature, Feature]:
+def _selected_axes(known: list[Feature], options: Mapping[str, str]) -> tuple[Feature, Feature]:
     by_name = {f.name: f for f in known}
     names = [name.strip() for name in options.get("features", "").split(",") if name.strip()]
     for name in names:
@@ -145,7 +145,7 @@ def _asked(known: list[Feature], options: Mapping[str, str]) -> tuple[Feature, F
 
 
 def _places(given: TablePreprocessing) -> list[tuple[int, Encoder]]:
-    """Each column's encoder with the place of its first input."""
+    """Return each column's encoder with the index of its first input."""
     found, place = [], 0
     for encoder in given.encoders:
         found.append((place, encoder))
@@ -153,8 +153,8 @@ def _places(given: TablePreprocessing) -> list[tuple[int, Encoder]]:
     return found
 
 
-def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, tuple[str, ...]]:
-    """What the inputs are held at: of numbers the mean, of categories, yes and no the commonest; and in words."""
+def _constants(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the constant inputs and their names with values: means of numbers, most frequent values of categories."""
     base = training.mean(0)
     given = subject.preprocessing
     if not isinstance(given, TablePreprocessing):
@@ -171,7 +171,7 @@ def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, t
             continue
         if encoder.missing:
             base[block.stop - 1] = 0
-        if encoder.kind == "yes/no" and place not in free:  # nobody is a third of a yes
+        if encoder.kind == "yes/no" and place not in free:  # a mean between yes and no has no meaning
             base[place] = training[:, place].median()
         if place not in free:
             value = float(_unscaled(encoder, np.array([float(base[place])]))[0])
@@ -180,12 +180,12 @@ def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, t
 
 
 def _cell(encoder: Numeric, value: float) -> str:
-    """A value as a person writes it: a number, a day, one of two words."""
+    """Return a value as text: a number, a date, or one of two words."""
     return number(value) if encoder.kind == "number" else show(round(value), encoder.type)
 
 
 def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:
-    """Inputs (n,) as what the cells stood for."""
+    """Return inputs (n,) in the units of the column."""
     if encoder.curve:
         quantiles, places = np.array(encoder.curve).T
         return np.asarray(np.interp(inputs, places, quantiles))
@@ -193,15 +193,15 @@ def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:
 
 
 def _inputs(split: Split, most: int) -> Tensor:
-    """The inputs of the split's first examples, (n, F)."""
+    """Return the inputs of the split's first examples, (n, F)."""
     return next(iter(split.batches([torch.arange(min(most, len(split)))]))).inputs[0]
 
 
-def _shown(split: Split, axes: tuple[Feature, ...]) -> tuple[Tensor, Tensor | None]:
+def _split_points(split: Split, axes: tuple[Feature, ...]) -> tuple[Tensor, Tensor | None]:
     inputs = _inputs(split, POINTS)
-    return _at(inputs, axes), None if split.target is None else split.target[: len(inputs)]
+    return _coordinates(inputs, axes), None if split.target is None else split.target[: len(inputs)]
 
 
-def _at(inputs: Tensor, axes: tuple[Feature, ...]) -> Tensor:
-    """The places, (n, 2) or (n, 1), of inputs (n, F), in the person's units."""
+def _coordinates(inputs: Tensor, axes: tuple[Feature, ...]) -> Tensor:
+    """Return the coordinates of inputs (n, F) in the data's units, (n, 2) or (n, 1)."""
     return torch.stack([f.values(inputs[:, f.place].double()) for f in axes], 1)

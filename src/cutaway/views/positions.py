@@ -1,4 +1,4 @@
-"""View 12: how a model knows where a token stands: tables, sinusoids, rotations, distances."""
+"""View 12: the position encodings of a model: tables, sinusoids, rotations, distances."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ MISLEADS = (
 )
 OPTIONS: dict[str, str] = {}
 
-BEYOND = 3.0  # times the size of nearly all values: what is larger stands out
-ROWS, COLUMNS = 64, 64  # positions and numbers of a table that are shown
-CURVE = 256  # places along a curve
-PATCHES = 196  # whose likeness is drawn at most
-DISTANCE = 64  # tokens to either side
+BEYOND = 3.0  # factor of the 99th percentile above which a value is an outlier
+ROWS, COLUMNS = 64, 64  # most positions and numbers of a table that are shown
+CURVE = 256  # most positions along a curve
+PATCHES = 196  # most patches whose similarity is drawn
+DISTANCE = 64  # tokens on either side
 
 
 @dataclass(frozen=True)
 class Positions:
-    """A row for each place."""
+    """A position table with a row for each position."""
 
     name: str
     rows: Tensor  # (places, dim)
     learned: bool
-    grid: tuple[int, int] | None = None  # of an image's patches, which stand in rows
-    total: int = 0  # places there are, where fewer rows are given
+    grid: tuple[int, int] | None = None  # rows and columns of an image's patches
+    total: int = 0  # number of positions, if fewer rows are given
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model is told of places at all."""
+    """Return whether the model encodes positions."""
     return bool(tables_of(subject) or biases_of(subject.model) or rotating_of(subject.model))
 
 
 def tables_of(subject: Subject) -> list[Positions]:
-    """The model's tables of positions, learned or computed; those of an image as a square."""
+    """Return the model's position tables, learned or fixed; those of an image have a square grid."""
     tables = contract_of(subject.model).position_tables(CURVE)
     weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
     sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
@@ -74,34 +74,34 @@ def tables_of(subject: Subject) -> list[Positions]:
 
 
 def biases_of(model: nn.Module) -> dict[str, RelativeBias]:
-    """Numbers for each head and distance, by the name of their module."""
+    """Return the relative position biases by the name of their module."""
     return {name: module for name, module in model.named_modules() if isinstance(module, RelativeBias)}
 
 
 def rotating_of(model: nn.Module) -> dict[str, MultiHeadAttention]:
-    """The attentions that turn queries and keys by their places."""
+    """Return the attention modules with rotary position embeddings by name."""
     found = {k: m for k, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
     return {name: module for name, module in found.items() if module.rotates}
 
 
 def view(subject: Subject) -> View:
-    """All ways in which this model knows places."""
+    """Return all position encodings of this model."""
     drawings: list[Drawing] = []
     words: list[str] = []
     rows: list[list[Any]] = []
     for found in tables_of(subject):
-        drawn, said, numbers = _of_table(found)
+        drawn, said, numbers = _table_drawings(found)
         drawings += drawn
         words.append(said)
         rows += numbers
     if biases_of(subject.model):
         for name, bias in biases_of(subject.model).items():
-            drawn, said, numbers = _of_bias(name, bias)
+            drawn, said, numbers = _bias_drawings(name, bias)
             drawings += drawn
             words.append(said)
             rows += numbers
     if rotating_of(subject.model):
-        drawn, said, numbers = _of_rotation(subject)
+        drawn, said, numbers = _rotation_drawings(subject)
         drawings += drawn
         words.append(said)
         rows += numbers
@@ -121,7 +121,7 @@ def _table(rows: list[list[Any]]) -> Table:
     return table({"of": "text", "at": "text", "what": "text", "value": "number"}, rows)
 
 
-def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
+def _table_drawings(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
     places, dim = found.rows.shape
     alike = _cosines(found.rows)
     beside = float(alike.diagonal(1).mean()) if places > 1 else 1.0
@@ -136,7 +136,7 @@ def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
             f"Places are told by {plural(dim, 'sinusoid')}, which have no end; of the first {count(places)} places "
             f"neighbours have a cosine of {number(beside)}."
         )
-    said += _outlier(found)
+    said += _outlier_note(found)
     numbers = [
         [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])]
         for i in spread_over(range(places), 32)
@@ -158,10 +158,10 @@ def _place(found: Positions, i: int) -> str:
 
 
 def _values(found: Positions) -> Drawing:
-    """The table itself: places down, its numbers across."""
+    """Return the table itself, with positions as rows and its numbers as columns."""
     places, dim = found.rows.shape
     rows, columns = list(range(min(places, ROWS))), list(range(dim))
-    if dim > COLUMNS:  # pairs, so that a sine keeps its cosine
+    if dim > COLUMNS:  # pairs, to keep each sine with its cosine
         columns = [i for pair in spread_over(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
     cut = [
         f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
@@ -169,7 +169,7 @@ def _values(found: Positions) -> Drawing:
     ]
     more = ", ".join(part for part in cut if part)
     shown = found.rows[rows][:, columns]
-    end = _end(found.rows)
+    end = _colour_limit(found.rows)
     bounds: dict[str, Any] = {} if end is None else {"low": -end, "high": end}
     return charts.matrix(
         f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
@@ -180,17 +180,19 @@ def _values(found: Positions) -> Drawing:
     )
 
 
-def _end(values: Tensor) -> float | None:
-    """The size at which the colours end, where few values are so much larger that all others would be grey: three times
-    that below which 99 % lie. None where the largest is no farther than that."""
+def _colour_limit(values: Tensor) -> float | None:
+    """Return the limit of the colour scale, three times the 99th percentile, or None if no value is larger.
+
+    Without it, a few large values would make all others grey.
+    """
     sizes = values.abs().flatten()
     end = BEYOND * float(np.quantile(sizes.float().numpy(), 0.99))
     return end if 0 < end < float(sizes.max()) else None
 
 
-def _outlier(found: Positions) -> str:
-    """Which value stands far beyond all others; empty where none does."""
-    end = _end(found.rows)
+def _outlier_note(found: Positions) -> str:
+    """Return a sentence on values far beyond the others, or an empty string."""
+    end = _colour_limit(found.rows)
     if end is None:
         return ""
     beyond = int((found.rows.abs() > end).sum())
@@ -216,7 +218,7 @@ def _alike(found: Positions, alike: Tensor) -> Drawing:
 
 
 def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
-    """The rows of three places, as curves."""
+    """Return the cosines of three positions with all others, as curves."""
     places = len(alike)
     if places < 3:
         return []
@@ -227,7 +229,7 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
 
 
 def _patches(found: Positions, alike: Tensor) -> Drawing:
-    """One patch's likeness to all, for each: figure 7, middle, of Dosovitskiy et al. 2020."""
+    """Return the cosines of each patch's position with all others: figure 7, middle, of Dosovitskiy et al. 2020."""
     assert found.grid is not None, "patches stand in a grid"
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
@@ -248,8 +250,8 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     )
 
 
-def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[list[Any]]]:
-    """What each head adds to a score, by the distance of key and query (Raffel et al. 2019, section 2.1)."""
+def _bias_drawings(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the bias of each head by the distance of key and query (Raffel et al. 2019, section 2.1)."""
     ahead = DISTANCE if bias.both else 0
     distances = torch.arange(-2 * DISTANCE if not bias.both else -DISTANCE, ahead + 1)
     buckets = distance_buckets(distances, bias.buckets, bias.furthest, both=bias.both)
@@ -277,8 +279,8 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
     return [drawn], said, numbers
 
 
-def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
-    """How fast each pair turns, and what a score becomes with the distance."""
+def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the rotation of each pair of dimensions, and scores by distance."""
     name, module = next(iter(rotating_of(subject.model).items()))
     d = module.key_dim
     rates = 10000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
@@ -295,9 +297,9 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
         for i in pairs
     ]
     ones = torch.ones(1, 1, 1, d, dtype=torch.float64) / math.sqrt(d)
-    alike = _by_distance(ones, ones, places)
+    alike = _scores_by_distance(ones, ones, places)
     q, k = _real_pair(subject, name)
-    real = _by_distance(q, k, places) * module.scale
+    real = _scores_by_distance(q, k, places) * module.scale
     series = [{"name": "", "split": "all", "points": [[p, plain(alike[p])] for p in places.tolist()]}]
     own = [{"name": "", "split": "all", "points": [[p, plain(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
@@ -317,14 +319,17 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     return drawn, said, [*wave, *apart]
 
 
-def _by_distance(q: Tensor, k: Tensor, places: Tensor) -> Tensor:
-    """q · k where the key stands so many places before the query, (places,): of both (1, 1, 1, d), not turned yet."""
-    keys = rotary(k.expand(1, 1, len(places), -1), -places)  # the query stands at 0
+def _scores_by_distance(q: Tensor, k: Tensor, places: Tensor) -> Tensor:
+    """Return q · k for a key at each number of positions before the query, (places,).
+
+    q and k are unrotated vectors (1, 1, 1, d).
+    """
+    keys = rotary(k.expand(1, 1, len(places), -1), -places)  # the query has position 0
     return (q * keys).sum(-1)[0, 0]
 
 
 def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
-    """The query and the key of the last token of the first example, head 0, turned back to place 0: (1, 1, 1, d)."""
+    """Return the unrotated query and key of the last token of the first example in head 0, (1, 1, 1, d) each."""
     found = watch(
         subject.model,
         alone(subject.inputs, 0),

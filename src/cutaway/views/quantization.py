@@ -1,5 +1,4 @@
-"""What quantization changed: the error of each layer beside the float network, weights before and after, and which
-layer costs most."""
+"""The effect of quantization: the error of each layer, the cost of each layer, and weights before and after."""
 
 from __future__ import annotations
 
@@ -40,18 +39,18 @@ OPTIONS = {
     "before": "the run that it was quantized from, where that was moved",
 }
 
-LAYERS = 12  # whose weights are drawn
-ROWS = 40  # layers that are drawn with their names
+LAYERS = 12  # most layers whose weights are drawn
+ROWS = 40  # most layers that are drawn as labelled rows
 BINS = 48
 
 
 def suits(subject: Subject) -> bool:
-    """Runs that `cutaway quantize` has left."""
+    """Return whether the subject is a run that `cutaway quantize` wrote."""
     return subject.run is not None and scheme_of(subject.model) is not None
 
 
 def view(subject: Subject) -> View:
-    """Errors by layer, what each costs, and the weights of up to twelve layers, or of the one asked for."""
+    """Return errors and costs by layer, and the weights of up to twelve layers or of the selected one."""
     scheme = scheme_of(subject.model)
     assert scheme is not None
     names = [*scheme["layers"]]
@@ -95,7 +94,7 @@ def _decibels(error: float) -> str:
 
 
 def _errors(found: Compared) -> Drawing:
-    """The error of each layer, its own and with what comes before."""
+    """Return a chart of the error of each layer, on its own and accumulated."""
     series = {
         "its own": [ratio(layer.own) for layer in found.layers],
         "accumulated": [ratio(layer.after) for layer in found.layers],
@@ -124,7 +123,7 @@ def _points(values: list[float]) -> list[list[Any]]:
 
 
 def _costs(found: Compared) -> list[Drawing]:
-    """What each layer costs alone, and what it gives back, the most costly first where there are many."""
+    """Return charts of the cost of each layer alone and without it; if there are many layers, the most costly ones."""
     layers = found.layers
     if len(layers) > ROWS:
         layers = sorted(layers, key=lambda layer: -_costs_alone(layer))[:ROWS]
@@ -155,7 +154,7 @@ def _written(value: float, column: dict[str, Any]) -> str:
 
 
 def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any) -> list[Drawing]:
-    """The weights of a layer before and after, and the integers that they stand as."""
+    """Return the distribution of a layer's weights before and after, and of the stored integers."""
     keys = [*matrices((before if before is not None else model).get_submodule(name))] or ["weight"]
     after = torch.cat([weight_of(model, name, key).float().flatten() for key in keys])
     series = [("after", after)]

@@ -1,4 +1,4 @@
-"""A quantized network beside the float one that it was made of: the error of each layer, and what each layer costs."""
+"""Comparison of a quantized network with its float original: the error and the cost of each layer."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from .common import seeing
 from .network import layers_of
 from .subject import Subject, with_first
 
-MANY = 256  # examples that are compared, at most
-AT_ONCE = 32  # that go through together
-WORK = 1e11  # MACs that all passes may take
+MANY = 256  # most examples that are compared
+AT_ONCE = 32  # examples per batch
+WORK = 1e11  # most MACs of all passes
 
 
 @dataclass
 class LayerErrors:
-    """What is known of one quantized layer."""
+    """The errors of one quantized layer."""
 
     name: str
-    kind: str  # as the scheme has it
+    kind: str  # as in the scheme
     count: int  # weights
     weight: float  # relative error of its weights
     own: list[float] = field(default_factory=lambda: [0.0, 0.0])  # Σ(ŷ − y)², Σy² with the float network's inputs
-    after: list[float] = field(default_factory=lambda: [0.0, 0.0])  # the same with what the quantized layers give
-    alone: Costs | None = None  # this layer quantized, all else float
-    without: Costs | None = None  # all quantized but this layer
+    after: list[float] = field(default_factory=lambda: [0.0, 0.0])  # the same with the inputs from the quantized layers
+    alone: Costs | None = None  # only this layer quantized
+    without: Costs | None = None  # all layers but this one quantized
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a model's answers are, beside those of the float network."""
+    """The error and the loss of a model, relative to the float network."""
 
-    error: float  # relative, of the output
-    loss: float | None  # the mean; None where there is no target
+    error: float  # relative error of the output
+    loss: float | None  # mean loss; None without targets
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The float network and the quantized one, side by side."""
+    """The comparison of the float network and the quantized one."""
 
     examples: Subject
     layers: list[LayerErrors]
@@ -67,8 +67,11 @@ class Compared:
 
 
 def float_of(subject: Subject) -> tuple[nn.Module | None, str]:
-    """The network that was quantized, with its normalizations folded where the quantized one's are, or why it is not
-    there. Raises FileError for a `before` that is no run."""
+    """Return the float network with the same batch-norm folding, or None and the reason why it is unavailable.
+
+    Raises:
+        FileError: If the option `before` is not a run.
+    """
     scheme, run = scheme_of(subject.model), subject.run
     assert run is not None
     assert scheme is not None
@@ -91,7 +94,7 @@ def float_of(subject: Subject) -> tuple[nn.Module | None, str]:
 
 
 def fits(before: nn.Module, model: nn.Module) -> bool:
-    """Whether the layers that were quantized are those of the network, and their numbers nearer to them than chance."""
+    """Return whether the quantized layers exist in the float network, with weights within half of their norm."""
     try:
         pairs = [(weight_of(before, *key), weight_of(model, *key)) for key in keys_of(before, scheme_of(model))]
     except AttributeError:  # no such layer
@@ -100,24 +103,24 @@ def fits(before: nn.Module, model: nn.Module) -> bool:
 
 
 def keys_of(model: nn.Module, scheme: Any) -> Iterator[tuple[str, str]]:
-    """The names of the quantized layers, each with that of a weight of its own."""
+    """Yield the names of the quantized layers, each with the name of one of its weights."""
     for name in scheme["layers"]:
         for key in matrices(model.get_submodule(name)):
             yield name, key
 
 
 def weight_of(model: nn.Module, name: str, key: str) -> Tensor:
-    """A weight of the layer of that name, as the numbers that it stands for, without gradients."""
+    """Return a dequantized weight of the layer `name`, without gradients."""
     found = getattr(model.get_submodule(name), key)
     assert isinstance(found, Tensor)
     return found.detach()
 
 
-# --- looking ------------------------------------------------------------------------------------------------------
+# --- comparison ------------------------------------------------------------------------------------------------------
 
 
 def compare(subject: Subject, before: nn.Module) -> Compared:
-    """The errors of every layer and what each costs, on as many examples as are at hand, up to 256."""
+    """Return the errors and the cost of every layer, on up to 256 of the available examples."""
     scheme = scheme_of(subject.model)
     assert scheme is not None
     small = copy.deepcopy(subject.model)
@@ -133,19 +136,19 @@ def compare(subject: Subject, before: nn.Module) -> Compared:
     with resting(before), resting(small), torch.no_grad():
         batches = _batches(examples)
         expected = [answers_of(before(*inputs))[0] for inputs, _ in batches]
-        costs = _costs_of(examples, before, batches, expected)
+        costs = _measure_costs(examples, before, batches, expected)
         for inputs, _ in batches:
             _layer_errors(before, small, inputs, layers)
-        rounded_costs = _costs_of(examples, small, batches, expected)
+        rounded_costs = _measure_costs(examples, small, batches, expected)
         for name, layer in layers.items():
-            with _swapped(before, small, name, layer.kind):
-                layer.alone = _costs_of(examples, before, batches, expected)
-                layer.without = _costs_of(examples, small, batches, expected)
+            with _swap_layers(before, small, name, layer.kind):
+                layer.alone = _measure_costs(examples, before, batches, expected)
+                layer.without = _measure_costs(examples, small, batches, expected)
     return Compared(examples, [*layers.values()], costs, rounded_costs)
 
 
 def _examples(subject: Subject, layers: int) -> Subject:
-    """The examples that are compared: more of the split that the first are of, as many as can be afforded."""
+    """Return the examples to compare: more of the same split, up to the budget of MACs."""
     if subject.kind == "graph":
         return subject
     a_pass = max(1, layers_of(subject).multiply_adds)
@@ -167,8 +170,8 @@ def _batches(subject: Subject) -> Batches:
     return [*zip(zip(*cut), targets)]
 
 
-def _costs_of(subject: Subject, model: nn.Module, batches: Batches, expected: Sequence[Tensor]) -> Costs:
-    """The error of the output and the mean loss of a model; the loss is None where the target is not known."""
+def _measure_costs(subject: Subject, model: nn.Module, batches: Batches, expected: Sequence[Tensor]) -> Costs:
+    """Return the error of the output and the mean loss of a model; the loss is None without targets."""
     pair, loss, counted = [0.0, 0.0], 0.0, 0.0
     for (inputs, target), right in zip(batches, expected):
         outputs = answers_of(model(*inputs))[0]
@@ -182,7 +185,7 @@ def _costs_of(subject: Subject, model: nn.Module, batches: Batches, expected: Se
 def _layer_errors(
     before: nn.Module, small: nn.Module, inputs: tuple[Tensor, ...], layers: dict[str, LayerErrors]
 ) -> None:
-    """Add what a batch says of each layer: with the inputs that the float network gives it, and with its own."""
+    """Add the errors of a batch to each layer: with the inputs of the float network, and with its own inputs."""
     floats: dict[str, list[Tensor]] = {name: [] for name in layers}
     calls = dict.fromkeys(layers, 0)
 
@@ -213,7 +216,7 @@ def _layer_errors(
 
 
 def _numbers(output: Any) -> Tensor:
-    """What a layer gives, of a recurrent one its steps, as one row of numbers."""
+    """Return the output of a layer, or the steps of a recurrent layer, as one row of numbers."""
     first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
     first = first.data if isinstance(first, PackedSequence) else first
     return torch.cat([x.detach().double().flatten() for x in tree_leaves(first) if isinstance(x, Tensor)])
@@ -225,14 +228,17 @@ def _add(pair: list[float], difference: Tensor, of: Tensor) -> None:
 
 
 def ratio(pair: Sequence[float]) -> float:
-    """The relative error: of nothing at all 0, of what should be 0 and is not infinity."""
+    """Return the relative error: 0 for 0 / 0, and infinity if only the reference is 0."""
     return math.sqrt(pair[0] / pair[1]) if pair[1] else 0.0 if not pair[0] else math.inf
 
 
 @contextlib.contextmanager
-def _swapped(one: nn.Module, other: nn.Module, name: str, kind: str) -> Iterator[None]:
-    """Inside the block each of the two networks has the other's layer of that name. What is stored is the same layer
-    with other numbers, which others may share; the rest are other layers."""
+def _swap_layers(one: nn.Module, other: nn.Module, name: str, kind: str) -> Iterator[None]:
+    """Swap the layer `name` of two networks inside the block.
+
+    A stored layer keeps its module, which other modules may share, and swaps only its values. Other layers are
+    replaced.
+    """
 
     def swap() -> None:
         a, b = one.get_submodule(name), other.get_submodule(name)

@@ -1,4 +1,4 @@
-"""View 3: what a run gets right and wrong on its test split."""
+"""View 3: the correct and wrong predictions of a run on its test split."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ OPTIONS: dict[str, str] = {}
 
 
 def suits(subject: Subject) -> bool:
-    """Whether it is a run that has been tested."""
+    """Return whether the subject is a run with an evaluation."""
     return subject.run is not None and (subject.run.folder / "evaluation.json").is_file()
 
 
 def view(subject: Subject) -> View:
-    """The views of the report on what was reached, as one."""
+    """Return the report's views of the results, merged into one."""
     assert subject.run is not None, "results are those of a run"
     documents = read_documents(subject.run.folder)
     evaluation = documents.evaluation

@@ -1,6 +1,7 @@
-"""What a search over thoughts grew, as steps with what is true of each: a tree, or chains by lines, and its drawing.
+"""The steps of a search over thoughts with their correctness: a tree, or chains by lines, and its drawing.
 
-The value of a step is the model's opinion; whether it is right, and whether a solution can still follow, is computed.
+The value of a step is the model's estimate. Whether the step is right, and whether a solution can still follow, is
+computed.
 """
 
 from __future__ import annotations
@@ -16,69 +17,69 @@ from ..inference.language_model_thinker import LINE, tokens_of
 from ..inference.thought_search import CHAINS, Found, Method, Thought
 
 CHAINS_SHOWN = 24
-SAYS_OF = {  # what is true of a step, which the drawing has a sign for
+SAYS_OF = {  # the possible states of a step, each with a sign in the drawing
     "solved": "solves the problem",
     "open": "right, and a solution can still follow",
     "dead": "right, but no solution can follow",
     "wrong": "wrong",
     "after": "right by itself, after a wrong step",
 }
-THOUGHT = "thought"  # what the choice of one is called
+THOUGHT = "thought"  # label of the selection
 
 
 @dataclass(eq=False)
 class Step:
-    """A line of a solution, after those before it: a thought of a tree, or a line of a chain."""
+    """One line of a solution: a thought of a tree, or a line of a chain."""
 
     number: int  # from 1, in the order of the search
     text: str
     parent: Step | None
     before: list[int]  # tokens of the question and of all steps before it
-    tokens: list[int]  # its own, with the one that ended the solution
-    thought: Thought  # which it is, or is a line of
-    born: int  # the moment of the search at which it was proposed, from 1
-    log_p: float | None = None  # of its tokens; of a line of a chain until somebody reads it None
+    tokens: list[int]  # of the step, including the token that ended the solution
+    thought: Thought  # the thought of the step, or the chain that it is a line of
+    born: int  # the iteration of the search that proposed it, starting at 1
+    log_p: float | None = None  # of its tokens; None for a line of a chain until it is computed
     truth: str = ""  # one of SAYS_OF
-    why: str = ""  # what is wrong
+    why: str = ""  # the reason if it is wrong
     path: bool = False  # whether it is a step of the answer
 
     @property
     def depth(self) -> int:
-        """From 1 on."""
+        """Return the depth of the step, starting at 1."""
         return 1 if self.parent is None else self.parent.depth + 1
 
     @property
     def kept(self) -> bool:
-        """Whether it was gone on from, or is of the answer."""
+        """Return whether the search expanded the step, or it belongs to the answer."""
         return self.thought.kept
 
     @property
     def count(self) -> int:
-        """How many tries led to it."""
+        """Return the number of samples that led to the step."""
         return int(getattr(self.thought.held, "count", 1))
 
     @property
     def name(self) -> str:
-        """What it is called where one is chosen."""
+        """Return the label of the step in a selection."""
         return f"{self.number}: {self.text or '(the end)'}"
 
 
 def steps_of(found: Found, preprocessing: ProblemPreprocessing, method: Method) -> list[Step]:
-    """All steps that were proposed, in the order of the search, judged."""
+    """Return all proposed steps with their correctness, in the order of the search."""
     asked = preprocessing.encode(preprocessing.kind.ask(found.root.text, preprocessing.form))
-    grown = _lines if method.method in CHAINS else _thoughts
+    grown = _chain_steps if method.method in CHAINS else _tree_steps
     steps = grown(found, preprocessing, asked)
     moments: list[object] = []
     for step in steps:
         if method.method == "depth-first":
-            moments += [] if moments and moments[-1] is step.parent else [step.parent]  # what was gone on from
+            moments += [] if moments and moments[-1] is step.parent else [step.parent]  # the step that was expanded
             step.born = len(moments)
         _judge(step, found.root.text, preprocessing)
     return steps
 
 
-def _thoughts(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
-    """Of a tree, whose thoughts are steps."""
+def _tree_steps(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+    """Return the steps of a tree, one for each thought."""
     steps: dict[int, Step] = {}
     answer = found.best.path() if found.best is not None else []
     for thought in found.thoughts:
@@ -90,8 +91,8 @@ def _thoughts(found: Found, preprocessing: ProblemPreprocessing, asked: list[int
     return list(steps.values())
 
 
-def _lines(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
-    """Of chains, the chosen one first, then those that were drawn most often."""
+def _chain_steps(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+    """Return the steps of chains, the selected chain first, then those sampled most often."""
     chains = sorted(found.thoughts, key=lambda t: (t is not found.best, -t.held.count, -t.log_p))[:CHAINS_SHOWN]
     steps: list[Step] = []
     end = preprocessing.ids.get(LINE)
@@ -108,9 +109,9 @@ def _lines(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) 
 
 
 def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> None:
-    """What is true of a step: of one that can be judged by itself, or of the solution that it is."""
+    """Set the correctness of a step: of the step itself if it can be judged alone, or of its whole solution."""
     kind = preprocessing.kind
-    written = preprocessing.words([*step.before, *step.tokens][_asked(step) :])
+    written = preprocessing.words([*step.before, *step.tokens][_question_length(step) :])
     if isinstance(kind, Branches) and preprocessing.form in kind.stepwise:
         last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
         if not step.text and not last:
@@ -125,8 +126,8 @@ def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> Non
     step.truth, step.why = ("solved" if verdict.solved else "wrong"), verdict.why
 
 
-def _asked(step: Step) -> int:
-    """How many tokens the question has."""
+def _question_length(step: Step) -> int:
+    """Return the number of tokens of the question."""
     while step.parent is not None:
         step = step.parent
     return len(step.before)
@@ -135,9 +136,12 @@ def _asked(step: Step) -> int:
 def drawing(
     found: Found, steps: Sequence[Step], method: Method, options: Sequence[Step] = (), first: Step | None = None
 ) -> Drawing:
-    """The steps in their columns. Those of `options` can be opened, the `first` of them is: a choice of thoughts has
-    them by their names."""
-    places = _places(steps, method)
+    """Return the steps in columns by depth.
+
+    The steps of `options` can be opened, and the `first` of them is open; a selection of thoughts refers to them by
+    name.
+    """
+    places = _column_positions(steps, method)
     opens = {id(step) for step in options}
     numbers = {id(step): k for k, step in enumerate(steps)}
     nodes = [
@@ -174,9 +178,12 @@ def drawing(
     }
 
 
-def _places(steps: Sequence[Step], method: Method) -> dict[int, int]:
-    """Where steps stand in their columns, from above: chains beside one another; of a tree of which the best of each
-    depth are kept these first, by value; of others those of the same parent together."""
+def _column_positions(steps: Sequence[Step], method: Method) -> dict[int, int]:
+    """Return the position of each step in its column, from the top.
+
+    Chains are side by side. In a tree that keeps the best thoughts of each depth, these come first, by value. In other
+    trees, the children of a parent are together.
+    """
     places: dict[int, int] = {}
     for depth in sorted({step.depth for step in steps}):
         column = [step for step in steps if step.depth == depth]

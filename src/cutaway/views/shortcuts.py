@@ -1,11 +1,11 @@
-"""The gradient that reaches a residual block's input, in two parts: through the shortcut and through its layers.
+"""The gradient at a residual block's input, split into the part through the shortcut and the part through the layers.
 
 From y = ReLU(F(x) + W_s x) follows, with g = ∂L/∂y where y > 0 and 0 elsewhere,
 
     ∂L/∂x = W_sᵀ g + (∂F/∂x)ᵀ g
 
 K. He, X. Zhang, S. Ren, J. Sun, Identity mappings in deep residual networks, 2016, equation 5, has it for blocks
-without the outer ReLU <https://arxiv.org/abs/1603.05027>: the first part reaches every block however many there are.
+without the outer ReLU <https://arxiv.org/abs/1603.05027>: the first part reaches every block at any depth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .subject import Subject
 
 
 def parted(subject: Subject) -> Compared | None:
-    """Both parts at the input of each block but the first; None where there are no shortcuts, or one block alone."""
+    """Compare both parts at the input of each block but the first; None without shortcuts or for a single block."""
     norms = parts(subject)
     if not norms:
         return None
@@ -50,8 +50,10 @@ def parted(subject: Subject) -> Compared | None:
 
 
 def parts(subject: Subject) -> list[tuple[float, float]]:
-    """‖W_sᵀ g‖ and ‖(∂F/∂x)ᵀ g‖ at the input of each block but the first, which no block stands before; nothing
-    where there are no shortcuts. Batch normalization takes the statistics of these examples, as in training."""
+    """Return ‖W_sᵀ g‖ and ‖(∂F/∂x)ᵀ g‖ at the input of each block but the first; an empty list without shortcuts.
+
+    Batch normalization uses the statistics of these examples, as in training.
+    """
     model = subject.model
     if not isinstance(model, Residual) or len(blocks := model.residual_blocks()) < 2:
         return []
@@ -79,7 +81,10 @@ def _parts(subject: Subject, blocks: list[nn.Module], of_the_batch: bool) -> lis
 
 
 def _norms(shortcut: nn.Module, x: Tensor, whole: Tensor, y: Tensor, above: Tensor) -> tuple[float, float]:
-    """From a block's input x and ∂L/∂x (N, C, H, W), its output y and ∂L/∂y, how long the two parts of ∂L/∂x are."""
+    """Return the norms of the two parts of ∂L/∂x.
+
+    x and y are the input and the output of a block, (N, C, H, W); `whole` is ∂L/∂x and `above` is ∂L/∂y.
+    """
     x = x.detach().clone().requires_grad_()
     (direct,) = torch.autograd.grad(shortcut(x), x, above * (y > 0))
     return float(direct.norm()), float((whole - direct).norm())

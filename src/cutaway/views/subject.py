@@ -1,4 +1,4 @@
-"""What is opened: a model, examples that go through it, and as much as is known of where both come from."""
+"""An opened model with its examples and their data."""
 
 from __future__ import annotations
 
@@ -29,38 +29,43 @@ from ..models.registry import Preset, preset, presets
 from ..runs.run import Run
 from ..tasks.task import Task
 
-FEW = 8  # examples that are looked at, where the person names none
-TOKENS = 32  # of a random text
+FEW = 8  # default number of examples
+TOKENS = 32  # tokens of a random text
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One model, opened with some examples. `inputs` are what its `forward` takes, (N, …); of a graph, the graph."""
+    """A model, opened with some examples.
+
+    `inputs` are the arguments of its `forward`, (N, …); for a graph model, one graph or a batch of graphs.
+    """
 
     model: nn.Module  # in evaluation mode, on the CPU
     preset: Preset
     inputs: tuple[Tensor, ...]
-    target: Tensor | None = None  # of these examples, as the task has it; None where nobody knows it
-    split: Split | None = None  # where the examples come from: their names, images and rows
-    rows: tuple[int, ...] = ()  # which examples of the split they are
-    preprocessing: Preprocessing | None = None  # None: nothing was learned from, and numbers are random
+    target: Tensor | None = None  # targets of these examples; None if unknown
+    split: Split | None = None  # source of the examples, with their names, images and rows
+    rows: tuple[int, ...] = ()  # indices of the examples in the split
+    preprocessing: Preprocessing | None = None  # None without data: the examples are random
     task: Task | None = None
     run: Run | None = None
-    notes: tuple[str, ...] = ()  # sentences that a person should read
-    options: Mapping[str, str] = field(default_factory=dict)  # what was asked of the views, as typed
-    given: bool = False  # whether a person handed the examples over; without that and a split they are random
-    untrained: str = ""  # what of the model is known to be as it began: "model", "head" or nothing
-    whole: DataSet | None = None  # the data, where it is at hand already
+    notes: tuple[str, ...] = ()  # sentences for the user
+    options: Mapping[str, str] = field(default_factory=dict)  # options of the views, as typed
+    given: bool = False  # whether the user gave the examples; without that and a split they are random
+    untrained: str = ""  # the part of the model known to be untrained: "model", "head" or none
+    whole: DataSet | None = None  # the data, if it is loaded already
 
     @property
     def config(self) -> Any:
-        """The model's settings; of a module of one's own none that is known here."""
+        """Return the model's configuration; that of a custom module is the one of its `Own` preset."""
         return self.preset.config if isinstance(self.preset, Own) else self.model.config
 
     @property
     def called(self) -> str:
-        """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
-        is other. What the data of a run decides, such as the classes, makes it no other model."""
+        """Return the name of the model: its preset, or its architecture with the settings that differ from the preset.
+
+        Settings that the data of a run determines, such as the number of classes, do not count.
+        """
         if isinstance(self.preset, Own):
             return self.preset.name
         plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
@@ -69,50 +74,55 @@ class Subject:
 
     @property
     def family(self) -> str:
-        """dense, cnn, rnn, graph or transformer."""
+        """Return the family of the model: dense, cnn, rnn, graph or transformer."""
         return self.preset.card.card.family
 
     @property
     def kind(self) -> str:
-        """The kind of data that it takes: table, image, text, …"""
+        """Return the kind of data that the model takes: table, image, text, …"""
         if self.spec is None and isinstance(self.preset, Own):
             return kind_of(self.inputs)
         return self.spec.kind if self.spec else kind_taken(self.preset, self.config)
 
     @property
     def spec(self) -> Spec | None:
-        """What an example looks like; None where the model has not met data."""
+        """Return the spec of an example, or None for a model without data."""
         return self.preprocessing.spec if self.preprocessing else None
 
     @property
     def count(self) -> int:
-        """How many examples there are; of a graph, how many nodes are asked for."""
+        """Return the number of examples; for a graph, the number of selected nodes."""
         return len(self.rows) or len(self.inputs[0])
 
     @functools.cached_property
     def data(self) -> DataSet | None:
-        """The data that was learned from; None where there is none, or it is not at hand any more."""
+        """The training data, or None if the model has none or it is no longer available."""
         if self.whole is not None or self.run is None:
             return self.whole
         try:
-            return _data_of(self.run)
+            return _load_data(self.run)
         except (DataError, FileError):
             return None
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the name of example i."""
         if not self.split or not self.rows:
             return f"example {i + 1}" if self.given else f"random example {i + 1}"
         name = self.split.name(self.rows[i])
         return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
 
     def image(self, i: int) -> Image | None:
-        """Example i as an image as the person gave it, or None."""
+        """Return example i as the original image, or None."""
         return self.split.image(self.rows[i]) if self.split and self.rows else None
 
     def tokens(self, i: int, side: int = 0) -> list[str]:
-        """The tokens of example i as they are written, padding left out; `side` 1 is what is written. Where there
-        is no tokenizer they are their numbers. Raises ModelError where examples are not made of tokens."""
+        """Return the tokens of example i as text, without padding; with `side` 1, those of the output sequence.
+
+        Without a tokenizer they are numbered.
+
+        Raises:
+            ModelError: If the examples have no tokens.
+        """
         if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, Decodes)):
             raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)
@@ -121,7 +131,7 @@ class Subject:
         return [written[t] if t < len(written) else f"token {t}" for t in real.tolist()]
 
     def vocabulary(self, side: int = 0) -> list[str]:
-        """Every token as it is written, by its id; none where there is no tokenizer. `side` as in `tokens`."""
+        """Return the text of every token by its id, or an empty list without a tokenizer; `side` as in `tokens`."""
         given = self.preprocessing
         if isinstance(given, ProblemPreprocessing):
             return given.names
@@ -139,8 +149,7 @@ class Subject:
         return ["(padding)", "(unknown)", "(begin)", "(end)", *words[2:]] if shifted else words
 
     def _beyond(self, known: int) -> list[str]:
-        """The tokens that are not the tokenizer's, of which there are `known`: those that frame a text, and the one
-        that stands for what is hidden."""
+        """Return the tokens beyond the `known` ones of the tokenizer: [CLS], [SEP] and [MASK]."""
         begin, end = (getattr(self.spec, name, None) for name in ("begin", "end"))
         target = getattr(self.spec, "target", None)
         mask = target.mask if isinstance(target, Masked) else None
@@ -148,13 +157,15 @@ class Subject:
         return [names.get(i, f"token {i}") for i in range(known, max(names, default=0) + 1)]
 
     def outputs(self) -> Tensor:
-        """What the head gives for the examples, without gradients."""
+        """Return the outputs of the model for the examples, without gradients."""
         with torch.no_grad():
             return answers_of(self.model(*self.inputs))[0]
 
     def loss(self) -> Tensor:
-        """The mean loss of the examples, to be differentiated. What has no target is compared with targets drawn at
-        random, the same every time: enough to see how gradients travel."""
+        """Return the mean loss of the examples, with gradients.
+
+        Without a target, the loss uses random targets from a fixed seed; that is enough to measure gradient flow.
+        """
         outputs = answers_of(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
             return self.task.loss(outputs, self.target) / self.task.count(self.target)
@@ -166,25 +177,27 @@ class Subject:
         return F.cross_entropy(flat, torch.randint(flat.shape[1], (len(flat),), generator=generator))
 
     def others(self, count: int, split: str = "test") -> Subject | None:
-        """The same model with up to `count` examples of a split of its data, the same every time; None where there is
-        no data at hand. Of a split that is not there the next is taken: test, val, train."""
+        """Return the same model with the first `count` examples of a split of its data, or None without data.
+
+        If the split does not exist, the first of test, val and train that exists is used.
+        """
         if self.data is None:
             return None
-        here = dataclasses.replace(self, whole=self.data)  # so that nobody reads it again
+        here = dataclasses.replace(self, whole=self.data)  # avoids reading it again
         names = [split, *(name for name in ("test", "val", "train") if name != split)]
         found = next(self.data.splits[name] for name in names if name in self.data.splits)
         return with_examples(here, found, range(min(count, len(found))))
 
 
 @functools.lru_cache(maxsize=1)
-def _data_of(run: Run) -> DataSet:
-    """The data of a run, read once for all views of it."""
+def _load_data(run: Run) -> DataSet:
+    """Load the data of a run, once for all views."""
     return run.data()
 
 
 def with_examples(subject: Subject, split: Split, rows: Sequence[int]) -> Subject:
-    """The subject with these examples of a split."""
-    alone: Callable[[], Split] | None = getattr(split, "alone", None)  # of episodes, their examples
+    """Return the subject with these examples of a split."""
+    alone: Callable[[], Split] | None = getattr(split, "alone", None)  # the examples of episodes
     split = alone() if alone else split
     rows = rows[: len(split)]
     index = torch.as_tensor(list(rows), dtype=torch.int64)
@@ -196,7 +209,7 @@ def with_examples(subject: Subject, split: Split, rows: Sequence[int]) -> Subjec
 
 
 def with_first(subject: Subject, count: int) -> Subject:
-    """The subject with its first examples alone; a graph stays whole."""
+    """Return the subject with its first `count` examples; a graph is unchanged."""
     if subject.kind == "graph":
         return subject
     target = None if subject.target is None else subject.target[:count]
@@ -205,11 +218,11 @@ def with_first(subject: Subject, count: int) -> Subject:
 
 
 def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
-    """A run, with new examples through its own preprocessing, files or an object that holds some as `train` takes them,
-    of which the first are looked at; or with the first of its test split where none are named.
+    """Open a run with new examples, or with the first examples of its test split.
 
-    Where its data is not at hand any more, random examples stand in, and a note says so. The model is brought to the
-    CPU, where examples are. Raises what reading raises.
+    New examples, files or an object as for `train`, go through the run's own preprocessing; of an object, only the
+    first are used. If the data is no longer available, random examples replace it, and a note says so. The model is
+    moved to the CPU. Exceptions of reading are passed on.
     """
     bare = Subject(
         run.model.cpu(),
@@ -233,13 +246,13 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
     note = (
         f"The data of this run, {run.about['data']['source']}, is not at hand or not what it was: examples are random."
     )
-    return dataclasses.replace(bare, inputs=_like(run.spec, run.model), notes=(note,))
+    return dataclasses.replace(bare, inputs=_random_like(run.spec, run.model), notes=(note,))
 
 
 def open_preset(
     name: str, settings: Mapping[str, Any] | None = None, options: Mapping[str, str] | None = None, count: int = 2
 ) -> Subject:
-    """A preset with weights as they begin (seed 0) and `count` random examples, which are noise."""
+    """Open a preset with initial weights (seed 0) and `count` random examples."""
     found = preset(name)
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
@@ -249,10 +262,13 @@ def open_preset(
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
-    """A model with what its `forward` takes, or one of this package with `count` random examples. Left in evaluation
-    mode. One of this package is called by the preset that its config is, or is nearest to.
+    """Open a model with the arguments of its `forward`, or a model of this package with `count` random examples.
 
-    Raises ModelError for a module of one's own without an example.
+    The model is left in evaluation mode. A model of this package has the name of the preset with the nearest
+    configuration.
+
+    Raises:
+        ModelError: If it is a custom module without an example.
     """
     of_kind = [p for p in presets().values() if type(model) is p.module.Model]
     if not of_kind:
@@ -269,7 +285,7 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
 
 
 def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:
-    """Random examples for the model, the same every time, and a note that says so."""
+    """Return random examples for the model from a fixed seed, and a note on them."""
     generator = torch.Generator().manual_seed(0)
     shape = example_shape(found, model.config)
     shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in OF_TOKENS else shape
@@ -278,15 +294,15 @@ def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, 
 
 
 def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: Run | None = None) -> Subject:
-    """A model that learns from data at hand, with the first examples of its test split."""
+    """Open a model that is being trained on data in memory, with the first examples of its test split."""
     bare = Subject(model, found, (), preprocessing=data.preprocessing, task=task, run=run, whole=data)
     subject = bare.others(FEW)
     assert subject is not None, "the data is at hand"
     return subject
 
 
-def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
-    """One random example of that spec, in the precision of the model."""
+def _random_like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
+    """Return one random example of the spec, in the precision of the model."""
     from ..inspect.example_inputs import inputs_for
 
     return inputs_for(model, spec, torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""The layer table in words, as `cutaway show` prints it and `cutaway.describe` gives it."""
+"""The layer table as text, as `cutaway show` prints it and `cutaway.describe` returns it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from ..inspect.attribution.target import kind_of
 from ..inspect.interventions import as_tuple
 from ..inspect.layers import LayerTable, Row, alike, layer_table, names_of
 
-ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is put together as its block
+ROWS = 60  # most rows of the layer table; deeper layers are merged into their blocks beyond that
 TITLES = ("layer", "type", "output", "parameters", "MACs", "sees")
-RIGHT = TITLES[2:]  # columns of figures
-WIDTH = 80  # letters to a line of the sentences below
+RIGHT = TITLES[2:]  # right-aligned columns of numbers
+WIDTH = 80  # characters per line of the sentences below
 
 
 @dataclass(frozen=True)
 class Words:
-    """A layer table as it is written: its columns, a line for each layer and one for all, and sentences below."""
+    """A layer table as text: its columns, a line for each layer and one for the total, and sentences below."""
 
     titles: tuple[str, ...]
-    lines: list[tuple[str, ...]]  # the last is of the whole model
+    lines: list[tuple[str, ...]]  # the last is the total
     below: list[str]
 
 
 def in_words(layers: LayerTable, example: str) -> Words:
-    """The table in at most 60 lines, if blocks can be put together to that; `example` is what one is called. Where
-    nothing has a receptive field, its column goes."""
+    """Return the table as text, in at most 60 lines if merging blocks can achieve it.
+
+    `example` describes one example. The column of receptive fields is omitted if no layer has one.
+    """
     for depth in range(layers.depth, 0, -1):
         rows = layers.at(depth)
         if len(lines := _lines(rows)) <= ROWS:
@@ -49,8 +51,7 @@ def in_words(layers: LayerTable, example: str) -> Words:
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
-    there are besides."""
+    """Return the rows as text; of consecutive equal blocks, the first is shown with the number of the others."""
     lines: list[tuple[str, ...]] = []
     for (_, first), *others in alike(rows):
         lines += map(_line, first)
@@ -63,8 +64,8 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def _line(row: Row) -> tuple[str, ...]:
-    """One layer as it is printed; what would be 0 by its nature is left empty."""
-    called = bool(row.shape)  # if not, its parent used its weights, or nothing did
+    """Return one layer as text, with empty cells for counts of 0."""
+    called = bool(row.shape)  # if not, its parent used its weights, or it is unused
     cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
     return (
         row.name,
@@ -77,8 +78,10 @@ def _line(row: Row) -> tuple[str, ...]:
 
 
 class Description:
-    """What each layer of a model gives, has, costs and sees. It shows itself, in a notebook as a table; `layers` holds
-    the figures."""
+    """Layer table of a model: output shape, parameters, MACs and receptive field of each layer.
+
+    It prints as text, and as an HTML table in a notebook. `layers` contains the numbers.
+    """
 
     def __init__(self, name: str, layers: LayerTable, example: str) -> None:
         self.name, self.layers = name, layers
@@ -86,12 +89,12 @@ class Description:
 
     @property
     def parameters(self) -> int:
-        """All parameters of the model."""
+        """Return the number of parameters of the model."""
         return self.layers.parameters
 
     @property
     def multiply_adds(self) -> int:
-        """The MACs of one example: at least so many, and all of them where `layers.complete`."""
+        """Return the MACs of one example; a lower bound unless `layers.complete`."""
         return self.layers.multiply_adds
 
     def __repr__(self) -> str:
@@ -109,7 +112,7 @@ class Description:
         return "\n".join([self.name, *rows, *below])
 
     def _repr_html_(self) -> str:
-        """The same as a table."""
+        """Return the table as HTML."""
 
         def row(line: Sequence[str], tag: str) -> str:
             sides = ["right" if title in RIGHT else "left" for title in self._words.titles]
@@ -125,10 +128,20 @@ class Description:
 
 
 def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Description:
-    """The layers of any module, for one example: the first of a batch that its forward takes, or all of one graph.
+    """Describe the layers of any module for one example.
 
-    `example` is what forward takes, (N, …), or several in a list. The model runs once, in evaluation mode without
-    gradients, and is left as it was. Raises ModelError where it cannot take the example.
+    The model runs once, in evaluation mode without gradients, and is left unchanged.
+
+    Args:
+        model: The module to describe.
+        example: The argument of its forward, shape (N, …), or several arguments in a list. Only the first example of
+            a batch is used; a graph is used whole.
+
+    Returns:
+        The layers with their output shapes, parameters, MACs and receptive fields.
+
+    Raises:
+        ModelError: If the model is not a module or cannot take the example.
     """
     if not isinstance(model, nn.Module):
         raise ModelError(

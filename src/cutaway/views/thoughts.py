@@ -1,4 +1,4 @@
-"""View 24: a problem as it is solved in writing: the steps that were proposed, and what the network saw at each."""
+"""View 24: a problem solved in writing: the proposed steps, and the network's attention and probabilities at each."""
 
 from __future__ import annotations
 
@@ -56,28 +56,33 @@ OPTIONS: dict[str, str] = {
     "thought": "which step is opened first, by its number, from 1",
     "layer": "of a deep model: the layer whose heads are shown one by one, by its module's name",
 }
-USUAL = {"breadth": 3, "samples": 8, "budget": 30}  # where a page has less room than a search
-HEADS = 24  # that are shown one by one; of more the mean of each layer
-NUMBERS = 120_000  # attention weights on the page
+USUAL = {"breadth": 3, "samples": 8, "budget": 30}  # smaller than the defaults of a search, to fit on a page
+HEADS = 24  # most heads that are shown separately; with more, the mean of each layer is shown
+NUMBERS = 120_000  # most attention weights on the page
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """The steps that can be opened, and why not all."""
+class _OpenedSteps:
+    """The steps that can be opened, and the reason if some cannot."""
 
     steps: list[Step]
     written: list[Written]
-    maps: list[str]  # layers whose heads are shown one by one
+    maps: list[str]  # layers whose heads are shown separately
     why: str
 
 
 def suits(subject: Subject) -> bool:
-    """Whether it solves problems in writing, and keeps a cache that thoughts can share."""
+    """Return whether the model solves problems in writing and has a cache that thoughts can share."""
     return isinstance(subject.preprocessing, ProblemPreprocessing) and isinstance(subject.model, Extends)
 
 
 def view(subject: Subject) -> View:
-    """One problem. Raises UnknownName and SettingError for options that cannot be."""
+    """Return the solution of one problem.
+
+    Raises:
+        UnknownName: If a named option has an unknown value.
+        SettingError: If an option is invalid.
+    """
     preprocessing = subject.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing), "suits() asks for problems"
     assert isinstance(subject.split, ProblemSplit), "problems are always at hand, as they are made"
@@ -89,7 +94,7 @@ def view(subject: Subject) -> View:
     preprocessing = preprocessing.in_form(form_of(preprocessing, method))
     steps = steps_of(found, preprocessing, method)
     start = whole(subject.options, "thought", 0, len(steps) + 1) or None
-    opened = _opened(subject, steps, start, [layer] if layer else layers)
+    opened = _select_steps(subject, steps, start, [layer] if layer else layers)
     options = [
         {"name": step.name, "drawings": [drawing_of(one, preprocessing.names, opened.maps, f"Step {step.number}")]}
         for step, one in zip(opened.steps, opened.written)
@@ -112,8 +117,11 @@ def view(subject: Subject) -> View:
 
 
 def searched(model: nn.Module, preprocessing: ProblemPreprocessing, problem: str) -> tuple[Found, list[Step], Drawing]:
-    """The usual search for a solution of one problem, its steps, and their drawing alone. Raises ModelError for a model
-    that keeps no cache."""
+    """Return the default search for a solution of one problem, its steps, and their drawing.
+
+    Raises:
+        ModelError: If the model has no cache.
+    """
     method = usual(preprocessing)
     (found,) = think(model, preprocessing, [problem], method)
     preprocessing = preprocessing.in_form(form_of(preprocessing, method))
@@ -127,7 +135,10 @@ def searched(model: nn.Module, preprocessing: ProblemPreprocessing, problem: str
 
 
 def usual(preprocessing: ProblemPreprocessing) -> Method:
-    """A tree, where the run can grow one; else the likeliest chain. Less wide than a search that is to succeed."""
+    """Return the default method: a tree if the run supports it, or else the most probable chain.
+
+    The tree is narrower than that of a search for the best result.
+    """
     tree = Method("tree", breadth=USUAL["breadth"], samples=USUAL["samples"], budget=USUAL["budget"])
     try:
         reject_method(preprocessing, tree)
@@ -137,7 +148,7 @@ def usual(preprocessing: ProblemPreprocessing) -> Method:
 
 
 def _method(subject: Subject, preprocessing: ProblemPreprocessing) -> Method:
-    """As the options have it."""
+    """Return the method with the options of the view."""
     hints = typing.get_type_hints(Method)
     asked = {key: parse(key, value, hints[key]) for key, value in subject.options.items() if key in hints}
     method = dataclasses.replace(usual(preprocessing), **asked)
@@ -145,9 +156,11 @@ def _method(subject: Subject, preprocessing: ProblemPreprocessing) -> Method:
     return method
 
 
-def _opened(subject: Subject, steps: list[Step], start: int | None, layers: Sequence[str]) -> _Opened:
-    """As many steps as there is room for: those of the answer, those that were kept, then the others by value. Those of
-    chains are told their log p here."""
+def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers: Sequence[str]) -> _OpenedSteps:
+    """Return the steps that fit on the page: those of the answer, then kept steps, then the others by value.
+
+    This also sets log p of the steps of chains.
+    """
     wanted = sorted(
         steps, key=lambda s: (s.number != start, not s.path, not s.kept, -(s.thought.value or 0.0), s.number)
     )
@@ -173,11 +186,11 @@ def _opened(subject: Subject, steps: list[Step], start: int | None, layers: Sequ
         )
     if not maps and heads:
         why += f" Of {count(heads)} heads the mean of each layer is shown; layer= shows those of one."
-    return _Opened([step for step, _ in shown], [one for _, one in shown], maps, why)
+    return _OpenedSteps([step for step, _ in shown], [one for _, one in shown], maps, why)
 
 
 def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
-    """What was searched and what it cost, whether it was solved, and whether values know right from wrong."""
+    """Return a summary of the search, its cost and result, and the mean values of right and wrong steps."""
     cost = f"for {plural(found.root.held.spent.tokens, 'token')}"
     how = {"tree": "A tree", "depth-first": "Depth first"}.get(method.method)
     if how is not None:
@@ -200,7 +213,7 @@ def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessin
 
 
 def told(found: Found, preprocessing: ProblemPreprocessing) -> str:
-    """Whether a solution was found, and if not the first step that is wrong, and why."""
+    """Return whether a solution was found and, if it is wrong, the first wrong step and the reason."""
     if found.best is None:
         return "No solution was finished."
     verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)

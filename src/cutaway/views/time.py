@@ -1,4 +1,4 @@
-"""View 18: one of the other views at several moments of training, from the weights that a run kept."""
+"""View 18: another view at several moments of training, from the saved weights of a run."""
 
 from __future__ import annotations
 
@@ -40,35 +40,41 @@ OPTIONS = {
     "moments": "how many moments at most, 2 to 24",
 }
 
-NOT_OF = ("network", "curves", "results", "arithmetic", "time")  # views that time changes nothing of, or that are it
-FIRST = {  # what each family shows unless asked otherwise: the first that suits
+NOT_OF = (
+    "network",
+    "curves",
+    "results",
+    "arithmetic",
+    "time",
+)  # views that do not depend on the weights of a moment, and this view
+FIRST = {  # default views of each family: the first suitable one is shown
     "dense": ("boundary", "features"),
     "cnn": ("filters", "features"),
     "rnn": ("gates", "embeddings"),
     "graph": ("graph", "embeddings"),
     "transformer": ("attention", "embeddings"),
 }
-MOMENTS, LARGE, OF_LARGE = 12, 10_000_000, 6  # fewer for models of many parameters
-MOST = 2_000_000  # letters of the whole description
+MOMENTS, LARGE, OF_LARGE = 12, 10_000_000, 6  # default number of moments, with fewer for large models
+MOST = 2_000_000  # most characters of the whole description
 MANY = 24
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Weights that a run kept."""
+    """Weights that a run saved."""
 
-    name: str  # as a person calls it: update 120, best
+    name: str  # for example: update 120, best
     path: Path
 
 
 def suits(subject: Subject) -> bool:
-    """Whether it is a run that kept its weights at two moments or more, and some view shows them."""
+    """Return whether the subject is a run with weights of two or more moments, and a view can show them."""
     return subject.run is not None and len(moments_of(subject)) > 1 and bool(_views(subject))
 
 
 def view(subject: Subject) -> View:
-    """The drawings of another view for each moment."""
-    of, most = _asked(subject)
+    """Return the drawings of another view for each moment."""
+    of, most = _selected(subject)
     every = moments_of(subject)
     moments = spread_over(every, most)
     model = copy.deepcopy(subject.model)
@@ -77,8 +83,8 @@ def view(subject: Subject) -> View:
     found: list[tuple[Moment, View]] = []
     while moments:
         moment, *moments = moments
-        _take(model, moment)
-        found.append((moment, _fitting(module_of(of).view(then), most)))
+        _load_moment(model, moment)
+        found.append((moment, _truncate(module_of(of).view(then), most)))
         if len(found) == 1:
             size = len(json.dumps(found[0][1]["drawings"]))
             moments = spread_over([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
@@ -88,14 +94,14 @@ def view(subject: Subject) -> View:
         id="time",
         title=f"{shown['title']} over time",
         says=f"{shown['says'].rstrip('.')}, at {len(found)} moments of training, from the first to the last.",
-        summary=_said(found, rows, len(every)),
+        summary=_summary(found, rows, len(every)),
         table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "fraction"}, rows),
         drawings=[_choice(found)],
     )
 
 
 def moments_of(subject: Subject) -> list[Moment]:
-    """All the weights that a run kept, in order: its snapshots, and the best and the last of its checkpoints."""
+    """Return all saved weights of a run in order: its snapshots, and the best and the last checkpoints."""
     if subject.run is None:
         return []
     folder, about = subject.run.folder, subject.run.about
@@ -109,14 +115,14 @@ def moments_of(subject: Subject) -> list[Moment]:
 
 
 def _views(subject: Subject) -> list[str]:
-    """The views that can be shown at each moment, the usual one first."""
+    """Return the views that can be shown at each moment, the default first."""
     first = FIRST.get(subject.family, ())
     names = [*first, *(name for name in VIEWS if name not in first)]
     return [name for name in names if name in VIEWS and name not in NOT_OF and module_of(name).suits(subject)]
 
 
-def _asked(subject: Subject) -> tuple[str, int]:
-    """Which view, and how many moments. Raises ModelError and SettingError for what cannot be."""
+def _selected(subject: Subject) -> tuple[str, int]:
+    """Return the selected view and number of moments. Raises ModelError and SettingError for invalid options."""
     known = _views(subject)
     of = subject.options.get("of", known[0])
     if of not in known:
@@ -128,13 +134,13 @@ def _asked(subject: Subject) -> tuple[str, int]:
     return of, int(typed)
 
 
-def _take(model: nn.Module, moment: Moment) -> None:
-    """Give the model the weights of a moment. Raises FileError where they cannot be read."""
+def _load_moment(model: nn.Module, moment: Moment) -> None:
+    """Load the weights of a moment into the model. Raises FileError if they cannot be read."""
     model.load_state_dict(load_weights(moment.path))
 
 
-def _fitting(found: View, moments: int) -> View:
-    """The view with as many of its drawings as there is room for at so many moments, at least one."""
+def _truncate(found: View, moments: int) -> View:
+    """Return the view with as many drawings as fit for this number of moments, at least one."""
     drawings: list[Drawing] = []
     size = 0
     for drawing in found["drawings"]:
@@ -146,14 +152,18 @@ def _fitting(found: View, moments: int) -> View:
 
 
 def _row(subject: Subject, model: nn.Module, moment: Moment, first: Moment) -> list[Any]:
-    """The moment, the loss of the examples then, and how far weights have moved, ‖W − W₀‖ / ‖W₀‖."""
-    _take(model, moment)
+    """Return the moment, the loss of the examples, and the relative change of the weights, ‖W − W₀‖ / ‖W₀‖."""
+    _load_moment(model, moment)
     with torch.no_grad():
         loss = float(subject.loss())
-    return [moment.name, loss if math.isfinite(loss) else None, _moved(load_weights(first.path), model.state_dict())]
+    return [
+        moment.name,
+        loss if math.isfinite(loss) else None,
+        _relative_change(load_weights(first.path), model.state_dict()),
+    ]
 
 
-def _moved(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
+def _relative_change(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
     floating = [name for name, x in now.items() if x.is_floating_point()]
     far = math.sqrt(sum(float((now[k].double() - before[k].double()).square().sum()) for k in floating))
     return far / (math.sqrt(sum(float(before[k].double().square().sum()) for k in floating)) or 1.0)
@@ -169,8 +179,8 @@ def _choice(found: list[tuple[Moment, View]]) -> Drawing:
     )
 
 
-def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -> str:
-    """What there is to see, at the first moment and at the last."""
+def _summary(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -> str:
+    """Return a summary of the first and the last moments."""
     (first, before), (last, after) = found[0], found[-1]
     some = f" {len(found)} of {every} moments are shown." if len(found) < every else ""
     loss = [row[1] for row in (rows[0], rows[-1])]

@@ -1,5 +1,4 @@
-"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the image or the
-series."""
+"""Labels of the positions that attention connects: the text of a token, or the position of a patch."""
 
 from __future__ import annotations
 
@@ -15,22 +14,24 @@ from .attention_capture import AttentionLook
 from .common import patches_of
 from .subject import Subject
 
-FRAME_SECONDS = 0.010  # from a frame of a spectrogram to the next
+FRAME_SECONDS = 0.010  # seconds per frame of a spectrogram
 
 
 @dataclass(frozen=True)
 class Side:
-    """The places of one side of a look."""
+    """The positions of one side of an attention layer."""
 
     labels: list[str]
-    real: Tensor  # which places of the batch's row they are, (n,): padding is left out
-    grid: tuple[int, int] | None = None  # rows and columns of patches, after `before` tokens with no place
+    real: Tensor  # indices in the row of the batch, (n,), without padding
+    grid: tuple[int, int] | None = None  # rows and columns of patches, after `before` tokens without a position
     before: int = 0
     step: int = 1  # pixels from one patch to the next
 
     def distances(self) -> Tensor:
-        """How far apart places are, (n, n): in tokens, or in pixels between the middles of patches. NaN for tokens
-        that have no place."""
+        """Return the distances of positions, (n, n), in tokens, or in pixels between the centres of patches.
+
+        The distance is NaN for tokens without a position.
+        """
         place = torch.arange(len(self.labels), dtype=torch.float32)
         if self.grid is None:
             return (place[:, None] - place[None]).abs()
@@ -43,8 +44,10 @@ class Side:
 
 
 def sides(subject: Subject, i: int) -> tuple[Side, Side]:
-    """The places of example i: of what is read, and of the target that is written; the same where there is one. Of a
-    video the patches of a frame, and its frames."""
+    """Return the positions of example i: those of the input and those of the output sequence.
+
+    Both are the same if there is only one sequence. For a video, they are the patches of a frame, and its frames.
+    """
     if subject.kind == "image":
         found = _patches(subject)
         return found, _tokens(subject, i, 1) if isinstance(subject.model, Decodes) else found
@@ -64,7 +67,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
 
 
 def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
-    """Where the queries of a look stand, and where its keys."""
+    """Return the positions of the queries of an attention layer, and those of its keys."""
     source, target = both
     if look.cross_attends:
         return target, source
@@ -78,13 +81,13 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
         mask = subject.inputs[1][i] if len(subject.inputs) > 1 else torch.ones_like(ids, dtype=torch.bool)
         real = mask.nonzero()[:, 0]
     else:
-        real = torch.arange(_written(subject, ids, i))
+        real = torch.arange(_target_length(subject, ids, i))
     labels = subject.tokens(i, side)
     return Side(labels[: len(real)] if side else labels, real)
 
 
 def _times(subject: Subject, i: int) -> Side:
-    """The places that a network makes of a recording, by when each begins."""
+    """Return the output positions of a network for a recording, labelled by their start time."""
     frames = subject.inputs[1][i].sum()[None]
     places = int(contract_of(subject.model).output_frames(frames))
     each = int(frames) / places * FRAME_SECONDS
@@ -92,14 +95,14 @@ def _times(subject: Subject, i: int) -> Side:
 
 
 def _span(first: int, last: int, seen: int | None) -> str:
-    """The steps of a token: 9 to 14, or one step, 9; +2 is the second step after those that are seen."""
+    """Return the label of the steps of a token: "9 to 14", or "9" for one step; "+2" is step 2 of the forecast."""
     if seen is not None and first >= seen:
         return f"+{first - seen + 1}"
     return f"{first + 1}" if first == last else f"{first + 1} to {last + 1}"
 
 
-def _written(subject: Subject, ids: Tensor, i: int) -> int:
-    """How many tokens of the target so far are real: those before which something is predicted."""
+def _target_length(subject: Subject, ids: Tensor, i: int) -> int:
+    """Return the number of real target tokens: those with a prediction."""
     target = subject.target
     if target is not None and target.ndim == 2 and target.shape[1] == len(ids):
         return max(1, int((target[i] != IGNORED).sum()))

@@ -1,1 +1,1 @@
-"""What can be seen of a run in the documents that it left: its scores, its course, its examples."""
+"""Views of a run from its documents: its scores, its training, its examples."""

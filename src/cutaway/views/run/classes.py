@@ -1,4 +1,4 @@
-"""Views of a classification: what was taken for what, and the metrics of each class."""
+"""Views of a classification: the confusion matrix and the metrics of each class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import UNKNOWN, count, percent, plural
 
-MOST_CLASSES = 100  # beyond these a matrix cannot be read, and the commonest confusions stand alone
+MOST_CLASSES = 100  # most classes in a matrix; with more, only the most frequent confusions are shown
 SHOWN_CONFUSIONS = 12
 METRICS = {"recall": "recall", "precision": "precision", "f1": "F1"}  # key in the document → name
 
@@ -17,8 +17,8 @@ Confusion = tuple[str, str, int, float]  # actual, predicted, examples, fraction
 
 
 def confusion(classes: dict[str, Any]) -> View:
-    """The matrix, and the commonest confusions by name."""
-    names, counts = classes["names"], classes.get("confusion")  # of many classes there are the commonest cells alone
+    """Return the confusion matrix and the most frequent confusions by name."""
+    names, counts = classes["names"], classes.get("confusion")  # for many classes only the most frequent cells exist
     if counts is None:
         cells: list[Confusion] = [(was, said, n, n / of) for was, said, n, of in classes.get("cells") or ()]
     else:
@@ -65,13 +65,13 @@ def _commonest(wrong: list[Confusion]) -> Drawing:
 
 
 def _of_row(c: Confusion) -> str:
-    """3 of 35, 8.6 %."""
+    """Return the count and fraction of a confusion: 3 of 35, 8.6 %."""
     _, _, n, fraction = c
     return f"{count(n)} of {count(n / fraction)}, {percent(fraction)}"
 
 
 def per_class(classes: dict[str, Any], split: str) -> View:
-    """Recall, precision and F1 of each class with their intervals, lowest recall first."""
+    """Return recall, precision and F1 of each class with their intervals, lowest recall first."""
     found = [c for c in classes["per_class"] if c["recall"]["value"] is not None]
     absent = [c for c in classes["per_class"] if c["recall"]["value"] is None]
     order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
@@ -117,7 +117,7 @@ def per_class(classes: dict[str, Any], split: str) -> View:
 
 
 def _extremes(order: list[dict[str, Any]]) -> str:
-    """Which classes are found least and most, of those that have examples, lowest recall first."""
+    """Return the classes with the lowest and the highest recall; `order` is sorted by recall."""
     if not order:
         return "No class has an example in this split."
     low, high = order[0], order[-1]
@@ -130,7 +130,7 @@ def _extremes(order: list[dict[str, Any]]) -> str:
 
 
 def _with_interval(m: dict[str, float | None]) -> str:
-    """88.6 % (74.0 % – 95.5 %)."""
+    """Return a metric with its interval: 88.6 % (74.0 % – 95.5 %)."""
     value, low, high = m["value"], m["low"], m["high"]
     if value is None:
         return UNKNOWN

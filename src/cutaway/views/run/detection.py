@@ -1,4 +1,4 @@
-"""The view of what a detector finds, class by class."""
+"""The view of an object detector's average precision by class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METRICS = ("map", "map_50")
 
 
 def per_class(boxes: dict[str, Any], split: str) -> View:
-    """The average precision of each class, the lowest first."""
+    """Return the average precision of each class, lowest first."""
     found = [c for c in boxes["per_class"] if c["map"] is not None]
     order = sorted(found, key=lambda c: c["map"]) + [c for c in boxes["per_class"] if c["map"] is None]
     names = [metric(key)[0].replace("mAP", "AP") for key in METRICS]

@@ -1,4 +1,4 @@
-"""The documents that a run leaves in its folder, as the report reads them."""
+"""The documents in a run's folder, as the report reads them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ Cell = float | str | None
 
 @dataclass(frozen=True)
 class Documents:
-    """What is known of a run. `evaluation` and `layers` are None, and `metrics` is empty, where a run ended early."""
+    """The documents of a run; if it ended early, `evaluation` and `layers` are None and `metrics` is empty."""
 
-    run: dict[str, Any]  # run.json: what was trained on what, and how
+    run: dict[str, Any]  # run.json: model, data and settings of the training
     metrics: list[dict[str, Cell]] = field(default_factory=list)  # metrics.csv: one row an epoch
     evaluation: dict[str, Any] | None = None  # evaluation.json: metrics, confusion or values, worst mistakes
     layers: dict[str, Any] | None = None  # layers.json: the layer table and the card
-    folder: str = ""  # the run's folder, as it was named
-    inside: bool = False  # whether `cutaway inspect` has left its page there
+    folder: str = ""  # the run's folder, as the user gave it
+    inside: bool = False  # whether the folder has a page of `cutaway inspect`
 
 
 def read_documents(folder: Path) -> Documents:
-    """The documents in a run's folder. Raises FileError where one is damaged, or run.json is not there."""
+    """Read the documents in a run's folder.
+
+    Raises:
+        FileError: If a document is damaged or run.json is missing.
+    """
     if not (folder / "run.json").is_file():
         raise FileError(f"{folder} is no run: it has no run.json. Give the folder that `cutaway train` wrote.")
     return Documents(
@@ -44,8 +48,11 @@ def read_documents(folder: Path) -> Documents:
 
 
 def read_metrics(path: Path) -> list[dict[str, Cell]]:
-    """The rows of metrics.csv, cells that are finite numbers as numbers; none where there is no such file yet. Raises
-    FileError, by line and column, for what is no number."""
+    """Read the rows of metrics.csv, with finite numbers as floats; return an empty list if there is no file yet.
+
+    Raises:
+        FileError: If a cell is not a number; the message has its line and column.
+    """
     if not path.is_file():
         return []
     try:
@@ -59,7 +66,7 @@ def read_metrics(path: Path) -> list[dict[str, Cell]]:
 
 
 def _cell(text: str | None, where: str) -> Cell:
-    """A number where the text is a finite one (JSON has no other), None where there is no text."""
+    """Return a finite number as a float, other text unchanged (JSON has no infinity or NaN), and empty text as None."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Views of single answers: what a language model writes, and what sequences became."""
+"""Views of single outputs: samples of a language model, translations, and captions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...draw.number_format import percent, plural
 
 
 def samples(found: list[dict[str, Any]], split: str) -> View:
-    """What the model writes after beginnings out of the text, beside what stands there."""
+    """Return the model's continuations of prompts from the text, with the actual continuations."""
     heads = {"where": "text", "given": "text", "the model writes": "text", "the text goes on": "text"}
     drawings: list[Drawing] = [
         {
@@ -37,7 +37,7 @@ def samples(found: list[dict[str, Any]], split: str) -> View:
 
 
 def translations(found: list[dict[str, Any]], split: str) -> View:
-    """What the model made of an even choice of the pairs, beside what is right."""
+    """Return the model's outputs for an even selection of pairs, with the references."""
     if all(one["picture"] for one in found):
         return captions(found, split)
     heads = {"source": "text", "right": "text", "the model says": "text"}
@@ -58,7 +58,7 @@ def translations(found: list[dict[str, Any]], split: str) -> View:
 
 
 def captions(found: list[dict[str, Any]], split: str) -> View:
-    """What the model wrote of an even choice of the images, beside what is right."""
+    """Return the model's captions for an even selection of images, with the references."""
     right = sum(one["actual"] == one["predicted"] for one in found)
     items = [
         {

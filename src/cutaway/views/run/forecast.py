@@ -1,4 +1,4 @@
-"""The views of a forecast: how the error grows from step to step ahead, beside simple forecasts, and a few windows."""
+"""Views of a forecast: the error by step ahead, compared with simple forecasts, and some windows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import count, number, plural
 
-# The colour that each curve has: those of the splits, of which none is drawn here.
+# The colour of each curve: those of the splits, which are not drawn here.
 COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
-PARTS = (1 / 4, 1 / 2, 1)  # of the horizon, at which the error is said
+PARTS = (1 / 4, 1 / 2, 1)  # fractions of the horizon at which the error is reported
 SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
 
 
 def forecast_views(forecast: dict[str, Any]) -> list[View]:
-    """The error by step ahead and, where there are windows to show, some forecasts."""
+    """Return the error by step ahead, the error by series, and some forecasts, as far as available."""
     views = [by_step(forecast)]
     if forecast.get("series"):
         views.append(by_series(forecast))
@@ -26,7 +26,7 @@ def forecast_views(forecast: dict[str, Any]) -> list[View]:
 
 
 def by_step(forecast: dict[str, Any]) -> View:
-    """RMSE of the model and of the simple forecasts at each step ahead."""
+    """Return the RMSE of the model and of the simple forecasts at each step ahead."""
     curves = forecast["steps"]
     horizon, unit = forecast["horizon"], forecast["unit"]
     return View(
@@ -34,7 +34,7 @@ def by_step(forecast: dict[str, Any]) -> View:
         title="Error by step ahead",
         says=f"RMSE in {_unit(forecast)}, at each step ahead. A model is worth its cost where its curve lies below "
         "those of the simple forecasts.",
-        summary=_compared(curves),
+        summary=_summary(curves),
         table=table(
             {"step ahead": "count", **{curve["name"]: "number" for curve in curves}},
             [[h + 1, *(curve["rmse"][h] for curve in curves)] for h in range(horizon)],
@@ -51,7 +51,7 @@ def by_step(forecast: dict[str, Any]) -> View:
 
 
 def by_series(forecast: dict[str, Any]) -> View:
-    """RMSE of each of several series, the worst one first."""
+    """Return the RMSE of each of several series, worst first."""
     found, names = forecast["series"], {curve["key"]: curve["name"] for curve in forecast["steps"]}
     worst, model = found[0], [one["rmse"]["model"] for one in found]
     beaten = [one for one in found if _best_rival(one["rmse"]) < one["rmse"]["model"]]
@@ -90,12 +90,12 @@ def by_series(forecast: dict[str, Any]) -> View:
 
 
 def _best_rival(rmse: dict[str, Any]) -> float:
-    """The least error of the simple forecasts."""
+    """Return the smallest error of the simple forecasts."""
     return min(float(value) for key, value in rmse.items() if key != "model")
 
 
 def some_forecasts(forecast: dict[str, Any]) -> View:
-    """A few windows: what was seen, what came, what the model and the best simple forecast said."""
+    """Return some windows: input, actual values, and the forecasts of the model and of the best simple forecast."""
     column, best = forecast["columns"][0], forecast["best"]
     key = next(curve["key"] for curve in forecast["steps"] if curve["name"] == best)
     rows = []
@@ -107,7 +107,7 @@ def some_forecasts(forecast: dict[str, Any]) -> View:
         title="Some forecasts",
         says=f"{plural(len(forecast['examples']), 'window')} of the split, an even choice over its time. Step 0 is the "
         f"last one that was seen; after it stand what came, what the model said, and {best}.",
-        summary=" ".join(_missed(window, column) for window in forecast["examples"]),
+        summary=" ".join(_largest_error(window, column) for window in forecast["examples"]),
         table=table(
             {"window": "text", "step ahead": "count", "actual": "number", "model": "number", best: "number"}, rows
         ),
@@ -115,8 +115,8 @@ def some_forecasts(forecast: dict[str, Any]) -> View:
     )
 
 
-def _compared(curves: list[dict[str, Any]]) -> str:
-    """Where the model begins and ends, and for how many steps it is the best."""
+def _summary(curves: list[dict[str, Any]]) -> str:
+    """Return the model's error at the first and the last step, and the number of steps at which it beats each rival."""
     model, others = curves[0], curves[1:]
     known = [v for v in model["rmse"] if v is not None]
     if not known:
@@ -137,8 +137,8 @@ def _compared(curves: list[dict[str, Any]]) -> str:
     return said
 
 
-def _missed(window: dict[str, Any], column: str) -> str:
-    """The largest error of the model in a window."""
+def _largest_error(window: dict[str, Any], column: str) -> str:
+    """Return the largest error of the model in a window."""
     pairs = [(a, m) for a, m in zip(window["actual"], window["model"]) if a is not None]
     if not pairs:
         return f"Of the forecast {window['name']} nothing was measured."
@@ -149,7 +149,7 @@ def _missed(window: dict[str, Any], column: str) -> str:
 
 
 def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
-    """One window as curves over a common axis, in which step 0 is the last one that was seen."""
+    """Return one window as curves over a common axis; step 0 is the last input."""
     seen, horizon = window["seen"], len(window["actual"])
     steps = range(1 - len(seen), horizon + 1)
     last = seen[-1]
@@ -161,7 +161,9 @@ def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
     drawing = _lines(
         f"{column}, {window['name']}", "step", {k: [[x, y] for x, y in zip(steps, c)] for k, c in curves.items()}
     )
-    drawing["series"][-1]["split"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
+    drawing["series"][-1]["split"] = COLOURS[
+        "linear"
+    ]  # the same colour for every best forecast, because there is only one more
     return {**drawing, "mark": {"x": 0, "label": "forecast"}}
 
 

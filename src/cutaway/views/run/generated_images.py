@@ -1,4 +1,4 @@
-"""Views of what a model draws: images out of noise, how they come about, and images that it holds for unlikely."""
+"""Views of generated images: new images, their sampling steps, and the least likely images of the data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import count, number, plural
 
-NATS = 4  # images that are named as the least likely
+NATS = 4  # number of least likely images in the summary
 
 
 def drawn(found: dict[str, Any], split: str) -> View:
-    """New images, and of diffusion models some of them at moments on their way."""
+    """Return new images and, for diffusion models, some of their sampling steps."""
     samples, moments = found["samples"], found.get("moments") or []
     drawings: list[Drawing] = [
         _gallery("New images", [(s["picture"], s["class"] or f"image {k}", "") for k, s in enumerate(samples, 1)])
@@ -44,7 +44,7 @@ def drawn(found: dict[str, Any], split: str) -> View:
 
 
 def unlikely(evaluation: dict[str, Any]) -> View:
-    """The images that the model holds for least likely, and for most."""
+    """Return the images with the lowest and the highest likelihood bounds."""
     worst, best = evaluation["worst"], evaluation.get("right") or []
     heads = {"image": "text", "bits": "text", "nats": "number"}
     return View(

@@ -1,4 +1,4 @@
-"""The view of link prediction: how links and absent links are scored, what was taken for a link, and the graph."""
+"""The view of link prediction: the scores of links and absent links, false positives, and the graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..graph_diffusion import placed
 
 
 def links(found: dict[str, Any], split: str) -> View:
-    """Probabilities of links and of absent ones, the absent links with the highest, and a small graph drawn."""
+    """Return the probabilities of links and absent links, the most probable absent links, and a small graph."""
     edges, (absent, real) = found["edges"], found["counts"].values()
     drawings: list[Drawing] = [
         charts.lines(
@@ -47,7 +47,7 @@ def links(found: dict[str, Any], split: str) -> View:
 
 
 def _graph(drawn: dict[str, Any], split: str) -> Drawing:
-    """The whole graph; links that were held out are as wide as they are probable."""
+    """Return the whole graph; the width of a held-out link is its probability."""
     names, pairs = drawn["names"], [(a, b) for a, b in (link["ends"] for link in drawn["links"])]
     asked = [[link["probability"]] * 2 for link in drawn["links"]]
     taught = [[1 if link["taught"] else None] * 2 for link in drawn["links"]]

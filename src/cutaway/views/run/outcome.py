@@ -1,4 +1,4 @@
-"""Views of what came out: the one metric that matters, and the worst mistakes."""
+"""Views of the results: the main metric and the worst mistakes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN = 160  # characters of a text in the gallery
 
 
 def noun(run: dict[str, Any]) -> str:
-    """What one example of the run's data is called: image, row, signal."""
+    """Return the noun for one example of the run's data: image, row, signal."""
     if run["data"].get("example"):
         return str(run["data"]["example"])
     return TASK_NOUNS.get(run["task"]) or NOUNS.get(run["data"]["kind"], "example")
@@ -44,17 +44,20 @@ def noun(run: dict[str, Any]) -> str:
 
 
 def headline(evaluation: dict[str, Any]) -> str:
-    """The metric that matters most: the one that chose the weights, or the first."""
+    """Return the key of the main metric: the one that selected the weights, or the first."""
     metrics = evaluation["metrics"]
     watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in metrics]
     return str((watched or list(metrics))[0])
 
 
 def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """How far the metrics can be trusted: the test split is opened once, the others had a say in training."""
+    """Return a sentence on how far the metrics can be trusted.
+
+    A test split is evaluated once and has no part in training.
+    """
     split = evaluation["split"]
     these = f"the {plural(evaluation['count'], f'{split} {noun(run)}')}"
-    if _all_alike(run["data"]):
+    if _same_in_all_splits(run["data"]):
         return f"Tested on {these}, from which it learned too: there are no others."
     if split == "test":
         return f"Tested once, at the end, on {these}, which had no part in training."
@@ -63,16 +66,16 @@ def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     return f"There is no other split: the model learned from {these}, so the metrics flatter."
 
 
-def _all_alike(data: dict[str, Any]) -> bool:
-    """Whether every example is in every split, as those of a truth table are."""
+def _same_in_all_splits(data: dict[str, Any]) -> bool:
+    """Return whether every example is in every split, as for a truth table."""
     sizes = data["splits"]
-    if len(sizes) < 2 or len(set(sizes.values())) > 1:  # most are told apart by their sizes, without a hash of millions
+    if len(sizes) < 2 or len(set(sizes.values())) > 1:  # sizes usually differ, which avoids hashing millions of rows
         return False
     return split_hash({name: np.arange(n) for name, n in sizes.items()}) == data.get("split_hash")
 
 
 def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """What the metric at the head is of: "of 360 test images right", "RMSE of price, over 90 test rows"."""
+    """Return the object of the main metric: "of 360 test images right", "RMSE of price, over 90 test rows"."""
     examples = plural(evaluation["count"], f"{evaluation['split']} {noun(run)}")
     key = headline(evaluation)
     if key == "accuracy":
@@ -83,7 +86,7 @@ def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
 
 
 def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """The metric in words, with its interval and what the simplest guess would reach."""
+    """Return the main metric in words, with its interval and its baselines."""
     key = headline(evaluation)
     format = metric(key)[1]
     value, baseline = evaluation["metrics"][key], evaluation.get("baseline")
@@ -102,13 +105,13 @@ def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
 
 
 def best_simple(evaluation: dict[str, Any]) -> dict[str, Any] | None:
-    """The best of the simple models that the run is held against, where there are any and it is told by that metric."""
+    """Return the best baseline model if there are baselines and their metric is the main one, or None."""
     simple = evaluation.get("simple") or {"metric": "", "models": []}
     return simple["models"][0] if simple["models"] and simple["metric"] == headline(evaluation) else None
 
 
 def beside_simple(run: dict[str, Any], evaluation: dict[str, Any]) -> list[Drawing]:
-    """What each simple model scores where the network was judged; nothing where it is held against none."""
+    """Return the scores of the baseline models, or an empty list without them."""
     best = best_simple(evaluation)
     if best is None:
         return []
@@ -129,7 +132,7 @@ def beside_simple(run: dict[str, Any], evaluation: dict[str, Any]) -> list[Drawi
 
 
 def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
-    """The metric in large type, its interval and the simplest guess on a line."""
+    """Return the main metric in large type, with its interval and the baseline on a line."""
     key = headline(evaluation)
     name, format = metric(key)
     return {
@@ -145,13 +148,13 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
 
 
 def missing_intervals(evaluation: dict[str, Any]) -> list[Drawing]:
-    """Why metrics have no interval, where some have none."""
+    """Return the reasons for metrics without an interval."""
     notes = [f"{capital(metric(k)[0])}: {m['note']}." for k, m in evaluation["metrics"].items() if m.get("note")]
     return [{"kind": "prose", "title": "Metrics without an interval", "sentences": notes}] if notes else []
 
 
 def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:
-    """A row for every metric: name, value, low, high, each written in its own format."""
+    """Return a row for every metric: name, value, low, high, each in its own format."""
     rows = []
     for key, m in evaluation["metrics"].items():
         name, format = metric(key)
@@ -169,7 +172,7 @@ def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:
 
 
 def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
-    """The mistakes with the largest loss, with what a person needs to see of them."""
+    """Return the examples with the largest loss, with their images or columns."""
     mistakes = evaluation["worst"]
     heads = {
         "example": "text",
@@ -181,14 +184,14 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     columns = list(
         dict.fromkeys(name for m in [*mistakes, *(evaluation.get("right") or ())] for name in m.get("row") or ())
     )
-    # A column of the data can have the name of one of ours: the data's is told apart.
+    # A column of the data may have the same name as one of the table's own columns.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
     says = f"The {noun(run)}s of the {evaluation['split']} split with the largest loss, worst first."
     summary = "No example was got wrong."
     if mistakes:
-        actual, predicted = _said(mistakes[0], evaluation)
+        actual, predicted = _actual_and_predicted(mistakes[0], evaluation)
         summary = f"The worst, {mistakes[0]['name']}, was {actual}"
-        if run["task"] != "word vectors":  # which predict no words
+        if run["task"] != "word vectors":  # word vectors predict no words
             summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     right = evaluation.get("right") or []
@@ -221,7 +224,7 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
 
 
 def _is_right(examples: list[dict[str, Any]]) -> bool:
-    """Whether all are: what is said of them is so, and each box was found."""
+    """Return whether all predictions are correct and all boxes were found."""
     found = (box["kind"] == "right" for m in examples for box in m.get("boxes", ()))
     return all(m["actual"] == m["predicted"] for m in examples) and all(found)
 
@@ -236,7 +239,7 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
                 "name": m["name"],
                 "image": m["picture"],
                 **({"boxes": m["boxes"]} if "boxes" in m else {}),
-                "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
+                "words": " → ".join(dict.fromkeys(_actual_and_predicted(m, evaluation))),
                 "note": _sure(m),
                 "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],
             }
@@ -246,20 +249,20 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
 
 
 def _columns(example: dict[str, Any], evaluation: dict[str, Any]) -> list[tuple[str, str]]:
-    """The columns of an example, those that count most first, where that is known."""
+    """Return the columns of an example, the most important first if importance is known."""
     counts = [column["name"] for column in (evaluation.get("importance") or {}).get("columns", ())]
     rank = {name: place for place, name in enumerate(counts)}
     return sorted((example.get("row") or {}).items(), key=lambda item: rank.get(item[0], len(rank)))
 
 
-def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
-    """Actual and predicted in words: classes by name, values to four digits."""
+def _actual_and_predicted(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
+    """Return actual and predicted as text: classes by name, values with four digits."""
     actual, predicted = mistake["actual"], mistake["predicted"]
-    return (_figure(actual), _figure(predicted)) if evaluation.get("values") else (actual, predicted)
+    return (_format_number(actual), _format_number(predicted)) if evaluation.get("values") else (actual, predicted)
 
 
-def _figure(text: str) -> str:
-    """A number to four digits; what is none as it is."""
+def _format_number(text: str) -> str:
+    """Return a number with four digits; other text is unchanged."""
     try:
         return number(float(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Views of how it was made: the curves, the data, the network, and everything needed to repeat the run."""
+"""Views of the training: learning curves, data, network, and everything needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...draw.number_format import UNKNOWN, capital, count, duration, moment, per
 from .documents import INSIDE, Cell
 from .settings_table import settings, text
 
-LOG_FROM = 20.0  # a metric whose largest value is so many times its smallest is drawn on a log scale
-CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the split that it is measured on
+LOG_FROM = 20.0  # ratio of the largest to the smallest value above which a metric has a log scale
+CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → its split
 
 
 # --- curves ---------------------------------------------------------------------------------------------------
 
 
 def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
-    """How loss, metrics and learning rate went, epoch by epoch."""
+    """Return loss, metrics and learning rate by epoch."""
     names = list(metrics[0])
     epochs = _epochs(metrics)
-    tasks = run["settings"].get("tasks")  # of which the last weights are kept, whatever was best
+    tasks = run["settings"].get("tasks")  # continual learning keeps the last weights, not the best
     best = None if tasks else (run.get("best") or {}).get("epoch")
     drawings: list[Drawing] = []
     for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
@@ -35,7 +35,7 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
         values = [y for points in splits.values() for _, y in points if y is not None]
         log = format == "number" and min(values, default=0.0) > 0 and max(values) >= LOG_FROM * min(values)
         drawings.append(_lines(name, format, splits, best, log=log))
-    summary = " ".join(_went(d) for d in drawings)
+    summary = " ".join(_first_to_last(d) for d in drawings)
     if "lr" in names:
         drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
     says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
@@ -80,15 +80,19 @@ def _lines(
 
 
 def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
-    """[x, y] of every row that has such a metric; y is None, and the line is broken, where it is no finite number, or
-    an epoch ended without one."""
+    """Return [x, y] of every row with this metric.
+
+    y is None, and the line is broken, if the value is not finite or an epoch ended without a value.
+    """
     rows = [(x, row[name]) for x, row in zip(epochs, metrics) if row[name] is not None or float(x).is_integer()]
     return [[x, y if isinstance(y, float) else None] for x, y in rows]
 
 
 def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
-    """How many epochs were done at each row (`training/metrics_log.py` says what rows there are): whole ones at the
-    last row of an epoch, which is its end, and within it as much of the epoch as its steps tell."""
+    """Return the fractional epoch of each row (`training/metrics_log.py` documents the rows).
+
+    The last row of an epoch is its end. The other rows have a fraction of the epoch according to their step.
+    """
     found: list[float] = []
     begin = 0.0
     for epoch, group in itertools.groupby(enumerate(metrics), key=lambda at: _number(at[1], "epoch") or at[0] + 1.0):
@@ -103,8 +107,8 @@ def _number(row: dict[str, Cell], key: str) -> float:
     return value if isinstance(value, float) else 0.0
 
 
-def _went(drawing: Drawing) -> str:
-    """Where a metric began and ended: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
+def _first_to_last(drawing: Drawing) -> str:
+    """Return the first and last values of a metric: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
     said = []
     for series in drawing["series"]:
         known = [written(y, drawing["format"]) for _, y in series["points"] if y is not None]
@@ -124,7 +128,7 @@ def _format(column: str) -> str:
 
 
 def data(run: dict[str, Any]) -> View:
-    """What was learned from: its splits, its columns, and what a person should know of it."""
+    """Return the training data: its splits, its columns, and its findings."""
     about = run["data"]
     splits = about["splits"]
     total = sum(splits.values()) or 1
@@ -136,7 +140,7 @@ def data(run: dict[str, Any]) -> View:
         }
     ]
     if about.get("distributions"):
-        drawings.append(_spread(about["distributions"], splits["train"]))
+        drawings.append(_histograms(about["distributions"], splits["train"]))
     findings = about.get("findings") or []
     if findings:
         drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
@@ -165,8 +169,8 @@ def data(run: dict[str, Any]) -> View:
     )
 
 
-def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
-    """A small histogram of each column."""
+def _histograms(columns: list[dict[str, Any]], rows: int) -> Drawing:
+    """Return a small histogram of each column."""
     items = []
     for column in columns:
         gaps = f"{percent(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
@@ -181,9 +185,11 @@ def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
 
 
 def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> View:
-    """The blocks with bars for what each gives, has and costs, the paper that the network comes from, and how to look
-    inside: a command, or, where it was given, the page beside this one. Documents of earlier versions have the layers
-    alone."""
+    """Return the blocks with bars for output, size and cost, the paper of the network, and a link to its inspection.
+
+    The link is the command, and the page in the run's folder if it exists. Documents of earlier versions have only the
+    layers.
+    """
     rows = layers["rows"]
     tree: Drawing | None = layers.get("tree")
     drawing: Drawing = tree or charts.rows(
@@ -229,7 +235,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
                 for row in rows
             ],
         ),
-        drawings=[drawing, *_look(folder, inside), *_card(layers.get("card"))],
+        drawings=[drawing, *_inspect_links(folder, inside), *_card(layers.get("card"))],
     )
 
 
@@ -245,8 +251,8 @@ def _costs(row: dict[str, Any]) -> list[str]:
     return [*said, f"sees {over}{count(field)} × {count(field)} of the input"] if field else said
 
 
-def _look(folder: str, inside: bool) -> list[Drawing]:
-    """How to look inside this run's model."""
+def _inspect_links(folder: str, inside: bool) -> list[Drawing]:
+    """Return how to inspect this run's model."""
     if not folder:
         return []
     command = shlex.join(["cutaway", "inspect", folder])
@@ -258,7 +264,7 @@ def _look(folder: str, inside: bool) -> list[Drawing]:
 
 
 def _card(card: dict[str, Any] | None) -> list[Drawing]:
-    """The paper, its equation, and where paper, code and common implementations are not the same."""
+    """Return the paper, its equation, and the differences between paper, code and common implementations."""
     if not card:
         return []
     paper = {"words": f"{card['authors']}, {card['title']}, {card['year']}", "link": card["link"]}
@@ -272,7 +278,7 @@ def _card(card: dict[str, Any] | None) -> list[Drawing]:
 
 
 def _shape(shape: list[int] | None) -> str:
-    """6 × 28 × 28."""
+    """Return the text of a shape: 6 × 28 × 28."""
     return " × ".join(count(n) for n in shape) if shape else UNKNOWN
 
 
@@ -280,7 +286,7 @@ def _shape(shape: list[int] | None) -> str:
 
 
 def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
-    """Everything needed to run it again and get the same; `config` is the whole of the model's."""
+    """Return everything needed to repeat the run; `config` is the complete configuration of the model."""
     about, machine = run["data"], run["machine"]
     groups = {
         "setting": run["settings"],
@@ -293,7 +299,7 @@ def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
         ["seed", str(run["seed"])],
         ["started", moment(run["started"])],
         ["finished", moment(run.get("finished"))],
-        ["took", _took(run)],
+        ["took", _duration(run)],
         ["stopped", run.get("stopped") or UNKNOWN],
         ["device", " · ".join(str(machine[k]) for k in ("device", "cpu", "platform") if machine.get(k))],
         ["versions", " · ".join(f"{name} {version}" for name, version in run["versions"].items())],
@@ -317,8 +323,8 @@ def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
     )
 
 
-def _took(run: dict[str, Any]) -> str:
-    """12.3 s for 20 epochs; resumed 2 times."""
+def _duration(run: dict[str, Any]) -> str:
+    """Return the duration of the training: 12.3 s for 20 epochs; resumed 2 times."""
     if run.get("seconds") is None:
         return UNKNOWN
     again = f"; resumed {plural(run['resumed'], 'time')}" if run.get("resumed") else ""

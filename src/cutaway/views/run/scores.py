@@ -1,4 +1,4 @@
-"""Views of how far scores can be trusted: how well they tell classes apart, and whether probabilities come true."""
+"""Views of scores: ROC and precision–recall curves, calibration, and permutation importance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import UNKNOWN, count, number, percent
 
-GRID = np.linspace(0, 1, 101).tolist()  # where tasks/roc_curves.py has read the curves off
+GRID = np.linspace(0, 1, 101).tolist()  # the grid on which tasks/roc_curves.py evaluates the curves
 Curve = dict[str, Any]
 
 
-# --- telling classes apart ------------------------------------------------------------------------------------
+# --- ROC and precision–recall ------------------------------------------------------------------------------------
 
 
 def discrimination(found: dict[str, Any], total: int) -> View:
-    """ROC and precision–recall, of the second of two classes or of each against all others."""
+    """Return ROC and precision–recall curves of the second of two classes, or of each class against the rest."""
     curves: list[Curve] = found["classes"]
     two = found["of"] == 2
     drawn = [curve for curve in curves if curve.get("roc") and curve.get("precision")]
@@ -28,15 +28,15 @@ def discrimination(found: dict[str, Any], total: int) -> View:
         "under the right one (average precision) 1 at best and the class's fraction by chance."
     )
     if not two:
-        says += f" Each class is held against all others{_most(drawn, found)}."
+        says += f" Each class is held against all others{_curves_note(drawn, found)}."
     operating = curves[0].get("operating") if two else None
     if operating:
         says += f" The ring is where the model decides: at a {found['score']} above {number(operating['threshold'])}."
     return View(
         id="discrimination",
         title="ROC and precision–recall",
-        says=says + _choice(found["examples"], total),
-        summary=_best(curves[0]) if two else _several(curves),
+        says=says + _subset_note(found["examples"], total),
+        summary=_two_class_summary(curves[0]) if two else _multiclass_summary(curves),
         table=table(
             {
                 "class": "text",
@@ -50,7 +50,13 @@ def discrimination(found: dict[str, Any], total: int) -> View:
                 "by chance": "number",
             },
             [
-                [c["name"], c["examples"], *_three(c["auc"]), *_three(c["average_precision"]), c["fraction"]]
+                [
+                    c["name"],
+                    c["examples"],
+                    *_value_and_interval(c["auc"]),
+                    *_value_and_interval(c["average_precision"]),
+                    c["fraction"],
+                ]
                 for c in curves
             ],
         ),
@@ -103,12 +109,12 @@ def _at(values: list[float]) -> list[list[float]]:
     return [[round(x, 2), y] for x, y in zip(GRID, values)]
 
 
-def _three(m: dict[str, float | None]) -> list[float | None]:
+def _value_and_interval(m: dict[str, float | None]) -> list[float | None]:
     return [m["value"], m["low"], m["high"]]
 
 
-def _best(curve: Curve) -> str:
-    """Of two classes: the areas with their intervals, and what the threshold gives."""
+def _two_class_summary(curve: Curve) -> str:
+    """Return a summary for two classes: the areas with their intervals, and the rates at the threshold."""
     said = f"Of class {curve['name']}: AUC {_interval(curve['auc'])}; average precision "
     said += f"{_interval(curve['average_precision'])}, {number(curve['fraction'])} by chance."
     operating = curve.get("operating")
@@ -120,7 +126,7 @@ def _best(curve: Curve) -> str:
     return said
 
 
-def _several(curves: list[Curve]) -> str:
+def _multiclass_summary(curves: list[Curve]) -> str:
     order = sorted(curves, key=lambda c: c["auc"]["value"])
     mean = sum(c["auc"]["value"] for c in curves) / len(curves)
     low = order[0]
@@ -129,12 +135,12 @@ def _several(curves: list[Curve]) -> str:
 
 
 def _interval(m: dict[str, float | None]) -> str:
-    """0.95 (0.91 – 0.99)."""
+    """Return a value with its interval: 0.95 (0.91 – 0.99)."""
     value, low, high = (number(round(x, 4)) if x is not None else None for x in (m["value"], m["low"], m["high"]))
     return f"{value} ({low} – {high})" if low is not None and high is not None else value or UNKNOWN
 
 
-def _most(drawn: list[Curve], found: dict[str, Any]) -> str:
+def _curves_note(drawn: list[Curve], found: dict[str, Any]) -> str:
     known = len(found["classes"])
     if len(drawn) == known == found["of"]:
         return ""
@@ -142,7 +148,7 @@ def _most(drawn: list[Curve], found: dict[str, Any]) -> str:
     return f"{drawn_of}; {count(known)} of {count(found['of'])} have curves in the numbers"
 
 
-def _choice(examples: int, total: int) -> str:
+def _subset_note(examples: int, total: int) -> str:
     return f" Made of an even choice of {count(examples)} of the {count(total)} examples." if examples < total else ""
 
 
@@ -150,7 +156,7 @@ def _choice(examples: int, total: int) -> str:
 
 
 def calibration(found: dict[str, Any], total: int) -> View:
-    """The reliability diagram, and how many examples have which probability."""
+    """Return the reliability diagram, and the histogram of probabilities."""
     of = f"the probability of class {found['of']}" if found["of"] else "the probability of the class that was chosen"
     was = f"how often it was class {found['of']}" if found["of"] else "how often that class was right"
     bins = found["bins"]
@@ -166,10 +172,10 @@ def calibration(found: dict[str, Any], total: int) -> View:
         title="Calibration",
         says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
         f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
-        f"make it larger than it is.{scaling}{_choice(found['examples'], total)}",
+        f"make it larger than it is.{scaling}{_subset_note(found['examples'], total)}",
         summary=f"Expected calibration error {percent(error['value'])}; "
         f"Brier score {number(round(found['brier'], 4))}. "
-        f"{_sure(bins)}{better}",
+        f"{_confidence_note(bins)}{better}",
         table=table(
             {"said": "fraction", "was": "fraction", "examples": "count"},
             [[b["said"], b["was"], b["count"]] for b in bins],
@@ -199,8 +205,8 @@ def calibration(found: dict[str, Any], total: int) -> View:
     )
 
 
-def _sure(bins: list[dict[str, Any]]) -> str:
-    """Whether it is too sure or not sure enough, all in all."""
+def _confidence_note(bins: list[dict[str, Any]]) -> str:
+    """Return whether the model is overconfident or underconfident on average."""
     total = sum(b["count"] for b in bins)
     apart = sum(b["count"] * (b["said"] - b["was"]) for b in bins) / total
     if abs(apart) < 0.01:
@@ -210,11 +216,11 @@ def _sure(bins: list[dict[str, Any]]) -> str:
 
 # --- importance -----------------------------------------------------------------------------------------------
 
-SHOWN = 40  # columns that are drawn
+SHOWN = 40  # most columns that are drawn
 
 
 def importance(found: dict[str, Any], split: str) -> View:
-    """What is lost where a column is shuffled."""
+    """Return the permutation importance of each column."""
     columns = found["columns"]
     rmse = found["metric"] == "rmse"
     format = "number" if rmse else "fraction"

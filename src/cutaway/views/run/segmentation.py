@@ -1,4 +1,4 @@
-"""The view of a segmentation: intersection over union of each class, and what was taken for what, pixel by pixel."""
+"""The view of a segmentation: intersection over union by class, and the confusion matrix of pixels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import UNKNOWN, percent, plural
 
-MOST_CLASSES = 100  # beyond these a matrix cannot be read
-SWATCH = (72, 20)  # pixels of a colour in the key
+MOST_CLASSES = 100  # most classes in a matrix
+SWATCH = (72, 20)  # pixels of a colour in the legend
 
 
 def masks(found: dict[str, Any], split: str) -> View:
-    """Classes with their intersection over union, lowest first; the colours that examples have them in; the matrix."""
+    """Return the IoU of each class, lowest first, the colours of the classes in the examples, and the matrix."""
     per_class, names = found["per_class"], found["names"]
     known = sorted((c for c in per_class if c["iou"]["value"] is not None), key=lambda c: c["iou"]["value"])
     order = [*known, *(c for c in per_class if c["iou"]["value"] is None)]
@@ -31,7 +31,10 @@ def masks(found: dict[str, Any], split: str) -> View:
                     "label": c["name"],
                     "note": plural(c["images"], "image"),
                     "cells": [c["iou"]],
-                    "tip": [f"{c['name']}, {plural(c['pixels'], 'pixel')} of {plural(c['images'], 'image')}", _said(c)],
+                    "tip": [
+                        f"{c['name']}, {plural(c['pixels'], 'pixel')} of {plural(c['images'], 'image')}",
+                        _iou(c),
+                    ],
                 }
                 for c in order
             ],
@@ -53,7 +56,7 @@ def masks(found: dict[str, Any], split: str) -> View:
     summary = "No class has a pixel in this split."
     if known:
         low, high = known[0], known[-1]
-        summary = f"IoU is lowest for {low['name']}, {_said(low)}, and highest for {high['name']}, {_said(high)}."
+        summary = f"IoU is lowest for {low['name']}, {_iou(low)}, and highest for {high['name']}, {_iou(high)}."
     return View(
         id="masks",
         title="Class by class",
@@ -69,8 +72,8 @@ def masks(found: dict[str, Any], split: str) -> View:
     )  # fmt: skip
 
 
-def _said(c: dict[str, Any]) -> str:
-    """88.6 % (74.0 % – 95.5 %)."""
+def _iou(c: dict[str, Any]) -> str:
+    """Return an IoU with its interval: 88.6 % (74.0 % – 95.5 %)."""
     value, low, high = (c["iou"][k] for k in ("value", "low", "high"))
     if value is None:
         return UNKNOWN
@@ -78,7 +81,7 @@ def _said(c: dict[str, Any]) -> str:
 
 
 def _swatch(k: int) -> str:
-    """The colour of a class as an image."""
+    """Return the colour of a class as an image."""
     red, green, blue = palette()[3 * k : 3 * k + 3]
     buffer = io.BytesIO()
     Image.new("RGB", SWATCH, (red, green, blue)).save(buffer, format="PNG")

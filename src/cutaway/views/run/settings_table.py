@@ -1,4 +1,4 @@
-"""Every setting of a run: those that were chosen, and, folded away, all of them with what they are."""
+"""The settings of a run: those that differ from the defaults, and a collapsed table of all with their help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = "model."
 
 
 def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing]:
-    """The settings of a run as drawings; `config` is the whole of its model's, where that is known."""
+    """Return the settings of a run as drawings; `config` is the complete configuration of its model, if known."""
     known = {said.key: said for group in (TrainSettings, DataSettings) for said in describe(group)}
     asked = typed(run["command"])
     rows, chosen = [], []
@@ -41,14 +41,14 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
 
 
 def typed(command: str) -> set[str]:
-    """The names of the settings that a command line gives."""
-    if command.startswith("cutaway.train("):  # a module of one's own, in Python
+    """Return the names of the settings on a command line."""
+    if command.startswith("cutaway.train("):  # a custom module, trained from Python
         return set(re.findall(r", (\w+)=", command))
     return {word.split("=", 1)[0] for word in shlex.split(command)[4:] if "=" in word}
 
 
 def text(value: Any) -> str:
-    """A setting as a person would type it; JSON has lists where settings have tuples."""
+    """Return a setting as the user would type it; JSON has lists for the tuples of settings."""
     return as_text(tuple(value) if isinstance(value, list) else value)
 
 

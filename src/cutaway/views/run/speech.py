@@ -1,4 +1,4 @@
-"""Views of transcripts: which words were taken for which, and the worst of them beside what is right."""
+"""Views of transcripts: confused words, and the worst transcripts next to their references."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...draw.description import Drawing, View, table
 from ...draw.number_format import plural
 from ...tasks.transcription import ABSENT, aligned
 
-SHOWN = 12  # transcripts that are written side by side
+SHOWN = 12  # most transcripts in the comparison
 
 
 def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> View:
-    """The words that were wrong, of the evaluation's `words`, and its `worst` transcripts, aligned."""
+    """Return the confused words of the evaluation's `words`, and its `worst` transcripts, aligned."""
     confusions = found["confusions"]
     drawings: list[Drawing] = []
     if confusions:
@@ -24,7 +24,7 @@ def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> Vie
         drawings.append(charts.rows("What was said → what was written", [charts.bar("times")], rows))
     if worst:
         heads = {"right": "text", "the model writes": "text"}
-        lines = [list(_marked(one["actual"], one["predicted"])) for one in worst[:SHOWN]]
+        lines = [list(_mark_differences(one["actual"], one["predicted"])) for one in worst[:SHOWN]]
         drawings.append(
             {"kind": "prose", "title": "The worst, word beside word", "table": table(heads, lines)},
         )
@@ -50,8 +50,8 @@ def _pair(one: dict[str, Any]) -> str:
     return f"{one['actual']} → {one['predicted']}"
 
 
-def _marked(actual: str, predicted: str) -> tuple[str, str]:
-    """Both texts, the words that differ in brackets."""
+def _mark_differences(actual: str, predicted: str) -> tuple[str, str]:
+    """Return both texts with the different words in brackets."""
     pairs = aligned(actual.split(), predicted.split())
     right, written = (" ".join(p[side] if p[0] == p[1] else f"[{p[side]}]" for p in pairs) for side in (0, 1))
     return right, written

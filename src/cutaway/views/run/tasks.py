@@ -1,4 +1,4 @@
-"""The view of tasks that were learned one after another: how well each was answered after each."""
+"""The view of continual learning: the accuracy on each task after each task."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import count, percent, plural
 
-CURVES = 10  # tasks that have a curve of their own
+CURVES = 10  # most tasks with a separate curve
 
 
 def over_time(found: dict[str, Any], split: str) -> View:
-    """The matrix of tasks and times, and a curve for each task; of tasks that were learned all at once, their
-    accuracies alone."""
+    """Return the matrix of tasks by time and a curve for each task; for joint training, only the final accuracies."""
     names, accuracy = found["names"], found["accuracy"]
     labels = [f"{t + 1}: {name}" for t, name in enumerate(names)]
     if len(accuracy) == 1:
-        return _at_the_end(labels, accuracy[0], split)
+        return _final_view(labels, accuracy[0], split)
     ends = accuracy[-1]
     so_far = [sum(row[: t + 1]) / (t + 1) for t, row in enumerate(accuracy)]
     lost = [accuracy[t][t] - ends[t] for t in range(len(names) - 1)]
@@ -56,7 +55,7 @@ def _matrix(labels: list[str], accuracy: list[list[float]]) -> Drawing:
 
 
 def _curves(labels: list[str], accuracy: list[list[float]], so_far: list[float]) -> Drawing:
-    """Each task from when it was learned on, and the mean over the tasks so far."""
+    """Return each task's accuracy from the time it was learned, and the mean over the tasks so far."""
     series = [{"name": "mean of the tasks so far", "split": "test", "points": _over(so_far, 0)}]
     if len(labels) <= CURVES:
         series += [
@@ -70,7 +69,7 @@ def _over(values: list[float], first: int) -> list[list[float]]:
     return [[first + t + 1, value] for t, value in enumerate(values)]
 
 
-def _at_the_end(labels: list[str], ends: list[float], split: str) -> View:
+def _final_view(labels: list[str], ends: list[float], split: str) -> View:
     least = min(range(len(labels)), key=ends.__getitem__)
     return View(
         id="tasks",

@@ -1,4 +1,4 @@
-"""The view of a regression: what the model said over what it was, and how its errors are spread."""
+"""The view of a regression: predicted over actual values, and the distribution of the errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BINS = 48
 
 
 def residuals(values: dict[str, Any], total: int) -> View:
-    """Predicted over actual, and the errors; `total` is how many examples there were to choose from."""
+    """Return predicted over actual values, and the errors; `total` is the number of examples before selection."""
     predicted = np.asarray(values["predicted"], dtype=np.float64)  # (n,)
     actual = np.asarray(values["actual"], dtype=np.float64)  # (n,)
     error = predicted - actual
@@ -58,14 +58,14 @@ def residuals(values: dict[str, Any], total: int) -> View:
 
 
 def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Edges of equal bins over the errors (n,), one of them 0, so that no bin mixes signs.
+    """Return the edges of equal bins over the errors (n,), one of them 0, so that no bin mixes signs.
 
-    Width by Freedman and Diaconis (1981), 2 IQR n^(−1/3), brought up to 1, 2 or 5 times a power of ten.
+    The width is that of Freedman and Diaconis (1981), 2 IQR n^(−1/3), rounded up to 1, 2 or 5 times a power of ten.
     """
     q1, q3 = np.percentile(error, [25, 75])
     low, high = float(error.min()), float(error.max())
     wanted = max(2 * float(q3 - q1) / len(error) ** (1 / 3), (high - low) / MOST_BINS)
-    if wanted:  # errors far from 0 are close to each other for the way to 0, which the bins fill too
+    if wanted:  # the bins extend to 0, which may be far from all errors
         wanted = max(wanted, (max(high, 0) - min(low, 0)) / MOST_BINS)
     width = _round_up(wanted or abs(high) or 1.0)
     first, last = min(math.floor(low / width), 0), max(math.ceil(high / width), 0)
@@ -73,7 +73,7 @@ def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _round_up(value: float) -> float:
-    """The least of 1, 2, 5 × 10ᵏ that is not below the value, nor too small for a float of full precision."""
+    """Return the smallest of 1, 2, 5 × 10ᵏ that is at least the value and not too small for a normal float."""
     value = max(value, 10 * float(np.finfo(np.float64).tiny))
     power = 10.0 ** math.floor(math.log10(value))
     return next((m * power for m in (1, 2, 5) if m * power >= value), 10 * power)
