@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from ...api import search
     from .output import emit_json, open_page
 
-    _reject_twice(args.words)
+    _reject_repeated_settings(args.words)
     model, data, given = typed(args.words, options=("out", "resume", "open", "json"))
     found = search(model, data, out=args.out, resume=args.resume, **given)
     if args.open:
@@ -71,19 +71,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _reject_twice(words: list[str]) -> None:
+def _reject_repeated_settings(words: list[str]) -> None:
     """Raise SettingError for a setting that is typed twice with different values."""
-    typed: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or word.startswith("@"):
             continue
-        if key in typed and typed[key] != value:
-            both = f"{key}={short(typed[key])} and {key}={short(value)}"
+        if key in values and values[key] != value:
+            both = f"{key}={short(values[key])} and {key}={short(value)}"
             raise SettingError(
                 f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
             )
-        typed[key] = value
+        values[key] = value
 
 
 def summary(found: Search) -> dict[str, Any]:

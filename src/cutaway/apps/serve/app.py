@@ -258,7 +258,7 @@ class Doors:
         """
         own = 0
 
-        def came(size: int) -> None:
+        def on_bytes(size: int) -> None:
             nonlocal own
             own += size
             self.bytes += size
@@ -266,7 +266,7 @@ class Doors:
                 raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
 
         try:
-            yield came
+            yield on_bytes
         finally:
             self.bytes -= own
 
@@ -296,8 +296,8 @@ class Door:
         request, doors = Request(scope, receive), self.doors
         doors.reject_unready()
         self.reject_media(media_type(request))
-        with doors.held() as came:
-            body = await _read_in_time(request, doors.limits.body, came)
+        with doors.held() as on_bytes:
+            body = await _read_in_time(request, doors.limits.body, on_bytes)
             with doors.admitted():
                 response = await _while_connected(request, self.handle(request, body))
                 await response(scope, receive, send)
@@ -321,8 +321,8 @@ def _reject_other_than_json(media: str) -> None:
         raise HTTPException(415, f"Requests are JSON: Content-Type: {JSON}.")
 
 
-async def _read_in_time(request: Request, most: int, came: Callable[[int], None]) -> bytes:
-    """Read the body. Raises HTTPException 408 if it arrives too slowly, and what `came` raises."""
+async def _read_in_time(request: Request, most: int, on_bytes: Callable[[int], None]) -> bytes:
+    """Read the body. Raises HTTPException 408 if it arrives too slowly, and what `on_bytes` raises."""
     loop = asyncio.get_running_loop()
     began, size = loop.time(), 0
     try:
@@ -332,7 +332,7 @@ async def _read_in_time(request: Request, most: int, came: Callable[[int], None]
                 nonlocal size
                 size += piece
                 patience.reschedule(began + PATIENCE + size / PACE)
-                came(piece)
+                on_bytes(piece)
 
             return await read_body(request, most, count_bytes)
     except TimeoutError:

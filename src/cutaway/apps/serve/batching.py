@@ -55,8 +55,8 @@ class Predictor:
         rejected = [self._rejected(given, bounds, large) for given in asked]
         taken = [given for given, error in zip(asked, rejected) if error is None]
         with contextlib.ExitStack() as stack:
-            laid = [stack.enter_context(self.desk.laid(given)) for given in taken]
-            answers = iter(self._answers(laid, taken) if taken else ())
+            opened = [stack.enter_context(self.desk.open_sources(given)) for given in taken]
+            answers = iter(self._answers(opened, taken) if taken else ())
             return [next(answers) if error is None else error for error in rejected]
 
     def _rejected(self, given: Given, bounds: Bounds, large: bool) -> Exception | None:
@@ -67,14 +67,14 @@ class Predictor:
             return error
         return None if large or not is_large(*amount, bounds) else LargeRequest()
 
-    def _answers(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
+    def _answers(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
         if len(asked) == 1:
-            return [self._predict_one(*laid[0], asked[0])]
+            return [self._predict_one(*opened[0], asked[0])]
         with contextlib.suppress(Exception):
-            if (together := self._predict_together(laid, asked)) is not None:
+            if (together := self._predict_together(opened, asked)) is not None:
                 return list(together)
         half = len(asked) // 2
-        return [*self._answers(laid[:half], asked[:half]), *self._answers(laid[half:], asked[half:])]
+        return [*self._answers(opened[:half], asked[:half]), *self._answers(opened[half:], asked[half:])]
 
     def _predict_one(self, sources: list[Any], names: Names, given: Given) -> Said | Exception:
         try:
@@ -86,28 +86,28 @@ class Predictor:
             error.args = tuple(_restore_names(arg, names) if isinstance(arg, str) else arg for arg in error.args)
             return error
 
-    def _predict_together(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said] | None:
+    def _predict_together(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said] | None:
         """Predict all requests in one batch.
 
         Returns None unless each request has as many rows as sources, or files by which its rows can be assigned; and
         None if a note cannot be assigned to a request.
         """
-        sources = [source for own, _ in laid for source in own]
+        sources = [source for own, _ in opened for source in own]
         rows, notes = self._predicted(sources)
-        rows_by_request = _rows_by_request(rows, laid, asked)
+        rows_by_request = _rows_by_request(rows, opened, asked)
         if rows_by_request is None:
             return None
         own_notes: list[list[str]] = [[] for _ in asked]
         if notes:
             if set(notes) - set(self._notes(sources)):
                 return None  # a note of the model or the task, and not of preprocessing
-            self._assign_notes([own for own, _ in laid], own_notes)
+            self._assign_notes([own for own, _ in opened], own_notes)
         return [
             Said(
                 [_to_json_row(row, names, bool(names)) for row in own],
                 [*given.notes, *(_restore_names(note, names) for note in note_list)],
             )
-            for own, (_, names), given, note_list in zip(rows_by_request, laid, asked, own_notes)
+            for own, (_, names), given, note_list in zip(rows_by_request, opened, asked, own_notes)
         ]
 
     def _predicted(self, sources: Sequence[Any]) -> tuple[list[Row], list[str]]:
@@ -134,19 +134,19 @@ class Predictor:
 
 
 def _rows_by_request(
-    rows: list[Row], laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]
+    rows: list[Row], opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]
 ) -> list[list[Row]] | None:
     """Return the rows of each request, or None if they cannot be assigned."""
     if all(given.files for given in asked):
-        owner = {path: k for k, (_, names) in enumerate(laid) for path in names}
+        owner = {path: k for k, (_, names) in enumerate(opened) for path in names}
         rows_by_request: list[list[Row]] = [[] for _ in asked]
         for row in rows:
             rows_by_request[owner[row["input"]]].append(row)
         return rows_by_request
-    if len(rows) != sum(len(own) for own, _ in laid):
+    if len(rows) != sum(len(own) for own, _ in opened):
         return None
     left = iter(rows)
-    return [[next(left) for _ in own] for own, _ in laid]
+    return [[next(left) for _ in own] for own, _ in opened]
 
 
 def _to_json_row(row: Row, names: Names, named: bool) -> Row:

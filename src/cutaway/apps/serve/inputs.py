@@ -222,7 +222,7 @@ class Desk:
         self.kind, self.folder, self.number = kind, folder, 0
 
     @contextlib.contextmanager
-    def laid(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
+    def open_sources(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
         """Yield the sources of a request, with its files for as long as the context lasts, and a map from the names
         that occur in messages to the client's names."""
         if self.kind in ONE_BY_ONE:

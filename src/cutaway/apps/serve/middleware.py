@@ -98,7 +98,7 @@ class Guard:
         """Return the status and message with which a request is rejected, or None if it may pass."""
         headers = headers_of(scope)
         if self.hosts is not None:
-            if self.hosts.strange(headers):
+            if self.hosts.is_foreign_host(headers):
                 return 421, "This server is not the one that was asked for."
             if from_elsewhere(headers):
                 return 403, "A page of another site may not use this server."

@@ -62,7 +62,7 @@ class Guard:
     def _rejected(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and message with which a request is rejected, or None if it may pass."""
         headers = headers_of(scope)
-        if self.hosts.strange(headers):
+        if self.hosts.is_foreign_host(headers):
             return 421, "This server is not the one that was asked for."
         first = scope["path"].split("/")[1:2]
         if not first or not hmac.compare_digest(first[0].encode(), self.token.encode()):

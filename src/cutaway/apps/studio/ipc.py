@@ -1,7 +1,7 @@
 """Messages between the studio's processes: one JSON document each, over pipes.
 
 No process of the studio outlives its parent: its reader thread ends the process as soon as the other end of its pipe is
-closed, whatever the main thread is doing.
+closed, even if the main thread is busy.
 """
 
 from __future__ import annotations

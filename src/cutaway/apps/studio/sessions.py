@@ -134,14 +134,14 @@ class Side:
         """Make frames while there are clients."""
         while True:
             await self.fresh.wait()
-            await self.studio.wanted(self)
+            await self.studio.wait_for_client(self)
             self.fresh.clear()
             self.asked.clear()
             heard = self.heard
             try:
                 head, body = await pair.viewer.ask({"do": "frame", "watch": self.watch})
                 if pair.learner.ended:
-                    raise Ended(pair.learner.epitaph())
+                    raise Ended(pair.learner.exit_message())
             except Ended as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
                 await asyncio.to_thread(pair.close)  # both processes are needed
@@ -268,7 +268,7 @@ class Studio:
         async with self.changed:
             self.changed.notify_all()
 
-    async def wanted(self, side: Side) -> None:
+    async def wait_for_client(self, side: Side) -> None:
         """Wait until a client has received the last frame of this side and waits for the next."""
         async with self.changed:
             await self.changed.wait_for(lambda: any(w.seen.get(side.name, 0) == side.number for w in self.watchers))

@@ -75,7 +75,7 @@ def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
 def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
     """Return a copy with other model settings and the same weights, such as another dropout or activation.
 
-    Raises ModelError if the shapes of the weights would change, and what the model rejects.
+    Raises ModelError if the shapes of the weights would change, and all errors of the model's config.
     """
     found, parsed = ready.preset, {**ready.model_settings, **ready.preset.parse(changes)}
     config = found.configure(ready.data.spec, parsed)

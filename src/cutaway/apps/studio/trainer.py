@@ -217,8 +217,10 @@ class Live:
     # --- changes ----------------------------------------------------------------------------------------------
 
     def change(self, key: str, value: str) -> None:
-        """Change a setting from the next update on. Raises SettingError for one that cannot change during training, and
-        what the setting itself rejects."""
+        """Change a setting from the next update on.
+
+        Raises SettingError for a setting that cannot change during training, and for an invalid value.
+        """
         if ";" in value:
             raise SettingError(f"{key}={value} cannot be: a value has no semicolon.")
         if key.startswith("model."):

@@ -114,10 +114,10 @@ class Worker:
         self.ended = True
         for answer in self.waiting.values():
             if not answer.done():
-                answer.set_exception(Ended(self.epitaph()))
+                answer.set_exception(Ended(self.exit_message()))
         self.on_event({"event": "ended"})
 
-    def epitaph(self) -> str:
+    def exit_message(self) -> str:
         """Return a message on how the process ended."""
         self.process.join(PATIENCE)
         code = self.process.exitcode

@@ -25,11 +25,11 @@ class Strangers:
         self.most, self.patience = most, patience
         self.waiting: dict[Peer, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}  # the oldest first
 
-    def came(self, peer: Peer, transport: asyncio.Transport) -> None:
+    def opened(self, peer: Peer, transport: asyncio.Transport) -> None:
         """Record a new connection, and close the oldest idle ones while there are too many."""
         while len(self.waiting) >= self.most:
-            self.send_away(next(iter(self.waiting)))
-        timer = asyncio.get_running_loop().call_later(self.patience, self.send_away, peer)
+            self.close(next(iter(self.waiting)))
+        timer = asyncio.get_running_loop().call_later(self.patience, self.close, peer)
         self.waiting[peer] = transport, timer
 
     def known(self, peer: Peer) -> None:
@@ -38,7 +38,7 @@ class Strangers:
         if found is not None:
             found[1].cancel()
 
-    def send_away(self, peer: Peer) -> None:
+    def close(self, peer: Peer) -> None:
         """Abort an idle connection without a response."""
         transport, timer = self.waiting.pop(peer)
         timer.cancel()
@@ -52,7 +52,7 @@ class Strangers:
             def connection_made(self, transport: Any) -> None:
                 super().connection_made(transport)
                 if self.client is not None:
-                    strangers.came(self.client, transport)
+                    strangers.opened(self.client, transport)
 
             def connection_lost(self, exc: Exception | None) -> None:
                 if self.client is not None:

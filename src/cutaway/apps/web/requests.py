@@ -31,8 +31,8 @@ def reject_longer(request: Request, most: int) -> None:
         raise too_large(most)
 
 
-async def read_body(request: Request, most: int, came: Callable[[int], None] = lambda size: None) -> bytes:
-    """Read the body of a request, of at most `most` bytes, and call `came` with the size of each piece.
+async def read_body(request: Request, most: int, on_bytes: Callable[[int], None] = lambda size: None) -> bytes:
+    """Read the body of a request, of at most `most` bytes, and call `on_bytes` with the size of each piece.
 
     Raises HTTPException 413 as soon as the body is larger; the rest is not read.
     """
@@ -41,7 +41,7 @@ async def read_body(request: Request, most: int, came: Callable[[int], None] = l
     async for piece in request.stream():
         if len(body) + len(piece) > most:
             raise too_large(most)
-        came(len(piece))
+        on_bytes(len(piece))
         body += piece
     return bytes(body)
 
@@ -97,7 +97,7 @@ class Hosts:
         self.names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", written(host))}
         self.anywhere = host in EVERYWHERE
 
-    def strange(self, headers: dict[str, list[str]]) -> bool:
+    def is_foreign_host(self, headers: dict[str, list[str]]) -> bool:
         """Return whether the Host header is missing, repeated or not a name of this server."""
         host = headers.get("host", [])
         return len(host) != 1 or not self._is_ours(host[0])
