@@ -1,4 +1,4 @@
-"""The command line: one file per command, found by its name; nothing slow is imported before a command needs it."""
+"""The command line: one module per command, found by its name. Slow imports happen only in commands that need them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
 )  # fmt: skip
 WITH_LIBRARIES = (*WITH_SETTINGS, "evaluate", "predict", "generate", "serve", "studio", "export")  # polars, PyTorch
-ADDRESSES = 2.5  # GiB that those libraries map, 2.2 on two cores, before the model and the data; without it they abort
-MEANT = {  # what other tools call it
+ADDRESSES = (
+    2.5  # GiB of address space that these libraries need (2.2 on two cores) before model and data; with less they abort
+)
+MEANT = {  # names of commands in other tools
     "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "server": "serve", "deploy": "serve", "api": "serve",
@@ -47,7 +49,7 @@ MEANT = {  # what other tools call it
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 
-PACKAGES = {  # by what is imported, where the package is called otherwise
+PACKAGES = {  # import names that differ from the package name
     "PIL": "pillow", "sklearn": "scikit-learn", "torch_pruning": "torch-pruning", "umap": "umap-learn",
 }  # fmt: skip
 
@@ -75,14 +77,14 @@ Try:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 2 an error to fix, 1 an internal error, 130 interrupted."""
     if argv is None:
-        _leave_the_working_folder_alone()
+        _remove_cwd_from_path()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout = Output(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.line_buffering)
     if launched():
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # notices that each process would give
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # hides notices that each process would print
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
-    for stream in (sys.stdout, sys.stderr):  # a name that is not UTF-8 is shown by its bytes, and stops nothing
+    for stream in (sys.stdout, sys.stderr):  # escape names that are not UTF-8, so that printing them does not fail
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -100,11 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if module == "cutaway" or module in sys.modules:
             return _fault()
         package = PACKAGES.get(module, module)
-        said = f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
-        print(_paragraph(f"cutaway: {said}"), file=sys.stderr)
+        message_text = f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
+        print(_paragraph(f"cutaway: {message_text}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
-        if rank() > 0:  # of the processes that torchrun started the first tells it
+        if rank() > 0:  # only the first process of torchrun prints it
             return 130
         resumable = error.args[0] if error.args else None
         print(
@@ -114,22 +116,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    except BrokenPipeError:  # the reader, head or less, has seen enough
+    except BrokenPipeError:  # the reader, such as head or less, has exited
         _discard_output()
         return 0
     except SystemExit:
         raise
-    except BaseException as error:  # a panic of a library in Rust is no Exception
+    except BaseException as error:  # a panic of a Rust library is not an Exception
         if (short_of := memory_message(error)) is not None:
             print(_paragraph(f"cutaway: {short_of}"), file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.filename == Output.NAME:
             _discard_output()
-            said = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another place."
-            print(_paragraph(said), file=sys.stderr)
+            message_text = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another place."
+            print(_paragraph(message_text), file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.filename is not None:
-            # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
+            # An error about a path (too long, no permission, a loop of links) is for the user to fix.
             path = short(error.filename, 110)
             print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
             return 2
@@ -137,17 +139,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Output(io.TextIOWrapper):
-    """Standard output, whose errors name it as the file that could not be written."""
+    """Standard output, with errors that name it as the file that could not be written."""
 
     NAME = "standard output"
 
     def write(self, text: str, /) -> int:
-        """Write, or raise OSError with a name."""
+        """Write text. Raises OSError with a file name."""
         with self._named():
             return super().write(text)
 
     def flush(self) -> None:
-        """Write what is held back, or raise OSError with a name."""
+        """Flush the buffer. Raises OSError with a file name."""
         with self._named():
             super().flush()
 
@@ -161,22 +163,24 @@ class Output(io.TextIOWrapper):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose errors are ours: a paragraph that says what to type, in place of the whole usage."""
+    """An argparse parser whose errors are one paragraph that says what to type, in place of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise SettingError in argparse's words, or in better ones."""
+        """Raise SettingError with argparse's message or a clearer one."""
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
             raise SettingError(f"{self.prog} {self._unknown(unknown.split())} `{self.prog} --help` says what it takes.")
-        said = message.replace("the following arguments are required: ", "needs ")
-        raise SettingError(f"{self.prog}{' ' if said != message else ': '}{said}. `{self.prog} --help` says more.")
+        message_text = message.replace("the following arguments are required: ", "needs ")
+        raise SettingError(
+            f"{self.prog}{' ' if message_text != message else ': '}{message_text}. `{self.prog} --help` says more."
+        )
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print, and raise where that cannot be done, which argparse does not."""
+        """Print a message. Unlike argparse, raise if printing fails."""
         (file or sys.stderr).write(message)
 
     def _unknown(self, words: list[str]) -> str:
-        """What is wrong with words that are no options, and what was meant, perhaps."""
+        """Return the error message for unknown options, with a suggestion if possible."""
         option, _, value = words[0].partition("=")
         key = option.lstrip("-").replace("-", "_")
         new = f"--{RENAMED[key].replace('_', '-')}" if key in RENAMED else ""
@@ -192,7 +196,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _fault() -> int:
-    """Print the traceback of an internal error, and what to report."""
+    """Print the traceback of an internal error and how to report it."""
     print(visible(traceback.format_exc()), file=sys.stderr)
     print(
         "\nInternal error. Please report it in the issue tracker of Cutaway, with the lines above, the command and the "
@@ -203,7 +207,7 @@ def _fault() -> int:
 
 
 def _discard_output() -> None:
-    """Drop what standard output still holds, which Python would try to write again as the process ends."""
+    """Drop the buffer of standard output, which Python would otherwise try to write again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -242,30 +246,32 @@ def _run(words: list[str]) -> int:
     return int(command.run(args))
 
 
-def _leave_the_working_folder_alone() -> None:
-    """Import nothing from the folder that a person works in: a `random.py` that lies there is data, and no program that
-    they asked to run. Processes that are started from here look there no more than this one does."""
+def _remove_cwd_from_path() -> None:
+    """Remove the working folder from the import path, for this process and the processes that it starts.
+
+    A `random.py` in that folder is the user's data, and not a module to import.
+    """
     here = os.path.realpath(os.curdir)
     if here == os.path.realpath(os.path.join(os.path.dirname(__file__), os.pardir, os.pardir)):
-        return  # `python -m cutaway` beside the package itself finds it there
+        return  # `python -m cutaway` in the folder of the package needs it
 
     def elsewhere(places: Sequence[str]) -> list[str]:
         return [place for place in places if os.path.realpath(place or os.curdir) != here]
 
     sys.path[:] = elsewhere(sys.path)
     os.environ["PYTHONSAFEPATH"] = "1"  # no '' at the front of theirs
-    if "PYTHONPATH" in os.environ:  # in which a colon too many stands for the working folder
+    if "PYTHONPATH" in os.environ:  # an empty entry in it means the working folder
         os.environ["PYTHONPATH"] = os.pathsep.join(elsewhere(os.environ["PYTHONPATH"].split(os.pathsep)))
 
 
 def usage() -> str:
-    """What `cutaway --help` prints."""
+    """Return the text of `cutaway --help`."""
     lines = [f"  {name:<10}{import_module(f'{__package__}.{name}').SUMMARY}" for name in COMMANDS]
     return USAGE.format(commands="\n".join(lines))
 
 
 def _paragraph(text: str) -> str:
-    """Break a message into lines between words, but not within a command, which is copied as it stands."""
+    """Wrap a message between words, but not within a command, so that commands can be copied."""
     whole = COMMAND.sub(lambda found: found[0].replace(" ", UNBROKEN), visible(text))
     return textwrap.fill(
         whole,

@@ -1,6 +1,6 @@
-"""Arguments that commands share: MODEL DATA key=value, options, and how they are parsed.
+"""Arguments that commands share: MODEL DATA key=value, common options, and their parsing.
 
-`@settings.toml` files stand in for settings that are typed.
+A word `@settings.toml` is replaced with the settings in that file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ NO_SETTINGS = {  # options, and how they are typed
 
 
 def add_words(parser: argparse.ArgumentParser, model: str = "MODEL", said: str = "a preset, data, settings") -> None:
-    """What is typed without dashes."""
+    """Add the positional arguments."""
     parser.add_argument("words", nargs="*", metavar=f"{model} DATA [key=value ...]", help=said)
 
 
 def add_folder(parser: argparse.ArgumentParser, folder: str, default: str, resume: tuple[str, str]) -> None:
-    """Where what is trained is left, with its default; what is resumed, by how it is called and what that does; and
-    how it is told."""
+    """Add --out, --resume, --open and --json.
+
+    `folder` and `default` describe --out; `resume` holds the metavar and the help of --resume.
+    """
     parser.add_argument("--out", metavar="DIR", help=f"{folder} (default: runs/{default}-N)")
     parser.add_argument("--resume", metavar=resume[0], help=resume[1])
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
@@ -37,7 +39,7 @@ def add_folder(parser: argparse.ArgumentParser, folder: str, default: str, resum
 
 
 def described(*groups: tuple[type, str]) -> list[str]:
-    """The settings of some groups, each with its title, as `--help` prints them."""
+    """Return the help text of groups of settings, each with its title."""
     from ...core.config import describe
 
     lines = []
@@ -58,8 +60,8 @@ def _wrapped(left: str, right: str) -> list[str]:
 def typed(
     words: Sequence[str], options: Collection[str] = NO_SETTINGS
 ) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Return the model, the data and the settings. Raises SettingError for one of the command's `options` that is typed
-    as a setting."""
+    """Return the model, the data and the settings. Raises SettingError if one of the command's `options` is typed as a
+    setting."""
     names, given = sort_words(words, names=2)
     for key, value in given.items():
         if key in options:
@@ -71,7 +73,7 @@ def typed(
 
 
 def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
-    """The same of a command that can do nothing without either. Raises SettingError for that too."""
+    """Return the model, the data and the settings of a command that needs a model and data. Raises SettingError."""
     model, data, given = typed(words, options=("json",))
     if model is None or data is None:
         raise SettingError(
@@ -81,7 +83,7 @@ def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, 
 
 
 def beam_search(parser: argparse.ArgumentParser) -> None:
-    """What runs that learned pairs of sequences decode with; as in training unless given."""
+    """Add the options of beam search; by default the values of training."""
     parser.add_argument(
         "--num-beams",
         metavar="N",
@@ -101,7 +103,7 @@ DRAWING = ("samples", "temperature", "seed")  # of problems too
 
 
 def thinking(parser: argparse.ArgumentParser) -> None:
-    """How solutions of problems are looked for; as `inference.thought_search.Method` has it unless given."""
+    """Add the options of solving problems; the defaults are in `inference.thought_search.Method`."""
     parser.add_argument(
         "--method",
         metavar="METHOD",
@@ -124,19 +126,19 @@ def thinking(parser: argparse.ArgumentParser) -> None:
 
 
 def method_of(args: argparse.Namespace) -> Method | None:
-    """The method that was asked for; None where nothing was."""
+    """Return the method that the options select, or None without such options."""
     asked = {key: getattr(args, key) for key in (*THINKING, *DRAWING) if getattr(args, key) is not None}
     return Method(**asked) if asked else None
 
 
-SETTINGS_AT_MOST = 1 << 14  # bytes of a file of settings: of a key of 50 000 parts the parser takes a minute
+SETTINGS_AT_MOST = 1 << 14  # bytes of a settings file: tomllib takes a minute for a key of 50 000 parts
 PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 
 
 def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, Any]]:
-    """The first words that are no settings (at most `names` of them), and the settings. What is typed later wins.
+    """Split words into names (at most `names`) and settings. A later setting overrides an earlier one.
 
-    A word that looks like `key=value` but is a file or folder that exists is a name.
+    A word that looks like `key=value` is a name if it is an existing file or folder.
     """
     found: list[str] = []
     settings: dict[str, Any] = {}
@@ -154,7 +156,7 @@ def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, A
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; the table [model] holds the model's own. Raises FileError."""
+    """Read settings from a TOML file; the table [model] holds the model's own. Raises FileError."""
     try:
         return flatten(tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8")))
     except RecursionError as error:
@@ -164,7 +166,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys: {"model": {"layers": 4}} is {"model.layers": 4}."""
+    """Flatten nested tables to dotted keys: {"model": {"layers": 4}} becomes {"model.layers": 4}."""
     flat: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):

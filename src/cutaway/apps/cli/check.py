@@ -1,4 +1,4 @@
-"""cutaway check: what would happen, before it does."""
+"""cutaway check: a check of data, model and cost before training."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
 TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
-NAMED = 3  # examples that a finding names itself
-SHARED = ("processes", "parallel")  # what processes do together
+NAMED = 3  # examples that a finding lists by name
+SHARED = ("processes", "parallel")  # settings of training with several processes
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
     add_words(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -27,7 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, fit, trace, estimate; print what was found. Exit status 2 where the data has bad rows or files."""
+    """Check the data, trace a batch, estimate the cost and print the results. Exit status 2 if the data has bad rows or
+    files."""
     from .output import patience
 
     with patience("Still at work: the data is read, the model is built and a few steps of training are timed."):
@@ -91,17 +92,17 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
         for row in first:
             shape = "×".join(map(str, row.shape[1:]))
             table.add_row(row.name, row.type, shape, f"{row.parameters:,}" if row.parameters else "")
-        if others:  # blocks that follow each other and are alike: the first is shown, and how many there are besides
+        if others:  # of consecutive identical blocks, only the first is shown in full
             parameters = sum(row.parameters for _, inside in others for row in inside)
             table.add_row(names_of(others), "the same", "", f"{parameters:,}")
     out.print(table)
     epochs, updates = epochs_of(ready.settings, ready.data), ready.settings.max_steps
-    in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
-    asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
+    total_updates = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
+    asked = plural(epochs, "epoch") if updates is None else plural(total_updates, "update")
     out.print(
         f"\nan epoch: {plural(cost['steps'], 'step')} of {_step_time(cost['seconds_per_step'])}, about "
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
-        f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
+        f"{asked}: about {_duration(total_updates * cost['seconds_per_step'])}"
     )
     kinds = ", ".join(f"{TITLES.get(kind, kind)} {_size(size)}" for kind, size in found["memory"].items() if size)
     flops = cost["flops_per_step"]
@@ -116,7 +117,7 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
 
 
 def _print_findings(findings: list[str], examples: int) -> None:
-    """What is wrong with the data, each with what it is about first; a terminal shows that in bold, and sets it in."""
+    """Print findings about the data. A terminal shows the part before the colon in bold."""
     from rich.table import Table
     from rich.text import Text
 

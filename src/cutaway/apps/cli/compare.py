@@ -1,4 +1,4 @@
-"""cutaway compare: which model, and whether the difference is real."""
+"""cutaway compare: a comparison of models, with significance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ run in the comparison's folder. Settings of `cutaway train` hold for all models.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = (
         "cutaway compare MODEL,MODEL,... DATA[,DATA...] [key=value ...]\n"
         "                       [--out DIR] [--open] [--json]\n"
@@ -53,7 +53,7 @@ def _settings() -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, then say what was found and where it is."""
+    """Run the comparison, then print its results and its folder."""
     from rich.markup import escape
 
     from ...api import compare
@@ -79,7 +79,7 @@ def _ranks(found: Comparison) -> dict[str, Any]:
 
 
 def _print(found: Comparison, result: dict[str, Any]) -> None:
-    """The models of one data set, best first, and what can be told apart."""
+    """Print the models of one data set, best first, and their significant differences."""
     from rich.markup import escape
 
     from ...core.metric_names import metric

@@ -1,4 +1,4 @@
-"""What commands that make a run smaller have in common: RUN OUT key=value, and the two models beside one another."""
+"""Arguments and output of commands that compress a run: RUN OUT key=value, and a comparison of the two models."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def add_run_and_out(parser: argparse.ArgumentParser) -> None:
-    """What is typed without dashes, and how it is told."""
+    """Add the positional arguments and --json."""
     parser.add_argument("words", nargs="*", metavar="RUN OUT [key=value ...]", help="a run, the new run, settings")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
-    """The run, the new folder and the settings. Raises SettingError, with an `example` of what to type, where either of
-    the first two is missing."""
+    """Return the run, the new folder and the settings. Raises SettingError, with an `example`, if one of the first two
+    is missing."""
     names, given = sort_words(words, names=2)
     if len(names) < 2:
         raise SettingError(f"A run and a new folder are needed: {example}.")
@@ -30,8 +30,8 @@ def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, A
 
 
 def measured(runs: Sequence[Run]) -> list[Measured]:
-    """What `beside` measures of these runs, and nothing, with a note, where their data is not at hand or no answer can
-    be judged."""
+    """Measure score, size and time of runs. Returns an empty list, with a note, if their data is missing or has no
+    labels."""
     from ...core.errors import DataError
     from ...deploy.measurement import beside
     from .output import note
@@ -44,12 +44,12 @@ def measured(runs: Sequence[Run]) -> list[Measured]:
 
 
 def in_json(both: Sequence[Measured]) -> dict[str, Any]:
-    """The document of a model before and after, null where nothing is measured."""
+    """Return the measurements before and after as a JSON document, with null if there are none."""
     return {name: both[i].to_json() if both else None for i, name in enumerate(("before", "after"))}
 
 
 def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measured], str]] | None = None) -> None:
-    """Print what models score and cost, a row each; `more` are columns after the score."""
+    """Print score and cost of each model, one row each; `more` holds extra columns after the score."""
     from ...core.memory_budget import in_bytes
     from ...core.metric_names import metric
     from .output import print_table

@@ -1,4 +1,4 @@
-"""cutaway convert: checkpoints to and from other people's formats."""
+"""cutaway convert: checkpoints to and from other formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SUMMARY = "checkpoints and word vectors to and from other formats"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     sources = "a run's or model's folder, a Hugging Face folder, hub:ORG/NAME, diffusers' folder, or torchvision's file"
     parser.add_argument("source", metavar="IN", type=Path, help=sources)
     parser.add_argument("target", metavar="OUT", type=Path, help="what to write; a folder must not exist")
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, and print which key became which."""
+    """Convert a checkpoint and print the map of keys."""
     from ...checkpoints.convert import convert
     from .output import note, print_table
 

@@ -1,4 +1,4 @@
-"""cutaway course: the chapters, their exercises, and the check of a reader's answers."""
+"""cutaway course: the chapters, their exercises, and a check of answers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ import numpy as np
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.epilog = DETAILS
     parser.add_argument("words", metavar="[start|check] CHAPTER FILE", nargs="*", help="as below")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the first word says, or list."""
+    """Execute the subcommand: list, show, start or check."""
     from ...core.errors import SettingError
     from ..course.chapters import chapter
 

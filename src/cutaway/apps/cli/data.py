@@ -1,4 +1,4 @@
-"""cutaway data: the named data sets."""
+"""cutaway data: the built-in and downloadable data sets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ SUMMARY = "the named data sets; with a name, one in detail"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="one data set, in detail")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the sets, or describe one; nothing is downloaded."""
+    """List the data sets or describe one; nothing is downloaded."""
     from dataclasses import asdict
 
     from ...core.errors import UnknownName
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _described(found: dict[str, Any]) -> list[str]:
-    """One data set, a line for each thing to know of it."""
+    """Return the facts about one data set, one line each."""
     facts = [
         f"{key:<10} {found[key]}" for key in ("name", "title", "kind", "task", "target", "sizes", "licence", "citation")
     ]

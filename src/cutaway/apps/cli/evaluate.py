@@ -1,4 +1,4 @@
-"""cutaway evaluate: a run's metrics with their 95 % intervals."""
+"""cutaway evaluate: metrics of a run with 95 % intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
     beam_search(parser)
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate and print."""
+    """Evaluate a run and print its metrics."""
     from ...core.metric_names import metric
     from ...deploy.runtime import run_at
     from .output import emit_json, note, print_table

@@ -1,4 +1,4 @@
-"""cutaway examples: files to try it with."""
+"""cutaway examples: small files of every kind of data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 SUMMARY = "write small files of every kind of data, to try it with"
 
-# What can be done with each. (What comes of it, the README says.)
+# A command to try with each. The README shows the results.
 TRY = {
     "wine.csv": "train mlp wine.csv target=cultivar",
     "visits.csv": "train gru visits.csv forecast=visits known_future=sale,sunday lookback=24",
@@ -33,14 +33,14 @@ TRY = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these, as wine.csv or sounds; default: all")
     parser.add_argument("--out", metavar="DIR", default=".", help="the folder to write into (default: this one)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write what was asked for, and say what can be done with each; what is there already is left as it is."""
+    """Write example files and print a command for each. Existing files are kept."""
     from ...core.errors import UnknownName
     from ...data.synthetic import EXAMPLES, write_example
     from .output import emit_json, note, print_table

@@ -9,14 +9,14 @@ SUMMARY = "a run as one file: ONNX or torch.export, its preprocessing with it"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("out", metavar="OUT", type=Path, help="OUT.onnx, for onnxruntime, or OUT.pt2, for torch.export")
     parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export, and say what was held."""
+    """Export a run and print the result of the comparison with it."""
     from ...deploy.artifact import TOLERANCE
     from ...deploy.export import export
     from ...runs.run import Run

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 SUMMARY = "text, sequences or images out of a trained model"
 COUNT, TEMPERATURE = 500, 0.8
-RUNNING = ("prompts", "count", "stop", "window")  # what is for running text alone
-DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # how texts are drawn
-PAIRS = ("num_beams", "length_penalty")  # what is for pairs alone
+RUNNING = ("prompts", "count", "stop", "window")  # options for language models only
+DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # options of sampling
+PAIRS = ("num_beams", "length_penalty")  # options for pairs only
 TEXT = ("prompt", *(key for key in (*RUNNING, *DRAWING) if key not in ("count", "seed")), *PAIRS)  # not for images
-TOGETHER = 16  # texts that are written side by side, where there are several prompts
+TOGETHER = 16  # batch size for several prompts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument(
         "--prompt",
@@ -96,7 +96,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
+    """Generate text, translations, images or solutions, depending on the run's target."""
     from ...core.spec import Drawn, NextToken, Solution, Tokens
     from ...data.text.corpus import RunningPreprocessing
     from ...runs.run import Run
@@ -125,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What was asked for, as `inference.text.stream` takes it."""
+class _GenerationOptions:
+    """The generation options, as arguments of `inference.text.stream`."""
 
     count: int
     seed: int
@@ -137,18 +137,18 @@ class _Asked:
 
 
 def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
-    """Texts that go on where the prompts end, one after the other."""
+    """Print or emit texts that continue the prompts."""
     from .output import emit_json, write
 
-    asked = _asked(run, text, args)
+    asked = _parse_options(run, text, args)
     prompts = [args.prompt] if args.prompts is None else _lines(args)
     encoded = [_prompt(text, prompt) for prompt in prompts]
     model = run.place.model(run.model, learns=False)
     if args.prompts is not None:
         _reject_long(model, encoded, asked, args.prompts)
-        written = _side_by_side(run, model, text, prompts, encoded, asked)
+        written = _batch_samples(run, model, text, prompts, encoded, asked)
     else:
-        written = _one_by_one(run, model, text, args.prompt, encoded[0], asked)
+        written = _stream_samples(run, model, text, args.prompt, encoded[0], asked)
     samples: list[list[str]] = [[] for _ in prompts]
     for number, (i, pieces) in enumerate(written):
         if args.json:
@@ -166,15 +166,15 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
     return 0
 
 
-def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
-    """What was asked for. Raises SettingError for what cannot be."""
+def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _GenerationOptions:
+    """Return the generation options. Raises SettingError for invalid ones."""
     from ...inference.prompts import bounds_of
 
     for key in PAIRS:
         if getattr(args, key) is not None:
             raise SettingError(f"{flag(key)} is for pairs of sequences, and this run learned a corpus: leave it out.")
-    samples, seed = _repeated(args)
-    return _Asked(
+    samples, seed = _samples_and_seed(args)
+    return _GenerationOptions(
         COUNT if args.count is None else args.count,
         seed,
         samples,
@@ -184,8 +184,8 @@ def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _A
     )
 
 
-def _repeated(args: argparse.Namespace) -> tuple[int, int]:
-    """How many texts are drawn of each prompt, and the seed of the first. Raises SettingError for what cannot be."""
+def _samples_and_seed(args: argparse.Namespace) -> tuple[int, int]:
+    """Return the number of texts of each prompt and the seed of the first. Raises SettingError for invalid values."""
     samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
     if samples < 1:
         raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
@@ -198,7 +198,7 @@ def _repeated(args: argparse.Namespace) -> tuple[int, int]:
 
 
 def _sampling(args: argparse.Namespace) -> dict[str, Any]:
-    """How a token is drawn, as `inference.sampling.Sampling` takes it."""
+    """Return the sampling options, as arguments of `inference.sampling.Sampling`."""
     return {
         "temperature": TEMPERATURE if args.temperature is None else args.temperature,
         "top_k": args.top_k or 0,
@@ -208,29 +208,29 @@ def _sampling(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _one_by_one(
-    run: Run, model: torch.nn.Module, text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked
+def _stream_samples(
+    run: Run, model: torch.nn.Module, text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions
 ) -> Iterator[tuple[int, Iterator[str]]]:
-    """The samples of one prompt, each as it is drawn: 0, the prompt's number, and pieces of text."""
+    """Generate the samples of one prompt as a stream: yield 0, the prompt's number, and an iterator of pieces."""
     from ...inference.streaming_text import as_text
     from ...inference.text import stream
 
     ids = ids.to(run.place.device)
     for number in range(asked.samples):
-        generator = _seeded(asked.seed + number)
+        generator = _make_generator(asked.seed + number)
         drawn = stream(model, ids[None], asked.count, generator=generator, **asked.more, **asked.sampling)
         yield 0, as_text(map(int, drawn), _pieces(text, prompt, ids, asked))
 
 
-def _side_by_side(
+def _batch_samples(
     run: Run,
     model: torch.nn.Module,
     text: RunningPreprocessing,
     prompts: list[str],
     encoded: list[Tensor],
-    asked: _Asked,
+    asked: _GenerationOptions,
 ) -> Iterator[tuple[int, Iterator[str]]]:
-    """The samples of each prompt, some at a time: the prompt's number and its text."""
+    """Generate the samples of all prompts in batches: yield the prompt's number and its text."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
@@ -247,7 +247,7 @@ def _side_by_side(
             ids,
             asked.count,
             mask=torch.arange(ids.shape[1], device=ids.device) < lengths[:, None],
-            generator=[_seeded(asked.seed + number) for _, number in some],
+            generator=[_make_generator(asked.seed + number) for _, number in some],
             **asked.more,
             **asked.sampling,
         )
@@ -255,22 +255,22 @@ def _side_by_side(
         yield from ((i, iter([said])) for (i, _), said in zip(some, found))
 
 
-def _seeded(seed: int) -> torch.Generator:
-    """A generator of its own for each text."""
+def _make_generator(seed: int) -> torch.Generator:
+    """Return a generator for one text."""
     import torch
 
     return torch.Generator().manual_seed(seed)
 
 
-def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked) -> Pieces:
-    """What turns the tokens after a prompt into text."""
+def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions) -> Pieces:
+    """Return the decoder of the tokens after a prompt."""
     from ...inference.streaming_text import Pieces
 
     return Pieces(text.decode, ids.tolist() if prompt else [], asked.stop)
 
 
 def _lines(args: argparse.Namespace) -> list[str]:
-    """The prompts of the file that was named. Raises SettingError or DataError."""
+    """Read the prompts file. Raises SettingError or DataError."""
     from ...data.pairs.pair_files import read_lines
 
     if args.prompt:
@@ -280,8 +280,8 @@ def _lines(args: argparse.Namespace) -> list[str]:
     return read_lines(Path(args.prompts))[0]
 
 
-def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, file: str) -> None:
-    """Raise DataError, naming the lines, where prompts are longer than the model can read."""
+def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _GenerationOptions, file: str) -> None:
+    """Raise DataError, with the lines, if prompts are longer than the model's context."""
     from ...inference.text import context_of
 
     most = context_of(model)
@@ -301,7 +301,7 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, f
 
 
 def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
-    """The prompt's tokens, (T,). Raises DataError where the model knows none of them."""
+    """Encode a prompt to token ids, shape (T,). Raises DataError if the model knows none of its tokens."""
     from ...inference.prompts import prompt_of
     from .output import note
 
@@ -312,7 +312,7 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
 
 
 def _transduce(run: Run, args: argparse.Namespace) -> int:
-    """What the prompt becomes, for a run that learned pairs or captions: the likeliest, or what is drawn."""
+    """Print the output for a prompt, for a run trained on pairs or captions: the likeliest, or samples."""
     import warnings
 
     from ...core.spec import PairSpec
@@ -340,7 +340,7 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
             f"{flag(beams[0])} and {flag(drawing[0])} cannot both be: beam search looks for the "
             "likeliest answer and draws nothing. Leave one of them out."
         )
-    samples, seed = _repeated(args)
+    samples, seed = _samples_and_seed(args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         if drawing:
@@ -358,12 +358,12 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
 
 
 OUT, IMAGES_COUNT = "samples.png", 64
-OPTIONS = ("out", "of_class", "steps", "guidance", "eta")  # what is for images alone
+OPTIONS = ("out", "of_class", "steps", "guidance", "eta")  # options for images only
 OVERWRITE = "overwrite"
 
 
 def arguments_images(parser: argparse.ArgumentParser) -> None:
-    """What can be typed of images."""
+    """Add the options for images."""
     parser.add_argument("--out", metavar="FILE", help=f"images: the picture to write, a .png; {OUT} unless given")
     parser.add_argument(
         "--overwrite", action="store_true", default=None, help="images: let --out replace a file that exists"
@@ -390,13 +390,13 @@ def arguments_images(parser: argparse.ArgumentParser) -> None:
 
 
 def flag(key: str) -> str:
-    """The option that is typed for it."""
+    """Return the command-line option of an argument."""
     return "--class" if key == "of_class" else f"--{key.replace('_', '-')}"
 
 
 def draw(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
-    """Draw images, write them as one picture, and say where. Raises SettingError for an option `for_text` that was
-    given, and for what cannot be."""
+    """Generate images, write them as one picture and print its path. Raises SettingError for invalid options and for
+    options in `for_text`."""
     from ...core.files import reject_overwriting, replacing
     from ...inference.image_generation import columns_for, picture
     from .output import emit_json, note
@@ -429,7 +429,7 @@ SHOWN = 12  # thoughts of each depth of a tree
 
 
 def think(run: Run, args: argparse.Namespace) -> int:
-    """Look for a solution and print it, with the thoughts that led there and what they cost."""
+    """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
     from ...data.text.problems import ProblemPreprocessing
     from ...inference.language_model_thinker import form_of
     from ...inference.thought_search import CHAINS, GREEDY
@@ -465,14 +465,14 @@ def think(run: Run, args: argparse.Namespace) -> int:
     text = found.solution.strip("\n") or "no solution was finished"
     write("".join(f"  {line}\n" for line in text.split("\n")))
     said = "solved" if verdict.solved else "not solved"
-    if verdict.why:  # which nothing is that is solved
+    if verdict.why:  # empty for a solved problem
         said += f": step {verdict.wrong}: {verdict.why}"
     write(f"{said}; {len(found.thoughts):,} thoughts, {spent.tokens:,} tokens\n")
     return 0
 
 
 def _documents(thoughts: list[Thought]) -> list[dict[str, Any]]:
-    """Each with the number of the one that it follows; None where that is the problem."""
+    """Convert thoughts to JSON values, each with the number of its parent, or None if the parent is the problem."""
     numbers = {id(thought): k for k, thought in enumerate(thoughts)}
     return [
         {
@@ -487,7 +487,7 @@ def _documents(thoughts: list[Thought]) -> list[dict[str, Any]]:
 
 
 def _tree(found: Found) -> list[str]:
-    """A line for each thought, under the one that it follows; those that were kept first."""
+    """Return one line for each thought, below its parent, with the kept ones first."""
     children: dict[int, list[Thought]] = {}
     for thought in found.thoughts:
         children.setdefault(id(thought.parent), []).append(thought)

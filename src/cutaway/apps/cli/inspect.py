@@ -1,4 +1,4 @@
-"""cutaway inspect: what can be seen inside a model, trained or not, as one page."""
+"""cutaway inspect: views of the inside of a model, trained or not, as one page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with random numbers, unless INPUT names others.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = (
         "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
         "                       [--out FILE.html] [--overwrite] [--open]\n"
@@ -53,28 +53,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _views() -> list[str]:
-    """Every view with its sentence and its options."""
+    """Return the help text of all views and their options."""
     from ...views import VIEWS
     from ...views.docs import sayings
 
     lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
     for name in VIEWS:
-        said = sayings(name)
-        lines += _wrapped(f"  {name}", said["SAYS"][:1].lower() + said["SAYS"][1:], 16)
-        for option, what in said["OPTIONS"].items():
+        docs = sayings(name)
+        lines += _wrapped(f"  {name}", docs["SAYS"][:1].lower() + docs["SAYS"][1:], 16)
+        for option, what in docs["OPTIONS"].items():
             lines += _wrapped(f"    {option}=", what, 16)
     return [*lines, "", "  model.KEY=value sets up an untrained model: `cutaway show NAME` lists them."]
 
 
 def _wrapped(left: str, right: str, at: int) -> list[str]:
-    """`right` from column `at` on, in lines of 80 columns, after `left`."""
+    """Wrap `right` from column `at` on, after `left`, in lines of 80 columns."""
     rows = textwrap.wrap(right, WIDTH - at, break_on_hyphens=False) or [""]
     first = [f"{left:<{at}}{rows[0]}"] if len(left) < at else [left, " " * at + rows[0]]
     return [*first, *(" " * at + row for row in rows[1:])]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, describe, write the page, and say in a line what each view shows."""
+    """Open the model, compute the views, write the page and print one line per view."""
     import warnings
 
     from ...api import Look
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     from ...views.open_target import open_subject
     from .output import emit_json, note, open_page
 
-    names, words = _told_apart(args.view, args.words)
+    names, words = _split_views(args.view, args.words)
     options = dict(word.split("=", 1) for word in words if _is_setting(word))
     given = [word for word in words if not _is_setting(word)]
     if not given:
@@ -115,10 +115,10 @@ def _is_setting(word: str) -> bool:
     return PAIR.match(word) is not None and not exists(word)
 
 
-def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str]]:
-    """The views, and the other words: what stands after --view may be views, and then a run, files and options.
+def _split_views(after: list[str], words: list[str]) -> tuple[list[str], list[str]]:
+    """Split words into views and other words: the values of --view may be followed by a run, files and options.
 
-    Raises UnknownName for a word there that is nothing of these.
+    Raises UnknownName for a word that is none of these.
     """
     from ...views import VIEWS
 
@@ -139,7 +139,7 @@ def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str
 
 
 def _place(look: Look, what: str) -> Path:
-    """Where the page goes if nobody says: into the run, or into the working folder."""
+    """Return the default path of the page: in the run's folder, or in the working folder."""
     run = look.subject.run
     if run is not None:
         return run.folder / "inspect.html"
@@ -148,7 +148,7 @@ def _place(look: Look, what: str) -> Path:
 
 
 def _say(look: Look, path: Path) -> None:
-    """The path of the page, and a line for each view."""
+    """Print the path of the page and one line for each view."""
     from .output import console
 
     console().print(str(path), markup=False)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...models.registry import Preset
 
 SUMMARY = "the models by family: name, parameters, source"
-# The families in the order of their first papers, and what they are called.
+# The families in the order of their first papers, with their titles.
 FAMILIES = {
     "dense": "Dense networks",
     "rnn": "Recurrent networks",
@@ -23,7 +23,7 @@ FAMILIES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("word", metavar="WORD", nargs="?", help="part of a name, a family, or a kind of data")
     parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
     parser.add_argument(
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the models, one line each, and how many they are."""
+    """Print the models, one line each, and their number."""
     from ...core.errors import UnknownName
     from ...models.registry import list_models, preset, presets
     from .output import emit_json, print_table, say
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
-    """One model as it is printed."""
+    """Return the table row of one model."""
     from ...draw.number_format import count
 
     first_author = row["authors"].split(",")[0].removesuffix(" et al.").split()[-1]
@@ -79,7 +79,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _row(found: Preset) -> dict[str, Any]:
-    """One model as JSON values. Its parameters are counted only where its card does not have them."""
+    """Return one model as JSON values. Its parameters are counted only if its card does not state them."""
     from ...inspect.layers import on_meta
 
     facts, parameters = found.card.card.to_json(), found.card.published_parameters

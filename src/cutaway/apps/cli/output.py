@@ -1,7 +1,7 @@
 """Terminal output: results on standard output, progress and notes on standard error; tables.
 
-What a person's files say, a label or a name, is part of these words. No control or escape sequence in it reaches the
-terminal: `console`, `note`, `write` and `emit_json` write it out instead, and nothing here prints in another way.
+Messages contain text from the user's files, such as labels and names. To keep control and escape sequences in it from
+the terminal, `console`, `note`, `write` and `emit_json` escape them; all printing goes through these.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ...core.errors import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-OBEYED = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what JSON has no need to escape, and terminals obey
+OBEYED = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # control characters that JSON need not escape
 
 
 @functools.cache
 def console() -> Console:
-    """The console on standard output, for tables and results."""
+    """Return the console on standard output, for tables and results."""
     from rich.console import Console
     from rich.text import Text
 
@@ -44,7 +44,8 @@ def console() -> Console:
 
 
 def say(text: str, indent: int = 0) -> None:
-    """One line on standard output; what a terminal has no room for goes on below, from the column `indent` on."""
+    """Print one line on standard output. On a terminal it is wrapped, and further lines are indented by `indent`
+    columns."""
     out = console()
     rows = _rows(text, out.width, indent) if out.is_terminal else [text]
     for row in rows:
@@ -52,7 +53,7 @@ def say(text: str, indent: int = 0) -> None:
 
 
 def note(text: str) -> None:
-    """One line on standard error; on a terminal it is broken between words."""
+    """Print one line on standard error, wrapped between words on a terminal."""
     text = visible(text)
     if sys.stderr.isatty():
         text = "\n".join(_rows(text, shutil.get_terminal_size().columns, 2))
@@ -60,7 +61,7 @@ def note(text: str) -> None:
 
 
 def _rows(text: str, width: int, indent: int) -> list[str]:
-    """The text in lines of this width, those after the first set in; a word that is wider, such as a path, is whole."""
+    """Wrap text to a width, with further lines indented; a word wider than that, such as a path, is not broken."""
     from rich.cells import cell_len
 
     if cell_len(text) <= width:
@@ -72,9 +73,9 @@ def _rows(text: str, width: int, indent: int) -> list[str]:
 
 @contextmanager
 def patience(text: str, seconds: float = 5.0) -> Iterator[None]:
-    """Note `text` where the block takes longer than that, so that nobody waits without a word."""
+    """Print `text` if the block takes longer than `seconds`."""
     timer = threading.Timer(seconds, note, [text])
-    timer.daemon = True  # a second Ctrl-C need not wait for it
+    timer.daemon = True  # so that a second Ctrl-C does not wait for it
     timer.start()
     try:
         yield
@@ -83,29 +84,29 @@ def patience(text: str, seconds: float = 5.0) -> Iterator[None]:
 
 
 def write(text: str) -> None:
-    """Text on standard output as it is, such as what a model wrote, at once."""
+    """Write text unchanged to standard output and flush, for example the text of a model."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
 
 
 def open_page(path: Path) -> None:
-    """Open a page in the browser that the person has; where there is none, say where the page is."""
+    """Open a page in the default browser; without one, print its path."""
     import webbrowser
 
-    # Without a screen webbrowser would take one that fills the terminal, and wait for its end.
+    # Without a display, webbrowser would start a text browser in the terminal and block.
     screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
     if not screen or not webbrowser.open(path.resolve().as_uri()):
         note(f"There is no browser here to open the page in. It is {path}")
 
 
 def emit_json(value: Any) -> None:
-    """One JSON document on standard output; values that JSON has not (NaN, infinity) are an error of ours."""
+    """Print one JSON document on standard output. NaN and infinity raise ValueError."""
     document = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     print(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document))
 
 
-GAP, INDENT = "  ", "    "  # between columns; before a column that stands below its row
-LEAST = 24  # letters to a line of words
+GAP, INDENT = "  ", "    "  # between columns; before a cell that is printed below its row
+LEAST = 24  # minimum width of a wrapped column
 
 
 def print_table(
@@ -116,28 +117,28 @@ def print_table(
     total: bool = False,
     groups: Sequence[str] = (),
 ) -> None:
-    """Print rows under dim titles, each column as wide as it must be.
+    """Print rows under dim titles, each column as wide as its widest cell.
 
-    The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` is wrapped,
-    or what has no room in it stands below its row; where there is no terminal, a row is a line. With `total`, the last
-    row stands out. `groups` has the heading of each row: it stands above the first of those that share it.
+    Columns in `right` are right-aligned. If a terminal is too narrow, the column `yields` is wrapped, or printed below
+    its row; without a terminal, each row is one line. With `total`, the last row is bold. `groups` has the heading of
+    each row: it is printed above the first row of each group.
     """
     out = console()
     widths = [max(map(_length, column)) for column in zip(titles, *rows)]
-    yielding, wraps = list(titles).index(yields) if yields and out.is_terminal else None, True
-    if yielding is not None:
-        room = out.width - sum(widths) - len(GAP) * (len(widths) - 1) + widths[yielding]
-        longest = max(_length(word) for row in rows for word in row[yielding].split() or [""])
-        wraps = room >= max(longest, min(widths[yielding], LEAST))  # no word is broken for it
-        widths[yielding] = min(widths[yielding], max(room, 0))
+    flexible, wraps = list(titles).index(yields) if yields and out.is_terminal else None, True
+    if flexible is not None:
+        room = out.width - sum(widths) - len(GAP) * (len(widths) - 1) + widths[flexible]
+        longest = max(_length(word) for row in rows for word in row[flexible].split() or [""])
+        wraps = room >= max(longest, min(widths[flexible], LEAST))  # no word is broken for it
+        widths[flexible] = min(widths[flexible], max(room, 0))
     headings = ["", *groups] if groups else [""] * (len(rows) + 1)
     for number, row in enumerate([titles, *rows]):
         if number and headings[number] != headings[number - 1]:
             out.print(f"\n{headings[number]}", style="bold", markup=False)
         style = "dim" if number == 0 else "bold" if total and number == len(rows) else None
         cells, below = [*row], ""
-        if yielding is not None and not wraps and _length(cells[yielding]) > widths[yielding]:
-            cells[yielding], below = "", cells[yielding]
+        if flexible is not None and not wraps and _length(cells[flexible]) > widths[flexible]:
+            cells[flexible], below = "", cells[flexible]
         columns = [_wrapped(cell, width) for cell, width in zip(cells, widths)]
         for line in zip_longest(*columns, fillvalue=""):
             parts = [_cell(text, width, title in right) for text, width, title in zip(line, widths, titles)]
@@ -147,7 +148,7 @@ def print_table(
 
 
 def _length(text: str) -> int:
-    from rich.cells import cell_len  # which costs more than `cutaway --help` may
+    from rich.cells import cell_len  # imported here because it is slow, and `cutaway --help` must be fast
 
     return cell_len(text)
 
@@ -157,5 +158,5 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _cell(text: str, width: int, right: bool) -> str:
-    blanks = " " * (width - _length(text))  # of letters that take two places there are fewer
+    blanks = " " * (width - _length(text))  # wide characters take two columns
     return blanks + text if right else text + blanks

@@ -1,4 +1,4 @@
-"""cutaway plan: memory, time and cost of a training before anything runs, and its dry run."""
+"""cutaway plan: memory, time and cost of training before it starts, and a dry run of distributed strategies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...experiments.plan.result import Plan, Strategy
 
 SUMMARY = "memory, time and cost of a training, here or on GPUs elsewhere"
-ROWS = (  # of what a device holds
+ROWS = (  # parts of a device's memory
     ("weights", "weights"),
     ("casts", "weights in bfloat16"),
     ("gradients", "gradients"),
@@ -46,7 +46,7 @@ what each device holds of each weight, and what a step sends.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
     add_words(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -60,7 +60,7 @@ def _settings() -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, and print what was found."""
+    """Compute the plan and print it."""
     from ...api import plan
     from .output import emit_json, patience
 
@@ -82,7 +82,7 @@ def _print(plan: Plan) -> None:
     from .output import console, say
 
     out = console()
-    sequences = plan.tokens >= 2 * plan.batch  # else a token is an example
+    sequences = plan.tokens >= 2 * plan.batch  # otherwise a token is an example
     batch = plural(plan.batch, "example") + (f", {plural(plan.tokens, 'token')}" if sequences else "")
     say(f"{plan.model} on {plan.data}: {plural(plan.parameters, 'parameter')}, {batch} a step")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -127,7 +127,7 @@ def _row(plan: Plan, title: str, cell: Callable[[Strategy], str]) -> list[str]:
 
 
 def short_time(seconds: float) -> str:
-    """The time of a step: 5.4 ms, 1.2 s."""
+    """Format the time of a step: 5.4 ms, 1.2 s."""
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
@@ -169,7 +169,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
 
 
 def alike_in(shares: tuple[Share, ...]) -> list[tuple[str, Share]]:
-    """Devices after one another that hold as much, by their ranks: `0–7`."""
+    """Group consecutive devices with equal shares, labelled by their ranks: `0–7`."""
     found, first = [], 0
     for share, group in groupby(shares):
         last = first + len(list(group)) - 1
@@ -179,18 +179,18 @@ def alike_in(shares: tuple[Share, ...]) -> list[tuple[str, Share]]:
 
 
 def alike_weights(weights: tuple[HeldWeight, ...]) -> list[tuple[str, HeldWeight]]:
-    """Weights of one name but for the number of their block, and of one shape: `blocks.0–47.mlp.fc1.weight`."""
+    """Group weights of one shape whose names differ only in the number of the block: `blocks.0–47.mlp.fc1.weight`."""
     found: dict[tuple[str, tuple[int, ...]], list[HeldWeight]] = {}
     for weight in weights:
         found.setdefault((re.sub(r"\d+", "#", weight.name, count=1), weight.shape), []).append(weight)
-    return [(_name_of(name, same), same[0]) for (name, _), same in found.items()]
+    return [(_range_name(name, same), same[0]) for (name, _), same in found.items()]
 
 
-def _name_of(name: str, same: list[HeldWeight]) -> str:
+def _range_name(name: str, same: list[HeldWeight]) -> str:
     numbers = [match[0] for weight in same if (match := re.search(r"\d+", weight.name))]
     return name.replace("#", numbers[0] if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}") if numbers else name
 
 
 def as_shape(shape: tuple[int, ...]) -> str:
-    """A shape as people read it: 6400×1600."""
+    """Format a shape: 6400×1600."""
     return "×".join(map(str, shape)) or "one number"

@@ -1,4 +1,4 @@
-"""cutaway predict: new files through the run's own preprocessing."""
+"""cutaway predict: predictions for new files, with the run's own preprocessing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from ...runs.run import Run
 
 SUMMARY = "what a trained model says of new files"
-LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what some program takes for one
-IN_A_LINE = 3  # numbers said of an example; more have a line each
+LINE_ENDS = re.compile(
+    r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
+)  # every sequence that some program reads as a line end
+IN_A_LINE = 3  # values per example on one line; more get a line each
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
     parser.add_argument(
         "inputs",
@@ -47,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Predict, and print or write one row for each example, in the order given."""
+    """Predict, and print or write one row for each example, in the order of the inputs."""
     import warnings
 
     from ...core.files import reject_overwriting, write_csv, write_text
@@ -97,8 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
-    """Where images are written, by what they are; nowhere without --out. Raises FileError where such a folder is there
-    already."""
+    """Return the folders for images, by kind; empty without --out. Raises FileError if such a folder exists."""
     from ...core.spec import Boxes, Mask
 
     target = opened.spec.target
@@ -114,7 +115,7 @@ def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
 
 
 def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
-    """Write images as PNG files with their names; of several that are called alike, numbered."""
+    """Write images as PNG files under their names, with a number added to duplicate names."""
     from ...core.files import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,14 +132,14 @@ def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
 
 
 def plain_line(row: dict[str, Any]) -> str:
-    """What is said of one example on a line of its own: an answer with line ends in it is still one line."""
+    """Return the prediction for one example as a single line, with line ends replaced by spaces."""
     (said,) = (value for key, value in row.items() if key != "input")
     return LINE_ENDS.sub(" ", said)
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    """One example as it is printed: its name, what is said of it, and how sure that is. Where several numbers are said,
-    as of a forecast, each has its name; many have a line each."""
+    """Format one prediction: name, prediction and probability. Several values, as of a forecast, get their names; many
+    get one line each."""
     name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
     first, *more = said.values()
     if "x1" in said:
@@ -155,7 +156,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
 
 
 def _written(value: Any) -> str:
-    """A value as it is printed: words as they are, numbers to six digits."""
+    """Format a value: text unchanged, numbers with six digits."""
     from ...draw.number_format import UNKNOWN
 
     if value is None:

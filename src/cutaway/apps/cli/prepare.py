@@ -1,4 +1,4 @@
-"""cutaway prepare: data larger than memory, made into shards once."""
+"""cutaway prepare: conversion of data larger than memory to shards."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ...data.streaming.manifest import Manifest
 
 SUMMARY = "make shards of data that is larger than memory, to train on"
-EVERY = 5.0  # seconds between notes of how far it is
+EVERY = 5.0  # seconds between progress notes
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     from ...data.streaming.settings import ShardSettings
     from .arguments import described
 
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prepare, or go on with it; say what was made."""
+    """Write shards, or resume writing; print a summary."""
     from ...api import prepare
     from ...core.errors import SettingError
     from .output import console, emit_json, note
@@ -44,51 +44,51 @@ def run(args: argparse.Namespace) -> int:
     names, given = sort_words(args.words, names=2)
     if len(names) < 2:
         raise SettingError("Data and a folder for its shards are needed: cutaway prepare DATA OUT.")
-    told = time.monotonic()
+    last_note = time.monotonic()
 
     def progress(done: int, of: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > EVERY and done < of:
-            told = time.monotonic()
+        nonlocal last_note
+        if time.monotonic() - last_note > EVERY and done < of:
+            last_note = time.monotonic()
             note(f"{done:,} of {of:,} shards are made.")
 
     try:
-        made = prepare(names[0], names[1], progress=progress, **given)
+        manifest = prepare(names[0], names[1], progress=progress, **given)
     except KeyboardInterrupt:
         note("\nShards that are finished are kept: the same command goes on from there.")
         raise
     if args.json:
-        emit_json(_document(made, names[1]))
+        emit_json(_document(manifest, names[1]))
         return 0
-    for sentence in made.notes:
+    for sentence in manifest.notes:
         note(f"note: {sentence}")
-    for line in _lines(made, names[1]):
+    for line in _lines(manifest, names[1]):
         console().print(line, markup=False)
     return 0
 
 
-def _document(made: Manifest, out: str) -> dict[str, Any]:
-    """What was made, as plain JSON values."""
+def _document(manifest: Manifest, out: str) -> dict[str, Any]:
+    """Return the manifest as JSON values."""
     return {
         "folder": out,
-        "kind": made.kind,
-        "fingerprint": made.fingerprint,
-        "splits": {split: made.count(split) for split in made.splits},
-        "shards": sum(1 for _ in made.shards),
-        "bytes": sum(shard.bytes for shard in made.shards),
-        "notes": [*made.notes],
+        "kind": manifest.kind,
+        "fingerprint": manifest.fingerprint,
+        "splits": {split: manifest.count(split) for split in manifest.splits},
+        "shards": sum(1 for _ in manifest.shards),
+        "bytes": sum(shard.bytes for shard in manifest.shards),
+        "notes": [*manifest.notes],
     }
 
 
-def _lines(made: Manifest, out: str) -> list[str]:
-    """What was made, and what to do with it."""
+def _lines(manifest: Manifest, out: str) -> list[str]:
+    """Return the summary and the next command."""
     from ...draw.number_format import plural
 
-    found = _document(made, out)
-    unit = {"text": "token", "table": "row"}.get(made.kind, "example")
+    found = _document(manifest, out)
+    unit = {"text": "token", "table": "row"}.get(manifest.kind, "example")
     splits = ", ".join(f"{split} {plural(count, unit)}" for split, count in found["splits"].items())
     return [
         f"{splits}; {plural(found['shards'], 'shard')} of {found['bytes'] / 2**20:,.1f} MiB in all",
         f"folder  {out}",
-        f"train   cutaway train MODEL {out}{' target=COLUMN' if made.kind == 'table' else ''}",
+        f"train   cutaway train MODEL {out}{' target=COLUMN' if manifest.kind == 'table' else ''}",
     ]

@@ -1,4 +1,4 @@
-"""cutaway prune: fewer weights, or a smaller network, and what that costs in score."""
+"""cutaway prune: fewer weights or a smaller network, and the cost in score."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ machine, of both models in turns.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = (
         "cutaway prune RUN OUT sparsity=0.8 [key=value ...] [--json]\n"
         "       cutaway prune RUN OUT prune_channels=0.5 [key=value ...] [--json]"
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prune, then print the two models beside one another."""
+    """Prune a run, then compare both models."""
     from ...deploy.prune import prune
     from ...reports.run_report import report_on
     from ...runs.run import Run

@@ -1,4 +1,4 @@
-"""cutaway quantize: weights of 8 or 4 bits, and what that costs in score and gains in time."""
+"""cutaway quantize: weights of 8 or 4 bits, with the cost in score and the gain in time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ not.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     from ...deploy.quantize import QuantizeSettings
     from .arguments import described
 
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Quantize, then print the two models beside one another."""
+    """Quantize a run, then compare both models."""
     from ...deploy.quantize import quantize
     from ...reports.run_report import report_on
     from ...runs.run import Run
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def sentences(models: list[Measured], after: Run) -> list[str]:
-    """What the size is of the one before, and where the quantized model is slower, with why."""
+    """Return sentences on the relative size, and on batch sizes at which the quantized model is faster or slower."""
     from ...nn.mixed_precision import HALVES, has_half
     from ...nn.quantized import exact_kernels
 

@@ -1,4 +1,4 @@
-"""cutaway report: the page of a run, or of a search, written again."""
+"""cutaway report: the page of a run or a search, written again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SUMMARY = "write the report.html of a run or a search again"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or of a search")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import console, note, open_page
 
     if (Path(args.run) / "search.json").is_file():
-        path = _of_search(args.run)
+        path = _write_search_page(args.run)
         console().print(str(path), markup=False)
         if args.open:
             open_page(path)
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_search(folder: str) -> Path:
-    """Write the page of a search, of the trials that there are by now. Raises FileError where there is none."""
+def _write_search_page(folder: str) -> Path:
+    """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
     from ...core.errors import FileError
     from ...experiments.search.optuna_import import need_optuna
 

@@ -1,4 +1,4 @@
-"""cutaway search: settings and architectures, by trying them."""
+"""cutaway search: hyperparameter and architecture search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ one folder: type the same command with the same --out, or --resume DIR.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = (
         "cutaway search MODEL DATA KEY=LOW..HIGH ... [key=value ...]\n"
         "                      [--out DIR] [--open] [--json]\n"
@@ -55,11 +55,11 @@ def _settings() -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search, then say what was found and where it is."""
+    """Run the search, then print its results and its folder."""
     from ...api import search
     from .output import emit_json, open_page
 
-    _reject_twice(args.words)
+    _reject_repeated_settings(args.words)
     model, data, given = typed(args.words, options=("out", "resume", "open", "json"))
     found = search(model, data, out=args.out, resume=args.resume, **given)
     if args.open:
@@ -71,23 +71,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _reject_twice(words: list[str]) -> None:
-    """Raise SettingError for a setting that is typed twice, as a range and as a value, perhaps."""
-    typed: dict[str, str] = {}
+def _reject_repeated_settings(words: list[str]) -> None:
+    """Raise SettingError for a setting that is typed twice with different values."""
+    values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or word.startswith("@"):
             continue
-        if key in typed and typed[key] != value:
-            both = f"{key}={short(typed[key])} and {key}={short(value)}"
+        if key in values and values[key] != value:
+            both = f"{key}={short(values[key])} and {key}={short(value)}"
             raise SettingError(
                 f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
             )
-        typed[key] = value
+        values[key] = value
 
 
 def summary(found: Search) -> dict[str, Any]:
-    """What was found as one JSON document."""
+    """Return the result of a search as one JSON document."""
     from ...training.schemas import read_evaluation
 
     best = found.folder / "best"
@@ -106,7 +106,7 @@ def summary(found: Search) -> dict[str, Any]:
 
 
 def _print(found: Search) -> None:
-    """The best trials in a table, and the winner."""
+    """Print the best trials as a table, and the best run."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -131,8 +131,8 @@ def _print(found: Search) -> None:
     for row in rows[:SHOWN]:
         mark = "*" if row["trial"] in front else ""
         macs = "" if row["macs"] is None else f"{row['macs']:,}{mark}"
-        told = [escape(_told(row[key])) for key in keys]
-        table.add_row(str(row["trial"]), figure(name, row[name]), macs, *told)
+        cells = [escape(_format_value(row[key])) for key in keys]
+        table.add_row(str(row["trial"]), figure(name, row[name]), macs, *cells)
     out.print(table)
     if front:
         out.print("* none has a better metric with as few MACs", markup=False)
@@ -144,10 +144,10 @@ def _print(found: Search) -> None:
 
 
 def ranked(found: Search) -> list[Row]:
-    """The finished trials, best first."""
+    """Return the finished trials, best first."""
     sign = -1 if found.higher_is_better else 1
     return sorted(found.finished, key=lambda row: (sign * row[found.metric], row["macs"] or 0, row["trial"]))
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

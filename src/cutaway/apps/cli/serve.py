@@ -23,7 +23,7 @@ SIGTERM and Ctrl-C end the server once all that it has taken is answered.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--port", type=int, metavar="N", help="the port (default: 8000; 0: any that is free)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""cutaway show: what a model is made of."""
+"""cutaway show: the architecture of a model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ...models.registry import Preset
 
 SUMMARY = "a model's card, equation, layers, settings and divergences"
-LEFT = 32  # columns at most before a line of a sentence that goes on
+LEFT = 32  # maximum indent of wrapped lines
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = "cutaway show MODEL [key=value ...] [--json]"
     parser.add_argument(
         "words",
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe one model. It is built without numbers, so that the largest costs nothing."""
+    """Describe one model. It is built on the meta device, so that even the largest costs nothing."""
     from ...core.errors import SettingError
     from ...core.files import exists
     from ...models.registry import preset
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """3x64x64 as numbers."""
+    """Parse a shape such as 3x64x64."""
     from ...core.errors import SettingError
 
     if not re.fullmatch(r"[1-9]\d*([x×,][1-9]\d*)*", text):

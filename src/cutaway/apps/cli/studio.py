@@ -1,4 +1,4 @@
-"""cutaway studio: the live page."""
+"""cutaway studio: a live page of training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ nobody is answered. Ctrl-C ends the studio and all that it trains.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "opened",
         metavar="RUN",
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     run, state = _run_and_state(args.opened)
     reject_open_host(args.host, args.open_to_the_network)
-    warm_up()  # before what follows, which takes as long
+    warm_up()  # runs in parallel with the imports below
     from ..studio.server import serve
 
     if args.open_to_the_network:
@@ -69,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_and_state(opened: list[str]) -> tuple[str | None, str]:
-    """The run, and the state that was shared, of what was typed; a whole address is taken for what is after its #.
+    """Return the run and the shared state among the words; of a whole URL, the state is the part after #.
 
-    Raises SettingError for two of a kind.
+    Raises SettingError for two runs or two states.
     """
     states = [word.partition("#")[2] for word in opened if word.startswith(("#", "http://", "https://"))]
     runs = [word for word in opened if not word.startswith(("#", "http://", "https://"))]

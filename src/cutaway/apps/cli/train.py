@@ -1,4 +1,4 @@
-"""cutaway train: the main job."""
+"""cutaway train: training of a model on data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ wins.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.usage = (
         "cutaway train MODEL DATA [key=value ...]\n"
         "                     [--out DIR [--overwrite]] [--open] [--json]\n"
@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings() -> list[str]:
-    """Every setting with its default, its sentence and what is allowed."""
+    """Return the help text of all settings."""
     from ...data.settings import DataSettings
     from ...training.config import TrainSettings
 
@@ -61,7 +61,7 @@ def _settings() -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, then say in a few lines what was reached and where it is."""
+    """Train a model, then print its results and its folder."""
     from ...api import train
     from ...core.errors import FileError
     from ...distributed.environment import rank
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     except RunExists as error:
         raise FileError(f"{error} To replace the run, add --overwrite.") from None
-    if rank() > 0:  # the first of the processes that torchrun started tells it
+    if rank() > 0:  # only the first process of torchrun prints the result
         return 0
     if args.open:
         open_page(result.folder / "report.html")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """The run's result as one JSON document."""
+    """Return the result of a run as one JSON document."""
     from ...training.schemas import read_evaluation
 
     evaluation = read_evaluation(run.folder)
@@ -110,7 +110,7 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def lines(run: Run) -> list[str]:
-    """What was reached, and where it is, in rich's markup."""
+    """Return the result and the path of a run as lines with rich markup."""
     from rich.markup import escape
 
     from ...core.metric_names import metric
@@ -137,13 +137,13 @@ def lines(run: Run) -> list[str]:
     ]
     if about["summary"]:
         said.append(escape(about["summary"]))
-    folder = escape(str(run.folder))  # a bracket in a name is no markup
+    folder = escape(str(run.folder))  # a bracket in a name must not be read as markup
     said += [f"run     {folder}", f"report  {folder}/report.html"]
     return said
 
 
 def _mean(average: dict[str, Any], watch: str) -> str:
-    """The mean of the weights after the last epochs, in words."""
+    """Describe the average of the weights of the last epochs."""
     from rich.markup import escape
 
     from ...core.metric_names import metric
@@ -158,7 +158,7 @@ def _mean(average: dict[str, Any], watch: str) -> str:
 
 
 def figure(name: str, value: float | None) -> str:
-    """A figure as people write it: fractions in per cent, values to five digits."""
+    """Format a metric: fractions in per cent, other values with five digits."""
     from ...core.metric_names import metric
     from ...draw.number_format import UNKNOWN
 

@@ -1,4 +1,4 @@
-"""cutaway verify: what is said of each model, held against it."""
+"""cutaway verify: checks of each model's card against independent implementations."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 SUMMARY = "hold models to their cards and oracles: one row a claim"
 HELD, FAILED, SKIPPED = "held", "failed", "skipped"
-UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # two networks that are not built alike
+UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # raised by networks with different architectures
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One thing that is said of a model, and whether it is so."""
+    """A claim about a model, and whether it holds."""
 
     model: str
     claim: str
     status: str  # held, failed, skipped
-    detail: str  # what was found, or why it was skipped
+    detail: str  # the result, or why the claim was skipped
     measured: float | None = None
-    bound: float | None = None  # at most this, or exactly this where the claim is a count
+    bound: float | None = None  # upper bound, or the exact value if the claim is a count
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be typed."""
+    """Add the arguments of the command."""
     parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models; all of them if none is given")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check every claim. 0 if none failed, 1 otherwise."""
+    """Check every claim. Exit status 0 if none failed, otherwise 1."""
     from ...draw.number_format import plural
     from ...models.registry import preset, presets
     from .output import console, emit_json, note
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json([dataclasses.asdict(claim) for claim in claims])
     counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
-    said = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
-    note(f"{said}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    text = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
+    note(f"{text}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
     unchecked = {c.detail for c in claims if c.status == SKIPPED and c.measured is None}
     for reason in sorted(unchecked):
         count = plural(sum(c.status == SKIPPED and c.detail == reason for c in claims), "claim")
@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def claims_of(found: Preset) -> Iterator[Claim]:
-    """Every claim of one preset, as it is checked. Torch's random state is left as it was.
+    """Check all claims of one preset and yield the results. Torch's random state is preserved.
 
-    Counts are of the preset itself, on the meta device; what needs numbers is checked on the config that is compared
-    with the oracle, which for large presets has fewer blocks of the same kinds.
+    Parameter and MAC counts are those of the preset itself, on the meta device. Claims about values are checked with
+    the config that is compared with the oracle, which for large presets has fewer blocks of the same kinds.
     """
     import torch
 
@@ -87,7 +87,7 @@ def claims_of(found: Preset) -> Iterator[Claim]:
 
 
 def _counts(found: Preset) -> Iterator[Claim]:
-    """Parameters and MACs (multiply-adds) are those of the card."""
+    """Check that parameters and MACs (multiply-adds) are those of the card."""
     from ...draw.number_format import count
     from ...inspect.layers import table_of
 
@@ -97,20 +97,22 @@ def _counts(found: Preset) -> Iterator[Claim]:
         ("parameters", layers.parameters, found.card.published_parameters),
         ("MACs", layers.multiply_adds, found.card.published_multiply_adds),
     ):
-        claim, said = f"{what} = {found.card.published.by}", at_least * (what == "MACs") + count(counted)
+        claim, text = f"{what} = {found.card.published.by}", at_least * (what == "MACs") + count(counted)
         if published is None:
-            yield Claim(found.name, claim, SKIPPED, f"{said} here; the card has no published count", counted)
+            yield Claim(found.name, claim, SKIPPED, f"{text} here; the card has no published count", counted)
         else:
             held = counted == published and (layers.complete or what == "parameters")
-            detail = said if held else f"{said} here, {count(published)} {found.card.published.by}"
+            detail = text if held else f"{text} here, {count(published)} {found.card.published.by}"
             if what == "parameters" and found.card.published.paper:
                 detail += f"; published {found.card.published.paper}"
             yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
 
 
 def _settings(found: Preset) -> Iterator[Claim]:
-    """The preset's constants are those that its paper gives, and those of the library that has the same network. What
-    is compared with stands apart from the preset, or is the library's own: the preset is not asked."""
+    """Check that the preset's constants are those of its paper, and of the library that has the same network.
+
+    The reference values are independent of the preset, or the library's own.
+    """
     import torch
 
     from ...checkpoints.huggingface import family_of
@@ -130,7 +132,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
             yield _none_differ(found, claim, "each", unlike_reference(family, found.name, found.config))
         except OracleMissing as missing:
             yield Claim(found.name, claim, SKIPPED, str(missing))
-        except UNFIT as error:  # a network that the family there is not
+        except UNFIT as error:  # an architecture that the library does not have
             yield Claim(found.name, claim, FAILED, str(error))
     if found.name in torchvision_names():
         claim = "settings of layers = torchvision's"
@@ -143,7 +145,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
 
 
 def _initial(found: Preset, model: Any) -> Claim:
-    """Weights begin as the paper or its code has it."""
+    """Check that the initial weights follow the paper or its code."""
     from ...verify.initial import unlike_law
 
     count = f"{sum(1 for _ in model.parameters()):,}"
@@ -152,7 +154,7 @@ def _initial(found: Preset, model: Any) -> Claim:
 
 
 def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
-    """That nothing of so many differs; else the first few that do."""
+    """Return a claim that holds if nothing differs; otherwise it lists the first three differences."""
     if not unlike:
         return Claim(found.name, claim, HELD, f"{count} alike")
     more = f"; and {len(unlike) - 3} more" if len(unlike) > 3 else ""
@@ -160,7 +162,7 @@ def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Cl
 
 
 def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
-    """Outputs and every parameter's gradient are those of an independent implementation."""
+    """Check outputs and all parameter gradients against an independent implementation."""
     import torch
 
     from ...core.config import as_text
@@ -188,11 +190,11 @@ def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     reduced = [f.name for f in fields if getattr(config, f.name) != getattr(found.config, f.name)]
     where = ", with " + ", ".join(f"{name}={as_text(getattr(config, name))}" for name in reduced) if reduced else ""
     for claim, difference in zip(claims, (measured.outputs, measured.gradients)):
-        yield _at_most(found, claim, difference, BOUND, where)
+        yield _bounded_claim(found, claim, difference, BOUND, where)
 
 
 def _saved(found: Preset, model: Any) -> Claim:
-    """A model that is written and read again has the same bits."""
+    """Check that a model is bit-identical after saving and loading."""
     from ...checkpoints.saving import load_model, save_model
 
     def there_and_back(folder: Path) -> Any:
@@ -203,7 +205,7 @@ def _saved(found: Preset, model: Any) -> Claim:
 
 
 def _torchvision(found: Preset) -> Iterator[Claim]:
-    """A model that is written in torchvision's format and read again has the same bits."""
+    """Check that a model is bit-identical after a round trip through torchvision's format."""
     from ...checkpoints.names import torchvision_names
     from ...checkpoints.torchvision import read_checkpoint, write_checkpoint
 
@@ -219,7 +221,7 @@ def _torchvision(found: Preset) -> Iterator[Claim]:
 
 
 def _hugging_face(found: Preset, model: Any) -> Iterator[Claim]:
-    """A model that is written as a Hugging Face folder and read again has the same bits."""
+    """Check that a model is bit-identical after a round trip through a Hugging Face folder."""
     from ...checkpoints.huggingface import family_of
     from ...checkpoints.huggingface.folders import read_folder, write_folder
 
@@ -247,7 +249,8 @@ def _round_trip(found: Preset, claim: str, model: Any, there_and_back: Any) -> C
 
 
 def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
-    """Every parameter gets a gradient, and in eval mode an example's result does not depend on the others."""
+    """Check that every parameter gets a gradient, and that in eval mode an example's output does not depend on the
+    others."""
     import torch
 
     from ...core.spec import OF_TOKENS, Context
@@ -257,25 +260,25 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ...verify.dropping import fixed_dropout
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
-    if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
+    if sizes.least > 1:  # twice the minimum image size is enough for this check, and cheaper than the published size
         side = sizes.enough(2 * sizes.least)
         shape = (*shape[:-2], side, side)
     drawn = example_inputs(found, config, shape, count=3)
     inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
     kind = kind_taken(found, config)
     model = model.double().train()
-    with torch.no_grad():  # what begins at zero would hide what lies before it
+    with torch.no_grad():  # zero weights would block the gradients of earlier layers
         for parameter in model.parameters():
             parameter.add_(0.01 * torch.randn_like(parameter))
-    with fixed_dropout():  # chance may leave out a whole branch
+    with fixed_dropout():  # dropout may drop a whole branch
         answers = answers_of(model(*inputs))
     torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
 
-    def reached(parameter: torch.Tensor) -> bool:
+    def has_gradient(parameter: torch.Tensor) -> bool:
         grad = parameter.grad
         return grad is not None and bool((grad.to_dense() if grad.is_sparse else grad).any())
 
-    without = [k for k, p in model.named_parameters() if p.requires_grad and not reached(p)]
+    without = [k for k, p in model.named_parameters() if p.requires_grad and not has_gradient(p)]
     detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
     yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
 
@@ -287,7 +290,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
             side_by_side = torch.cat([edges + i * len(x) for i in range(3)], 1)
             together = model(graphs.flatten(0, 1), side_by_side, None, torch.arange(3).repeat_interleave(len(x)))
             alone = torch.cat([model(one, edges) for one in graphs])
-        elif kind == "graph":  # its examples are nodes, asked for by their numbers
+        elif kind == "graph":  # its examples are nodes, selected by index
             together = model(*inputs)[:3]
             alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
         elif kind in OF_TOKENS and Context not in found.targets:  # word vectors know no padding
@@ -295,12 +298,12 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         else:
             together = model(*inputs)
             alone = torch.cat([model(*(x[i : i + 1] for x in inputs)) for i in range(3)])
-    yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
+    yield _bounded_claim(found, "one alone = one of many", difference(alone, together), BOUND)
 
 
 def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
-    """Fast layers are those that the textbook writes out, what is generated with a cache is what is without one, and a
-    step of learning is the optimizer's equation."""
+    """Check fast layers against textbook code, cached generation against generation without a cache, and an update
+    against the optimizer's equation."""
     from ...inspect.example_inputs import example_inputs, example_shape
     from ...training.config import TrainSettings
     from ...verify.compare import BOUND
@@ -315,19 +318,19 @@ def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     written = dict(as_textbook(model.double().eval(), inputs))
     if written:
         worst = max(written, key=written.__getitem__)
-        yield _at_most(
+        yield _bounded_claim(
             found, "layers = the textbook's", written[worst], BOUND, f", {len(written)} layers, worst {worst}"
         )
     apart = cached(found, config, model)
     if apart is not None:
-        yield _at_most(found, "token after token = all at once", apart, BOUND)
-    step = learns_as_written(TrainSettings(**_of_training(found)))
+        yield _bounded_claim(found, "token after token = all at once", apart, BOUND)
+    step = learns_as_written(TrainSettings(**_training_settings(found)))
     if step is not None:
-        yield _at_most(found, "a step = the textbook's", step[1], BOUND, f", {step[0]}")
+        yield _bounded_claim(found, "a step = the textbook's", step[1], BOUND, f", {step[0]}")
 
 
-def _of_training(found: Preset) -> dict[str, Any]:
-    """The preset's settings that are of training, and not of the data."""
+def _training_settings(found: Preset) -> dict[str, Any]:
+    """Return the preset's training settings, without those of the data."""
     from ...training.config import TrainSettings
 
     names = {field.name for field in dataclasses.fields(TrainSettings)}
@@ -335,8 +338,8 @@ def _of_training(found: Preset) -> dict[str, Any]:
 
 
 def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Answers for tokens (N, T) with a mask (N, T), of which each row but the first is cut shorter than the one before:
-    as one padded batch, and row by row with the padding cut off. Answers at padding are left out."""
+    """Return answers for tokens (N, T) with a mask (N, T), where each row after the first is cut shorter than the one
+    before: as one padded batch, and row by row without padding. Answers at padding are left out."""
     import torch
 
     tokens, mask, *more = inputs
@@ -349,8 +352,8 @@ def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, An
     return torch.cat([y[:n].flatten() for y, n in zip(together, ends)]), torch.cat([one.flatten() for one in alone])
 
 
-def _at_most(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:
+def _bounded_claim(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:
     held = measured <= bound
     detail = f"{measured:.1e} {'≤' if held else '>'} {bound:g} relative{where}"
-    # JSON has no infinity, which is what a missing gradient differs by.
+    # JSON has no infinity, which is the difference of a missing gradient.
     return Claim(found.name, claim, HELD if held else FAILED, detail, measured if measured < 1e300 else None, bound)

@@ -1,4 +1,4 @@
-"""What `cutaway verify` holds by the textbook, with no other library: fast paths, caches and the step of learning."""
+"""Checks of `cutaway verify` against textbook code, without other libraries: fast layers, caches, optimizer updates."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ WORDS = 40
 
 
 def as_textbook(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tuple[str, float]]:
-    """Each layer of a model in eval mode that the textbook writes out too, and by how much both differ. A kind of layer
-    with the same settings is looked at once."""
+    """Compare the layers of a model in eval mode with their textbook versions, and yield names and relative
+    differences.
+
+    Of several layers of one type with the same settings, only the first is compared, except for attention.
+    """
     calls: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
     hooks = []
     seen: set[str] = set()
@@ -48,7 +51,7 @@ def as_textbook(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tuple[
         for hook in hooks:
             hook.remove()
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        for name, module, args, kwargs in calls:  # again, since what it gave may have been written over since
+        for name, module, args, kwargs in calls:  # run again, because the output may have been modified in place
             if isinstance(module, MultiHeadAttention):
                 yield name, difference(module(*args, **kwargs), module.textbook(*args, **kwargs)[0])
             else:
@@ -57,7 +60,7 @@ def as_textbook(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tuple[
 
 
 def _convolution(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """On a corner of the map, since the textbook is slow."""
+    """Compare a convolution on a corner of the feature map, because the textbook version is slow."""
     spans = [d * (k - 1) + 1 for k, d in zip(layer.kernel_size, layer.dilation)]
     corner = x[:1]
     for axis, span in enumerate(spans):
@@ -75,7 +78,7 @@ def _convolution(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _batch_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """In evaluation, and what a step of training gives and leaves of the running statistics."""
+    """Compare batch normalization in eval mode, and output and running statistics of a training step."""
     kept = {"momentum": layer.momentum, "eps": layer.eps}
     affine, copied = (layer.weight, layer.bias), copy.deepcopy(layer).train()
     mean, var = layer.running_mean.clone(), layer.running_var.clone()
@@ -98,7 +101,7 @@ def _rms_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """On sequences of one length, since batches of several come packed."""
+    """Compare a recurrent layer on sequences of equal length, because batches of mixed lengths are packed."""
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
     written, final, _ = unroll(layer, x)
@@ -120,10 +123,10 @@ WRITTEN: dict[Any, Any] = {
 
 @torch.no_grad()
 def cached(found: Preset, config: Any, model: Any) -> float | None:
-    """By how much answers differ that are made token after token, each from what was kept of those before it, from
-    those to the whole at once; None where the model makes no sequences."""
+    """Return the difference between outputs computed token by token with a cache and outputs for the whole sequence;
+    None if the model does not generate sequences."""
     model = model.double().eval()
-    whole: Any = model  # called as a module, whatever else it can do
+    whole: Any = model  # typed as Any, so that it can be called as a module
     generator = torch.Generator().manual_seed(0)
 
     def tokens(*shape: int, below: int) -> Tensor:
@@ -153,8 +156,10 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
             alone.append(answer)
         return difference(torch.stack(alone, 1), whole(*read, target))
     if isinstance(model, Advances):
-        asked = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
-        reader: Any = found.build(dataclasses.replace(config, **asked, steps=0, bidirectional=False)).double().eval()
+        overrides = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
+        reader: Any = (
+            found.build(dataclasses.replace(config, **overrides, steps=0, bidirectional=False)).double().eval()
+        )
         text = tokens(2, STEPS, below=WORDS)
         first, state = reader.advance(text[:, :3])
         second, _ = reader.advance(text[:, 3:], None, state)
@@ -163,8 +168,11 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
 
 
 def learns_as_written(settings: Any) -> tuple[str, float] | None:
-    """The optimizer that the settings name, and by how much its updates of a weight, which decays, and of a bias, which
-    does not, differ from the textbook's; None for one that is not written out here."""
+    """Return the optimizer of the settings, and the largest difference of its updates from the textbook's.
+
+    A weight, which decays, and a bias, which does not, are compared. Returns None for an optimizer without a textbook
+    version.
+    """
     from ...training.optimizers import build_optimizers
 
     write = UPDATES.get(settings.optimizer)
@@ -201,7 +209,7 @@ def _sgd(w: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float
 def _momentum(
     w: Tensor, g: Tensor, state: dict[str, Tensor], lr: float, decay: float, momentum: float, t: int
 ) -> Tensor:
-    """v ← μ v + g + λ w;  w ← w − η v. At first v is the gradient."""
+    """v ← μ v + g + λ w;  w ← w − η v. In the first step v is the gradient."""
     g = g + decay * w
     state["v"] = momentum * state["v"] + g if "v" in state else g
     return w - lr * state["v"]

@@ -1,4 +1,4 @@
-"""The course: its chapters, the exercises with their checks, and what its pages show sources and drawings with."""
+"""The course: chapters, exercises with their checks, and helpers that show source code and drawings on its pages."""
 
 from .answer_check import check
 from .display import frame, source, style

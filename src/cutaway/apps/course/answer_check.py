@@ -1,8 +1,4 @@
-"""Checking answers: functions at hand, in a notebook, or those that a file of the reader's defines.
-
-The file runs in a process of its own, which is `worker.py`: a loop that does not end, `exit()` or a crash is told of,
-and the other exercises are checked all the same.
-"""
+"""Checks of answers: of functions in a notebook, or of the functions in a reader's file."""
 
 from __future__ import annotations
 
@@ -22,30 +18,30 @@ from ...core.errors import FileError, SettingError, short
 from .chapters import Chapter, chapter
 from .exercises import Answer, NotYet, settle
 
-OPENING = 120.0  # seconds that a file may take to run, PyTorch's import among it, before any answer is asked
-SECONDS = 20.0  # that an exercise may take
+OPENING = 120.0  # time limit in seconds to run the file, with the import of PyTorch, before the first check
+SECONDS = 20.0  # time limit of one exercise in seconds
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found."""
+    """The result of a check."""
 
     name: str
     state: str  # right, not yet or missing
-    words: str  # what is not right yet, in a sentence or two; of what is missing, what to define
+    words: str  # the error, in one or two sentences; for a missing function, its signature
 
     @property
     def right(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if the answer is right."""
         return self.state == "right"
 
 
 def check(number: str | int, *answers: Answer) -> None:
-    """Check functions of your own that answer exercises of chapter `number`, and print what is right and what not yet.
+    """Check functions that answer exercises of chapter `number`, and print the result of each.
 
         check(1, fires, correct)
 
-    Each is known by its name. Raises SettingError for a name that the chapter does not ask for.
+    Functions are matched to exercises by name. Raises SettingError for a name that is not an exercise of the chapter.
     """
     asked = {one.name: one for one in chapter(number).exercises}
     for answer in answers:
@@ -61,9 +57,9 @@ def check(number: str | int, *answers: Answer) -> None:
 
 
 def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, opening: float = OPENING) -> list[Result]:
-    """Run the reader's file and check what it defines, exercise by exercise.
+    """Run a reader's file and check its functions, exercise by exercise.
 
-    Raises FileError where there is no such file, or it cannot be run to its end.
+    Raises FileError if the file does not exist or fails to run.
     """
     asked = chapter(number)
     if path.suffix != ".py" or not path.is_file():
@@ -73,17 +69,17 @@ def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, openi
     left = [one.name for one in asked.exercises]
     found: dict[str, Result] = {}
     while left:
-        for result in _some(asked, path, left, seconds, opening):
+        for result in _run_checks(asked, path, left, seconds, opening):
             found[result.name] = result
         left = [name for name in left if name not in found]
     return [found[one.name] for one in asked.exercises]
 
 
-def _some(asked: Chapter, path: Path, names: Sequence[str], seconds: float, opening: float) -> list[Result]:
-    """Run the file once and check these; where one ends the process, or takes too long, it is the last."""
+def _run_checks(asked: Chapter, path: Path, names: Sequence[str], seconds: float, opening: float) -> list[Result]:
+    """Run the file once and check the given names. Stop after one that ends the process or takes too long."""
     command = [sys.executable, "-m", f"{__package__}.worker", str(asked.number), str(path.resolve()), *names]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    with subprocess.Popen(command, env=_environment(), **pipes) as child:  # it ends when its stdin is closed
+    with subprocess.Popen(command, env=_environment(), **pipes) as child:  # the child ends when its stdin is closed
         lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_read, args=(child.stdout, lines), daemon=True).start()
         try:
@@ -110,7 +106,7 @@ def _results(
 
 
 def _next(lines: queue.Queue[str | None], seconds: float) -> dict[str, Any] | str:
-    """What the process says next, or what it did instead."""
+    """Return the next reply of the process, or the reason why no reply came."""
     try:
         line = lines.get(timeout=seconds)
     except queue.Empty:
@@ -122,14 +118,14 @@ def _next(lines: queue.Queue[str | None], seconds: float) -> dict[str, Any] | st
 
 
 def _read(stream: Any, lines: queue.Queue[str | None]) -> None:
-    with contextlib.suppress(ValueError):  # closed while it was read
+    with contextlib.suppress(ValueError):  # the pipe was closed during the read
         for line in stream:
             lines.put(line)
     lines.put(None)
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with this package where it was imported from."""
+    """Return the environment of this process, with the location of this package on the import path."""
     root = str(Path(__file__).parents[3])
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),

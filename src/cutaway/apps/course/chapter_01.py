@@ -1,4 +1,4 @@
-"""The exercises of chapter 1: one neuron, its rule, and what it cannot do."""
+"""Exercises of chapter 1: one neuron, its learning rule, and its limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, s
 
 EXERCISES = exercise = Exercises()
 
-# Four irises, petal length and width in centimetres, and whether each is a versicolor.
+# Four irises: petal length and width in centimetres, and whether each is a versicolor.
 XS = np.array([[1.4, 0.2], [1.7, 0.4], [3.5, 1.0], [4.7, 1.4]])
 TS = np.array([0, 0, 1, 1])
 TABLE = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -17,7 +17,7 @@ EITHER = np.array([0, 1, 1, 1])
 
 @exercise("fires(w, b, x)", "1 where the neuron of weights w and bias b fires at x, that is where w·x + b > 0, else 0.")
 def fires(answer: Answer) -> None:
-    """Both sides of the line, the line itself, more than two inputs."""
+    """Check both sides of the line, the line itself, and more than two inputs."""
     w, b = np.array([1.0, 2.0]), -3.0
     for x, right, wrong in (
         ([2.0, 1.0], 1, ()),
@@ -34,7 +34,7 @@ def fires(answer: Answer) -> None:
     "How far x lies from the line w·x + b = 0: above 0 on the side where the neuron fires, below 0 on the other.",
 )
 def distance(answer: Answer) -> None:
-    """The sign and the division by the length of w."""
+    """Check the sign and the division by the length of w."""
     w, b = np.array([3.0, 4.0]), -5.0
     for x in ([3.0, 4.0], [0.0, 0.0], [1.0, 0.5]):
         z = float(w @ x + b)
@@ -50,7 +50,7 @@ def distance(answer: Answer) -> None:
     "correct(w, b, x, t)", "The weights and the bias (w, b) after the perceptron has seen x, whose class t is 0 or 1."
 )
 def correct(answer: Answer) -> None:
-    """Mistakes of either kind, no mistake, and arguments that are left alone."""
+    """Check both kinds of mistakes, no mistake, and that the arguments are not modified."""
     w, b = np.array([1.0, -1.0]), 0.5
     for x, t in (([0.0, 1.0], 1), ([1.0, 0.0], 0), ([1.0, 0.0], 1), ([0.0, 2.0], 0)):
         mine, at = w.copy(), np.array(x)
@@ -75,7 +75,7 @@ def correct(answer: Answer) -> None:
     "no further than the first pass without a mistake; `mistakes` counts all that were corrected.",
 )
 def train(answer: Answer) -> None:
-    """What it learns of four flowers and of OR; that it stops early, and on XOR at all."""
+    """Check the result on four flowers and OR, early stopping, and termination on XOR."""
     for xs, ts, name in ((XS, TS, "four irises"), (TABLE, EITHER, "OR")):
         w, b, mistakes, passes = _learned(xs, ts, 100)
         when = f"For {name} and 100 passes"
@@ -109,7 +109,7 @@ def _learned(xs: Array, ts: Array, passes: int) -> tuple[Array, float, int, int]
     "1 beside it, R is the greatest length, γ the least distance on the right side.",
 )
 def novikoff(answer: Answer) -> None:
-    """The bias counts as a weight, in R as in γ."""
+    """Check that the bias counts as a weight, in R and in γ."""
     for w, b in (([1.0, 1.0], -3.3), ([2.0, 0.0], -5.0)):
         long = np.column_stack([XS, np.ones(len(XS))])
         whole = np.array([*w, b])
@@ -131,7 +131,7 @@ def novikoff(answer: Answer) -> None:
     "with weights v (2,) and bias c that sees what those two say.",
 )
 def xor_network(answer: Answer) -> None:
-    """Any network that has the truth table right."""
+    """Check the truth table; any network that has it is right."""
     parts = pair(answer(), ("W", "b", "v", "c"), "Called without arguments,")
     shapes = ((2, 2), (2,), (2,), ())
     W, b, v, c = (as_array(part, "Called without arguments,") for part in parts)

@@ -1,4 +1,4 @@
-"""The exercises of chapter 2: layers, activations, and functions made of neurons."""
+"""Exercises of chapter 2: layers, activations, and functions made of neurons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXERCISES = exercise = Exercises()
     "g's input Z (N, out) of a layer with weights W (out, in) and biases b (out,), from examples A (N, in) in rows.",
 )
 def dense(answer: Answer) -> None:
-    """Rows are examples, and the bias belongs to neurons."""
+    """Check that rows are examples, and that the bias belongs to the neurons."""
     W, b = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 1.0]]), np.array([0.5, 0.0, -1.0])
     A = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     when = "For W (3, 2), b (3,) and A (4, 2)"
@@ -34,7 +34,7 @@ def dense(answer: Answer) -> None:
     "(W, b) of the one layer that does what two layers without an activation do, the first with W1, b1.",
 )
 def collapse(answer: Answer) -> None:
-    """The order of the product, and the first bias through the second layer."""
+    """Check the order of the product, and that the first bias passes through the second layer."""
     W1, b1 = np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, -1.0])
     W2, b2 = np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([0.0, 3.0])
     W, b = pair(answer(W1, b1, W2, b2), ("W", "b"), "For two layers of two neurons")
@@ -45,7 +45,7 @@ def collapse(answer: Answer) -> None:
 
 @exercise("parameters(widths)", "How many weights and biases a network of these widths has, its input's width first.")
 def parameters(answer: Answer) -> None:
-    """The biases count too."""
+    """Check that biases are counted."""
     for widths in ([2, 1], [2, 3, 1], [784, 300, 100, 10]):
         weights = sum(a * b for a, b in pairwise(widths))
         wrong = (
@@ -58,7 +58,7 @@ def parameters(answer: Answer) -> None:
 
 @exercise("softmax(Z)", "e^z over the sum of all e^z, along the last axis of Z, however large the numbers in it are.")
 def softmax(answer: Answer) -> None:
-    """Along rows, and without overflow."""
+    """Check that it is computed along rows, without overflow."""
     Z = np.array([[0.0, math.log(3)], [2.0, 2.0]])
     right = np.array([[0.25, 0.75], [0.5, 0.5]])
     powers = np.exp(Z)
@@ -78,13 +78,13 @@ def softmax(answer: Answer) -> None:
 
 
 def said_or_nan(values: Array) -> str:
-    """Numbers of which some are none."""
+    """Format numbers, some of which may be NaN."""
     return said(values) if np.isfinite(values).all() else "nan"
 
 
 @exercise("silu_derivative(z)", "The derivative of z σ(z), where σ(z) = 1/(1 + e^-z), for an array z.")
 def silu_derivative(answer: Answer) -> None:
-    """The product rule."""
+    """Check the product rule."""
     z = np.array([-3.0, -1.0, 0.0, 0.5, 4.0])
     s = 1 / (1 + np.exp(-z))
     wrong = (
@@ -101,7 +101,7 @@ def silu_derivative(answer: Answer) -> None:
     "for each point but the last, and straight in between; xs are in order.",
 )
 def through(answer: Answer) -> None:
-    """It goes through the points, and straight."""
+    """Check that the function interpolates the points linearly."""
     for xs, ys in (([0.0, 1.0], [1.0, 3.0]), ([0.0, 1.0, 2.0, 4.0], [0.0, 2.0, 1.0, 5.0])):
         x, y = np.array(xs), np.array(ys)
         when = f"For xs = {said(x)}, ys = {said(y)}"

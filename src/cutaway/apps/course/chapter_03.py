@@ -1,4 +1,4 @@
-"""The exercises of chapter 3: losses, their slopes, and the way back through the layers."""
+"""Exercises of chapter 3: losses, their gradients, and backpropagation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = np.array([0, 1, 2, 0])
     "The mean over the examples of -log softmax(z)_t, from logits Z (N, K) and classes t (N,), finite for any logits.",
 )
 def cross_entropy(answer: Answer) -> None:
-    """The mean, of logarithms to base e, without overflow."""
+    """Check the mean, the natural logarithm, and that nothing overflows."""
     p = softmax(Z)[np.arange(4), T]
     wrong = (
         (-np.log(p).sum(), "That is the sum over the examples, and the mean is asked for."),
@@ -39,7 +39,7 @@ def cross_entropy(answer: Answer) -> None:
 
 @exercise("output_delta(Z, t)", "The gradient of that mean loss in the logits, (N, K).")
 def output_delta(answer: Answer) -> None:
-    """Softmax minus one-hot, over N."""
+    """Check softmax minus one-hot, divided by N."""
     right = (softmax(Z) - np.eye(3)[T]) / 4
     wrong = (
         (right * 4, "That is the gradient of the sum: the loss is the mean over N examples."),
@@ -52,7 +52,7 @@ def output_delta(answer: Answer) -> None:
 
 @exercise("mse_delta(Y, T)", "The gradient in Y of the mean of (Y - T)² over all N·K numbers, (N, K).")
 def mse_delta(answer: Answer) -> None:
-    """The factor, the sign, the shape."""
+    """Check the factor, the sign and the shape."""
     Y, target = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]]), np.array([[0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
     right = 2 * (Y - target) / 6
     wrong = (
@@ -70,7 +70,7 @@ def mse_delta(answer: Answer) -> None:
     "(dW, db) of a layer z = W a + b, from δ (N, out) of its sums and the A (N, in) that it saw.",
 )
 def weight_gradient(answer: Answer) -> None:
-    """The shape of W, and sums over the examples."""
+    """Check the shape of W, and the sum over examples."""
     delta = np.array([[1.0, 0.0, -1.0], [0.5, 2.0, 0.0]])
     A = np.array([[1.0, 2.0], [3.0, -1.0]])
     dW, db = pair(answer(delta.copy(), A.copy()), ("dW", "db"), "For δ (2, 3) and A (2, 2)")
@@ -87,7 +87,7 @@ def weight_gradient(answer: Answer) -> None:
     "layer before, whose activation is tanh.",
 )
 def back(answer: Answer) -> None:
-    """Through the weights, then times the slope at z."""
+    """Check the product with the weights, then with the slope at z."""
     delta, W = np.array([[1.0, -1.0], [0.5, 0.0]]), np.array([[2.0, 0.0, 1.0], [1.0, 1.0, -1.0]])
     z = np.array([[0.0, 1.0, -0.5], [2.0, 0.3, 0.0]])
     through = delta @ W
@@ -105,7 +105,7 @@ def back(answer: Answer) -> None:
     "The gradient of the function f at the array w, in w's shape, by (f(w + h) - f(w - h)) / 2h in each entry of it.",
 )
 def numeric_gradient(answer: Answer) -> None:
-    """Both sides, every entry, and w left as it was."""
+    """Check central differences, every entry, and that w is not modified."""
 
     def f(w: Any) -> float:
         return float(np.sum(w**3) + w.flat[0] * w.flat[-1])

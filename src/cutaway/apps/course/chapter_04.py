@@ -1,4 +1,4 @@
-"""The exercises of chapter 4: steps of optimizers, and the rates at which they are taken."""
+"""Exercises of chapter 4: optimizer steps and learning rates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ W, G = np.array([1.0, -2.0, 0.5]), np.array([0.3, -4.0, 0.0])  # weights and the
     "largest_rate(H)", "The rate above which gradient descent on ½ w·Hw diverges, H symmetric with eigenvalues > 0."
 )
 def largest_rate(answer: Answer) -> None:
-    """Two over the largest eigenvalue."""
+    """Check two divided by the largest eigenvalue."""
     for rows in ([[2.0, 0.0], [0.0, 5.0]], [[3.0, 1.0], [1.0, 3.0]]):
         H = np.array(rows)
         values = np.linalg.eigvalsh(H)
@@ -35,7 +35,7 @@ def largest_rate(answer: Answer) -> None:
     "(w, v) after one step of SGD with momentum as PyTorch has it: v ← beta v + g, then w ← w - rate v.",
 )
 def momentum_step(answer: Answer) -> None:
-    """The velocity is no average, and the new one moves the weights."""
+    """Check that the velocity is a sum and not an average, and that the new one moves the weights."""
     v = np.array([1.0, 0.0, -1.0])
     new, new_v = pair(answer(W.copy(), v.copy(), G.copy(), 0.1, 0.9), ("w", "v"), "For three weights")
     right = 0.9 * v + G
@@ -61,7 +61,7 @@ def momentum_step(answer: Answer) -> None:
     "(w, m, v) after Adam's step number t, counted from 1.",
 )
 def adam_step(answer: Answer) -> None:
-    """Bias correction, and eps outside the root."""
+    """Check bias correction, and eps outside the root."""
     m, v, names = np.zeros(3), np.zeros(3), ("w", "m", "v")
     w = W.copy()
     for t in (1, 2):
@@ -86,7 +86,7 @@ def adam_step(answer: Answer) -> None:
     "decayed_step(w, step, rate, decay)", "w after the step -rate·step of any optimizer, with decoupled weight decay."
 )
 def decayed_step(answer: Answer) -> None:
-    """AdamW's decay: the rate times decay times w."""
+    """Check the decay of AdamW: learning rate times decay times w."""
     step = np.array([1.0, 1.0, -1.0])
     wrong = (
         (W - 0.1 * step - 0.5 * W, "The decay is multiplied by the rate too, so that a schedule moves both."),
@@ -105,7 +105,7 @@ def decayed_step(answer: Answer) -> None:
     "they are where it is that already.",
 )
 def clip(answer: Answer) -> None:
-    """One norm for all, and nothing made larger."""
+    """Check that one norm is used for all gradients, and that none becomes larger."""
     parts = [np.array([3.0, 0.0]), np.array([[0.0, 4.0], [12.0, 0.0]])]  # of norm 13 together
     found = pair(answer([p.copy() for p in parts], 6.5), ("first", "second"), "For two gradients of norm 13 together")
     each = [p * min(1, 6.5 / np.linalg.norm(p)) for p in parts]
@@ -128,7 +128,7 @@ def clip(answer: Answer) -> None:
     "cosine from 1 down, ½ (1 + cos π p), where p goes from 0 at step = warmup towards 1 at step = steps.",
 )
 def warmup_cosine(answer: Answer) -> None:
-    """The first step is no step lost, and the cosine begins where the rise ends."""
+    """Check that the first step has a rate above 0, and that the cosine starts at the end of the warmup."""
     for step, steps, warmup in ((0, 100, 10), (4, 100, 10), (10, 100, 10), (55, 100, 10), (99, 100, 10), (0, 50, 0)):
         p = (step - warmup) / (steps - warmup)
         cosine = (1 + math.cos(math.pi * p)) / 2

@@ -1,4 +1,4 @@
-"""The exercises of chapter 5: convolution, its sizes, and what a layer of it costs and sees."""
+"""Exercises of chapter 5: convolution, output sizes, the cost of a layer, and receptive fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X, K = np.array([2.0, 0.0, 1.0, 3.0, -1.0]), np.array([1.0, 2.0, -1.0])
 
 @exercise("correlate(x, w)", "Σ_a w_a x_{i+a} at every place i where the kernel w lies inside the signal x.")
 def correlate(answer: Answer) -> None:
-    """Not turned round, and only inside."""
+    """Check that the kernel is not flipped, and that there is no padding."""
     right = np.correlate(X, K, "valid")
     wrong = (
         (
@@ -34,7 +34,7 @@ def correlate(answer: Answer) -> None:
     "The full convolution: Σ_a w_a x_{i-a} at every place where kernel and signal touch, n + k - 1 of them.",
 )
 def convolve(answer: Answer) -> None:
-    """Turned round, at all places."""
+    """Check that the kernel is flipped, at all positions."""
     right = np.convolve(X, K)
     wrong = (
         (np.correlate(X, K, "full"), "That is the correlation: x_{i-a} runs against the kernel, so turn it round."),
@@ -52,7 +52,7 @@ def convolve(answer: Answer) -> None:
     "dilation d.",
 )
 def output_size(answer: Answer) -> None:
-    """A floor, plus one."""
+    """Check the floor, plus one."""
     for n, k, s, p, d in ((8, 3, 2, 0, 1), (32, 5, 1, 0, 1), (7, 3, 1, 1, 1), (224, 7, 2, 3, 1), (10, 3, 1, 0, 3)):
         whole = n + 2 * p - d * (k - 1) - 1
         wrong = (
@@ -70,7 +70,7 @@ def output_size(answer: Answer) -> None:
     "toeplitz(w, n)", "The matrix (n - k + 1, n) whose product with a signal of n entries is its correlation with w."
 )
 def toeplitz(answer: Answer) -> None:
-    """The kernel in every row, one further each time."""
+    """Check that each row holds the kernel, shifted by one."""
     right = np.zeros((3, 5))
     for i in range(3):
         right[i, i : i + 3] = K
@@ -91,7 +91,7 @@ def toeplitz(answer: Answer) -> None:
     "height and width; the biases are additions.",
 )
 def layer_cost(answer: Answer) -> None:
-    """Weights are shared by places; products are not."""
+    """Check that positions share weights, but not products."""
     for c_in, c_out, k, h, w in ((1, 6, 5, 28, 28), (16, 32, 3, 8, 10)):
         weights = c_in * c_out * k * k
         given = answer(c_in, c_out, k, h, w)
@@ -113,7 +113,7 @@ def layer_cost(answer: Answer) -> None:
     "How many input entries one output sees along an axis; layers are (k, s) from first to last, kernel and stride.",
 )
 def receptive_field(answer: Answer) -> None:
-    """Later kernels step over more input."""
+    """Check that strides enlarge the step of later kernels."""
     cases: tuple[list[tuple[int, int]], ...] = (
         [(3, 1)],
         [(3, 1), (3, 1)],
@@ -138,7 +138,7 @@ def receptive_field(answer: Answer) -> None:
 
 @exercise("max_pool(x)", "The largest of each 2×2 block of x (H, W), H and W even: (H/2, W/2).")
 def max_pool(answer: Answer) -> None:
-    """Blocks of neighbours, the largest."""
+    """Check the maximum of blocks of neighbours."""
     x = np.array([[2.0, 0.0, 1.0, 1.0], [0.0, -1.0, 2.0, 2.0], [-2.0, 3.0, 0.0, 0.0], [0.0, 1.0, -3.0, 2.0]])
     blocks = x.reshape(2, 2, 2, 2)
     wrong = (

@@ -1,4 +1,4 @@
-"""The exercises of chapter 6: what deep networks weigh and work, and what shortcuts do."""
+"""Exercises of chapter 6: parameters and cost of deep networks, and the effect of shortcuts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXERCISES = exercise = Exercises()
     "kernel for each.",
 )
 def table_parameters(answer: Answer) -> None:
-    """A kernel a connection, a bias a map."""
+    """Check one kernel for each connection and one bias for each map."""
     lenet = [3] * 6 + [4] * 9 + [6]
     for sizes, k in (([2, 1], 3), (lenet, 5)):
         table = [tuple(range(n)) for n in sizes]
@@ -40,7 +40,7 @@ def table_parameters(answer: Answer) -> None:
     "biases: how far one output sees along an axis, and how many weights there are.",
 )
 def stack(answer: Answer) -> None:
-    """Fields add up, and weights too."""
+    """Check that receptive fields and weights add up."""
     for k, layers, channels in ((3, 2, 64), (5, 1, 64), (3, 3, 8)):
         when = f"For {layers} layers of {k}×{k} on {channels} channels, of"
         field, weights = pair(answer(k, layers, channels), ("field", "weights"), when.removesuffix(", of"))
@@ -61,7 +61,7 @@ def stack(answer: Answer) -> None:
     "Multiplications of a bottleneck on a map of side × side: 1×1 from `channels` to `width`, 3×3, 1×1 back.",
 )
 def bottleneck(answer: Answer) -> None:
-    """Three convolutions, at every pixel."""
+    """Check three convolutions at every pixel."""
     for c, w, side in ((256, 64, 56), (8, 2, 4)):
         each = 2 * c * w + 9 * w * w
         wrong = (
@@ -81,7 +81,7 @@ def bottleneck(answer: Answer) -> None:
     "The gradient at the input x of y = x + F(x), from the gradient g (n,) at y and F's Jacobian, J_ij = ∂F_i/∂x_j.",
 )
 def through_block(answer: Answer) -> None:
-    """The shortcut's part and the layers', transposed."""
+    """Check the gradient of the shortcut and of the layers, transposed."""
     J, g = np.array([[0.0, 2.0], [1.0, -1.0]]), np.array([1.0, 3.0])
     wrong = (
         (J.T @ g, "That is the layers' part alone: the shortcut brings g itself."),
@@ -98,7 +98,7 @@ def through_block(answer: Answer) -> None:
     "`blocks` of them.",
 )
 def paths(answer: Answer) -> None:
-    """Each block is passed through or by."""
+    """Check that each block is either passed through or bypassed."""
     for n in (1, 3, 9):
         right = [math.comb(n, k) for k in range(n + 1)]
         wrong = (
@@ -115,7 +115,7 @@ def paths(answer: Answer) -> None:
     "`growth` to all that there are.",
 )
 def seen(answer: Answer) -> None:
-    """What was there, and what all before it added."""
+    """Check the input plus everything that earlier layers added."""
     for c, k, n in ((16, 12, 3), (64, 32, 6)):
         right = [c + k * i for i in range(n)]
         wrong = (

@@ -1,4 +1,4 @@
-"""The exercises of chapter 7: what shares a mean, what is kept of it, and the way back through it."""
+"""Exercises of chapter 7: axes that share a mean, running statistics, and the gradient of normalization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPS = 0.1  # large enough to be felt
     "is batch, layer, instance or group.",
 )
 def sets(answer: Answer) -> None:
-    """Which axes are shared."""
+    """Check which axes are shared."""
     for N, C, H, W, groups in ((8, 6, 5, 4, 3), (2, 32, 7, 7, 8)):
         whole = N * C * H * W
         counts = {"batch": C, "layer": N, "instance": N * C, "group": N * groups}
@@ -40,7 +40,7 @@ def sets(answer: Answer) -> None:
     "(x - mean) / sqrt(variance + eps), mean and variance over `axes`, a tuple of axes of x, of the same shape as x.",
 )
 def normalize(answer: Answer) -> None:
-    """The root, ε within it, and axes that stay."""
+    """Check the root, ε inside it, and that axes are kept."""
     x = np.arange(24.0).reshape(2, 3, 2, 2) ** 1.5
     for name, one, axes in (("(4, 2)", X, (0,)), ("(2, 3, 2, 2)", x, (0, 2, 3)), ("(2, 3, 2, 2)", x, (1, 2, 3))):
         off, var = one - one.mean(axes, keepdims=True), one.var(axes, keepdims=True)
@@ -63,18 +63,18 @@ def normalize(answer: Answer) -> None:
     "momentum is the fraction of the new.",
 )
 def running(answer: Answer) -> None:
-    """Which fraction is new, and which variance is kept."""
+    """Check which fraction is new, and which variance is kept."""
     for batches, m in (([np.array([1.0, 3.0])], 0.1), ([X[:, 0], X[:, 1], np.array([0.0, 5.0])], 0.25)):
         when = f"For mean = 0, var = 1, {len(batches)} batch{'es' * (len(batches) > 1)}, momentum = {m:g}, of"
         found = pair(answer(0.0, 1.0, [b.copy() for b in batches], m), ("mean", "var"), when.removesuffix(", of") + ",")
-        (mean, var), (mean_old, var_old) = (_kept(batches, a, 1) for a in (m, 1 - m))
+        (mean, var), (mean_old, var_old) = (_running_statistics(batches, a, 1) for a in (m, 1 - m))
         keras = "The momentum of PyTorch is the fraction of the new: (1 - m) of the old and m of the batch's."
         last = "That is the last batch's own: it is to be mixed with what was there before."
         same(found[0], mean, f"{when} mean", ((mean_old, keras), (batches[-1].mean(), last)))
         biased = "The variance that is kept divides by m - 1, though the one that normalizes divides by m."
         root = "The variance is kept, not its root."
         wrong = (
-            (_kept(batches, m, 0)[1], biased),
+            (_running_statistics(batches, m, 0)[1], biased),
             (var_old, keras),
             (batches[-1].var(ddof=1), last),
             (np.sqrt(var), root),
@@ -82,7 +82,7 @@ def running(answer: Answer) -> None:
         same(found[1], var, f"{when} var", wrong)
 
 
-def _kept(batches: list[np.ndarray], m: float, ddof: int) -> tuple[float, float]:
+def _running_statistics(batches: list[np.ndarray], m: float, ddof: int) -> tuple[float, float]:
     mean, var = 0.0, 1.0
     for batch in batches:
         mean = (1 - m) * mean + m * float(batch.mean())
@@ -96,7 +96,7 @@ def _kept(batches: list[np.ndarray], m: float, ddof: int) -> tuple[float, float]
     "(N, C), the gradient in y.",
 )
 def batch_norm_backward(answer: Answer) -> None:
-    """Through the mean and the variance too."""
+    """Check that the gradient passes through the mean and the variance too."""
     gamma, g = np.array([2.0, -1.0]), np.array([[1.0, 0.0], [0.5, -1.0], [0.0, 2.0], [-1.0, 1.0]])
     s = np.sqrt(X.var(0) + EPS)
     normal = (X - X.mean(0)) / s
@@ -129,7 +129,7 @@ def batch_norm_backward(answer: Answer) -> None:
     "all else (out,).",
 )
 def fold(answer: Answer) -> None:
-    """Rows are outputs; the bias goes through too."""
+    """Check that rows are outputs, and that the bias is folded too."""
     W, b = np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([1.0, -2.0])
     gamma, beta, mean, var = np.array([2.0, 0.5]), np.array([0.1, 0.2]), np.array([0.5, -1.0]), np.array([4.0, 0.25])
     k = gamma / np.sqrt(var + EPS)
@@ -153,7 +153,7 @@ def fold(answer: Answer) -> None:
 
 @exercise("rms_norm(x, gamma, eps)", "gamma x / sqrt(mean of x² + eps), the mean over the last axis of x (N, d).")
 def rms_norm(answer: Answer) -> None:
-    """Each row by itself, and no mean off."""
+    """Check that rows are normalized separately, without subtraction of a mean."""
     gamma = np.array([1.0, 2.0])
     right = gamma * X / np.sqrt((X**2).mean(-1, keepdims=True) + EPS)
     off = X - X.mean(-1, keepdims=True)
@@ -173,7 +173,7 @@ def rms_norm(answer: Answer) -> None:
     "(dv, dg): the gradients in v (n,) and the number g, of which w = g v/‖v‖, from grad (n,), that in w.",
 )
 def weight_norm_gradient(answer: Answer) -> None:
-    """The direction's gradient has nothing along v."""
+    """Check that the gradient of the direction has no part along v."""
     v, g, grad = np.array([3.0, 4.0]), 2.0, np.array([1.0, -0.5])
     along = v @ grad / 5
     when = f"For v = {said(v)}, g = 2, grad = {said(grad)}, of"

@@ -1,4 +1,4 @@
-"""The exercises of chapter 8: words counted, predicted, compared and cut."""
+"""Exercises of chapter 8: word counts, prediction, analogies and subwords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTS = np.array([[0.0, 8.0, 2.0], [8.0, 2.0, 0.0], [2.0, 0.0, 2.0]])
     "C (size, size): C[w, c] is how often c stands at most `window` places before or after w in the list ids.",
 )
 def cooccurrences(answer: Answer) -> None:
-    """Both sides, and no word beside itself."""
+    """Check that both sides count, and that a word is not its own context."""
     for ids, window in (([0, 1, 2, 1, 3], 1), ([2, 0, 2, 2, 1, 3, 0], 2)):
         right = _near(ids, window, 4)
         after, own = np.zeros((4, 4)), right.copy()
@@ -47,7 +47,7 @@ def _near(ids: list[int], window: int, size: int) -> Array:
 
 @exercise("ppmi(C)", "max(0, ln p(w, c) / (p(w) p(c))) from counts C (V, V) of pairs; 0 where a pair never occurs.")
 def ppmi(answer: Answer) -> None:
-    """The chance of a pair, and no infinities."""
+    """Check the expected frequency of a pair, and that there are no infinities."""
     chance = np.outer(COUNTS.sum(1), COUNTS.sum(0)) / COUNTS.sum()
     with np.errstate(divide="ignore"):
         pmi = np.log(COUNTS / chance)
@@ -77,7 +77,7 @@ def ppmi(answer: Answer) -> None:
     "most 1.",
 )
 def kept(answer: Answer) -> None:
-    """The program's, not the paper's, and never above 1."""
+    """Check the formula of the program, which differs from the paper's, and the upper bound of 1."""
     for f, t in ((0.01, 1e-3), (1e-4, 1e-3), (0.05, 1e-5)):
         right = min(1.0, (math.sqrt(f / t) + 1) * t / f)
         wrong = (
@@ -91,7 +91,7 @@ def kept(answer: Answer) -> None:
 
 @exercise("noise(counts)", "The probabilities of noise words, proportional to the counts (V,) to the power of 3/4.")
 def noise(answer: Answer) -> None:
-    """The power, and a sum of 1."""
+    """Check the power, and that the sum is 1."""
     counts = np.array([1.0, 16.0, 81.0])
     powers = counts**0.75
     wrong = (
@@ -108,7 +108,7 @@ def noise(answer: Answer) -> None:
     "(loss, dh): -ln σ(word·h) - Σ ln σ(-other·h) over the rows of others (k, d), and its gradient in h (d,).",
 )
 def negative_sampling(answer: Answer) -> None:
-    """The signs of both parts."""
+    """Check the signs of both terms."""
     h, word, others = np.array([1.0, -0.5]), np.array([0.5, 1.0]), np.array([[1.0, 1.0], [-2.0, 0.5], [0.0, 1.0]])
 
     def sigma(x: Array) -> Array:
@@ -139,7 +139,7 @@ def negative_sampling(answer: Answer) -> None:
     "The row of E (V, d) that is to c as b is to a: of unit vectors the one most like b - a + c, without a, b and c.",
 )
 def analogy(answer: Answer) -> None:
-    """Unit vectors, and the three left out."""
+    """Check that vectors have unit length, and that the three words are left out."""
     E = np.array([[4.0, 0.1, 0.2], [4.0, 0.0, 0.8], [0.2, 3.0, 0.1], [0.1, 2.0, 0.7], [0.4, 9.0, 6.3], [3.0, 3.0, 3.0]])
     unit = E / np.linalg.norm(E, axis=1, keepdims=True)
     for a, b, c in ((0, 1, 2), (1, 0, 3)):
@@ -161,7 +161,7 @@ def analogy(answer: Answer) -> None:
     "The list of symbols with each occurrence of the pair (first, second) joined to one, from left to right.",
 )
 def merge(answer: Answer) -> None:
-    """All of them, and none twice."""
+    """Check that all pairs are merged, and none twice."""
     for symbols, two, right in (
         ("lower", ("e", "r"), ["l", "o", "w", "er"]),
         ("banana", ("a", "n"), ["b", "an", "an", "a"]),

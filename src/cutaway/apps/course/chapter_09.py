@@ -1,4 +1,4 @@
-"""The exercises of chapter 9: states, the way back through time, gates, lengths, and the simplest forecast."""
+"""Exercises of chapter 9: states, backpropagation through time, gates, lengths, and the seasonal naive forecast."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _states(turned: bool = False, own: bool = True, bias: bool = True) -> Array:
     "The states (T, H): h_t = tanh(W x_t + U h_{t-1} + b), of inputs x (T, F), from a state of zeros on.",
 )
 def elman(answer: Answer) -> None:
-    """The state before, by U, at every step."""
+    """Check that U multiplies the previous state at every step."""
     right = _states()
     wrong = (
         (right[-1], "That is the last state: all of them were asked for."),
@@ -57,7 +57,7 @@ def _through(g: Array, turned: bool = True, slope: bool = True, on: bool = True)
     "gradient that reaches each state directly.",
 )
 def through_time(answer: Answer) -> None:
-    """All ways back, and each state with the one before it."""
+    """Check all paths of the gradient, and that each state meets the one before it."""
     g, h = np.array([[0.0, 1.0], [0.5, 0.0], [1.0, -1.0]]), _states()
     right = _through(g)
     found = pair(answer(X.copy(), h.copy(), U, g.copy()), ("dW", "dU", "db"), "For three steps")
@@ -88,7 +88,7 @@ def _with_own_states(g: Array) -> Array:
 
 @exercise("radius(U)", "The spectral radius of U (H, H): the largest modulus of its eigenvalues.")
 def radius(answer: Answer) -> None:
-    """Complex and negative eigenvalues count by their modulus."""
+    """Check that complex and negative eigenvalues count by their modulus."""
     cases = ([[0.0, 2.0], [-2.0, 0.0]], [[-3.0, 1.0], [0.0, 2.0]], [[0.5, 4.0], [0.0, 0.5]])
     for rows in cases:
         U = np.array(rows)
@@ -108,7 +108,7 @@ def radius(answer: Answer) -> None:
     "`largest`; shorter ones are left as they are.",
 )
 def clip(answer: Answer) -> None:
-    """One norm for all, and no gradient made longer."""
+    """Check that one norm is used for all gradients, and that none becomes larger."""
     long, short = [np.array([3.0, 0.0]), np.array([[0.0], [4.0]])], [np.array([0.3, 0.0]), np.array([[0.0], [0.4]])]
     for gradients, factor in ((long, 0.2), (short, 1.0)):
         norm = 5 if gradients is long else 0.5
@@ -138,7 +138,7 @@ INPUT, HELD, CELL = np.array([1.0, -0.5]), np.array([0.2, -0.6]), np.array([0.8,
     "the order i, f, g, o.",
 )
 def lstm(answer: Answer) -> None:
-    """The order, tanh at the candidate and at the cell."""
+    """Check the order of the gates, and tanh at the candidate and the cell."""
     x, h, c = INPUT, HELD, CELL
     a = GATED @ x + STATE @ h + BIAS
     i, f, g, o = np.split(a, 4)
@@ -172,7 +172,7 @@ def lstm(answer: Answer) -> None:
     " in the order r, z, n; z keeps the old state.",
 )
 def gru(answer: Answer) -> None:
-    """Where the reset gate stands, and which way the update gate mixes."""
+    """Check the position of the reset gate, and the direction of the update gate."""
     x, h = INPUT, HELD
     W, U, b = GATED[:6], STATE[:6], BIAS[:6]
     given, own = W @ x + b, U @ h
@@ -194,7 +194,7 @@ def gru(answer: Answer) -> None:
     "list of how many steps are real.",
 )
 def last_states(answer: Answer) -> None:
-    """Its own last step, counted from 0."""
+    """Check that each sequence has its own last step, counted from 0."""
     outputs, lengths = np.arange(24.0).reshape(3, 4, 2), [2, 4, 1]
     right = outputs[np.arange(3), np.array(lengths) - 1]
     given = as_array(answer(outputs.copy(), list(lengths)), "For lengths (2, 4, 1)")
@@ -211,7 +211,7 @@ def last_states(answer: Answer) -> None:
     "The next `horizon` values of the series y (n,) by seasonal naive: the last season of m values, again and again.",
 )
 def repeat_season(answer: Answer) -> None:
-    """The last season, in its order, as often as it takes."""
+    """Check that the last season repeats, in order, as often as needed."""
     y = np.array([5.0, 1.0, 2.0, 3.0, 6.0, 2.0, 4.0])
     for m, horizon in ((3, 2), (3, 7), (1, 3)):
         right = np.array([y[len(y) - m + k % m] for k in range(horizon)])

@@ -1,4 +1,4 @@
-"""The exercises of chapter 10: encoder and decoder, attention, beams, and counting n-grams."""
+"""Exercises of chapter 10: encoder and decoder, attention, beam search, and n-gram precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ H = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]])  # three states of an encoder
     "many words each has.",
 )
 def last_states(answer: Answer) -> None:
-    """Not the last of the batch."""
+    """Check that padding of the batch is ignored."""
     h = np.arange(24.0).reshape(3, 4, 2)
     lengths = [2, 4, 1]
     right = h[np.arange(3), np.array(lengths) - 1]
@@ -38,7 +38,7 @@ def last_states(answer: Answer) -> None:
     "What the decoder is given at each place, (N, S), when it is to say y (N, S): the word before, and `begin` first.",
 )
 def teacher_forced(answer: Answer) -> None:
-    """Moved by one, of the same length."""
+    """Check that the input is shifted by one, at the same length."""
     y = np.array([[5, 6, 7, 2], [8, 9, 2, 0]])
     right = np.column_stack([np.ones(2), y[:, :-1]])
     wrong = (
@@ -56,7 +56,7 @@ def teacher_forced(answer: Answer) -> None:
     "H (T, d'); W is (a, d), U (a, d'), v (a,).",
 )
 def additive_scores(answer: Answer) -> None:
-    """The sum inside tanh, the product outside."""
+    """Check that the sum is inside tanh, and the product outside."""
     W, U = np.array([[1.0, 0.0, -1.0], [0.5, 1.0, 0.0]]), np.array([[0.2, -0.4], [1.0, 0.3]])
     v, s = np.array([2.0, -1.0]), np.array([0.5, -0.5, 1.0])
     compared = W @ s + H @ U.T
@@ -79,7 +79,7 @@ def additive_scores(answer: Answer) -> None:
     "`real` (T,) is True, and 0 elsewhere.",
 )
 def context(answer: Answer) -> None:
-    """Padding has no weight; the others sum to 1; large scores."""
+    """Check that padding has no weight, that weights sum to 1, and large scores."""
     scores, real = np.array([0.0, math.log(3.0), 2.0]), np.array([True, True, False])
     right = np.array([0.25, 1.5])
     whole = softmax(scores)
@@ -100,7 +100,7 @@ def context(answer: Answer) -> None:
     same(found, right, "For scores (1000, 1000 + ln 3, 5), of which the last is padding,")
 
 
-# After 0 the likeliest word leads to a meadow of many, and the third likeliest to a certain one.
+# After 0, the likeliest word has many equal successors, and the third likeliest has a certain one.
 TABLE = np.array(
     [
         [0.0, 0.45, 0.35, 0.2, 0.0, 0.0],
@@ -119,7 +119,7 @@ TABLE = np.array(
     "probability of the word j after i; the likeliest beginnings go on, and the likeliest of the last is the answer.",
 )
 def beam(answer: Answer) -> None:
-    """Of one it is greedy, of two worse here, of three best."""
+    """Check that one beam is greedy, that two beams are worse here, and that three are best."""
     greedy = _beam(TABLE, 0, 2, 1)
     for width, steps in ((1, 2), (3, 2), (3, 3), (1, 3)):
         right = _beam(TABLE, 0, steps, width)
@@ -148,7 +148,7 @@ def _beam(table: Array, first: int, steps: int, width: int) -> list[int]:
     "words.",
 )
 def best(answer: Answer) -> None:
-    """No penalty, some, and much."""
+    """Check no length penalty, a small one and a large one."""
     answers = [(-2.4, 3), (-3.0, 8), (-4.2, 20), (-2.2, 1)]
     for alpha in (0.0, 0.4, 0.5, 1.0):
         scores = [log_p / ((5 + n) / 6) ** alpha for log_p, n in answers]
@@ -172,7 +172,7 @@ def best(answer: Answer) -> None:
     "each counted at most as often as the right sentence has it.",
 )
 def ngram_precision(answer: Answer) -> None:
-    """Clipped, over what was said."""
+    """Check that counts are clipped, and divided by the n-grams of the output."""
     pairs = (
         ("the the the the the the the", "the cat is on the mat", 1),
         ("the cat sat on the mat", "the cat is on the mat", 2),

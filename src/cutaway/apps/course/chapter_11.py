@@ -1,4 +1,4 @@
-"""The exercises of chapter 11: the equation, masks, positions, the two circuits of a head, and what it costs."""
+"""Exercises of chapter 11: attention, masks, positions, the two circuits of a head, and the cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ V = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 3.0]])
     "softmax(Q Kᵀ / √d_k) V, (T, d_v), of queries Q (T, d_k), keys K (S, d_k) and values V (S, d_v).",
 )
 def attention(answer: Answer) -> None:
-    """The division, its place, and the axis."""
+    """Check the scale, where it is applied, and the axis of the softmax."""
     scores, root = Q @ K.T, math.sqrt(4)
     right = softmax(scores / root) @ V
     wrong = (
@@ -50,7 +50,8 @@ def attention(answer: Answer) -> None:
     "after it.",
 )
 def causal(answer: Answer) -> None:
-    """Rows are queries; itself is seen; with more keys the queries are the last."""
+    """Check that rows are queries, that a query sees itself, and that with more keys the queries are the last
+    positions."""
     for t, s in ((3, 3), (2, 5), (1, 4)):
         right = np.tri(t, s, s - t)
         wrong = (
@@ -64,7 +65,7 @@ def causal(answer: Answer) -> None:
 
 @exercise("sinusoid(p, d)", "PE(p, 0), …, PE(p, d - 1): sine and cosine in turn, of p / 10000^(2i/d); d is even.")
 def sinusoid(answer: Answer) -> None:
-    """In turn; multiplied by small rates; whole numbers are no rates."""
+    """Check that sine and cosine alternate, and that the frequencies are not integers."""
     for p, d in ((1, 4), (7, 6), (0, 4)):
         i = np.arange(0, d, 2)
         angles = p / 10000 ** (i / d)
@@ -89,7 +90,7 @@ def sinusoid(answer: Answer) -> None:
     "The vector x (d,), d even, with each pair (x_2i, x_2i+1) turned by the angle p / 10000^(2i/d), against the clock.",
 )
 def rotate(answer: Answer) -> None:
-    """Pairs of neighbours, in the right direction; distances alone count."""
+    """Check pairs of neighbours, the direction, and that only distances matter."""
     x = np.array([1.0, 0.0, 2.0, -1.0])
     for p in (1, 3):
         angles = p / 10000 ** (np.arange(0, 4, 2) / 4)
@@ -122,7 +123,7 @@ def rotate(answer: Answer) -> None:
     "W_Q, W_K are (d, d_k), W_V is (d, d_v), W_O (d_v, d).",
 )
 def circuits(answer: Answer) -> None:
-    """Which side is the query's, and the order of the product."""
+    """Check the side of the query, and the order of the product."""
     a = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])
     b = np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 0.0]])
     v, o = np.array([[1.0], [0.0], [2.0]]), np.array([[0.5, -1.0, 2.0]])
@@ -142,7 +143,7 @@ def circuits(answer: Answer) -> None:
     "matrices, d by d each, and those of the scores and of their use.",
 )
 def cost(answer: Answer) -> None:
-    """Linear in T, and square."""
+    """Check the linear and the quadratic term in T."""
     for t, d in ((10, 8), (1024, 768)):
         matrices, attends = 4 * t * d**2, 2 * t**2 * d
         wrong = (
@@ -161,7 +162,7 @@ def cost(answer: Answer) -> None:
     "where it stood; A (T, T) are a head's weights, rows queries, and tokens (T,).",
 )
 def induction(answer: Answer) -> None:
-    """One place on, not the same token; over those that repeat."""
+    """Check that attention is one position after the same token, and the mean over tokens that repeat."""
     for tokens in ([3, 5, 7, 3, 5, 7, 3], [1, 2, 1, 2, 1]):
         t = len(tokens)
         raw = np.tri(t) * (1 + (np.arange(t * t).reshape(t, t) * 7 % 5))

@@ -1,4 +1,4 @@
-"""The exercises of chapter 12: the block, its weights, what goes in, masks, the rules of training, the cache."""
+"""Exercises of chapter 12: the block, its weights, its input, masks, training rules, and the cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _norm(x: Array) -> Array:
     'each sum ("post") or before each layer ("pre"). attention, mlp and norm are functions of (T, d).',
 )
 def block(answer: Answer) -> None:
-    """Both orders, and the stream that is left alone."""
+    """Check both orders of normalization, and that the residual stream is not normalized."""
     x = np.array([[1.0, -0.5], [2.0, 3.0], [0.0, 1.5]])
     a, m, n = _attention, _mlp, _norm
     for order in ("post", "pre"):
@@ -61,7 +61,7 @@ def block(answer: Answer) -> None:
     "true, the two layers of the MLP, and a normalization, of d gains and d biases, for each of these.",
 )
 def weights(answer: Answer) -> None:
-    """Biases and normalizations count; heads do not."""
+    """Check that biases and normalizations count, and that the number of heads does not matter."""
     for d, f, cross in ((512, 2048, False), (512, 2048, True), (64, 128, False)):
         looks = 1 + cross
         matrices = looks * 4 * d * d + 2 * d * f
@@ -85,7 +85,7 @@ def weights(answer: Answer) -> None:
     "positions, the first rows of PE.",
 )
 def embed(answer: Answer) -> None:
-    """The factor is the embedding's alone."""
+    """Check that the factor applies to the embedding only."""
     table = np.arange(20.0).reshape(5, 4) / 7 - 1
     positions = np.cos(np.arange(24.0).reshape(6, 4))
     tokens = np.array([3, 0, 3])
@@ -106,7 +106,7 @@ def embed(answer: Answer) -> None:
     "of the source (T,) and of the target so far (S,) are real. Nobody looks at padding.",
 )
 def masks(answer: Answer) -> None:
-    """Causal in one of three."""
+    """Check that one of three masks is causal."""
     source, target = np.array([True, True, False, True]), np.array([True, True, True])
     for t in (target, np.array([True, True, False])):
         when = f"For a source of reality {said(source)} and a target of {said(t)}"
@@ -136,7 +136,7 @@ def masks(answer: Answer) -> None:
     "The cross-entropy of logits (K,) with the target's one-hot times 1 - eps, plus eps/K for every word.",
 )
 def smoothed(answer: Answer) -> None:
-    """All K share eps, the right one too."""
+    """Check that all K classes share eps, including the correct one."""
     z = np.array([2.0, -1.0, 0.5, 0.0])
     log_p = z - math.log(float(np.exp(z).sum()))
     for target, eps in ((0, 0.1), (1, 0.2), (2, 0.0)):
@@ -156,7 +156,7 @@ def smoothed(answer: Answer) -> None:
 
 @exercise("noam(s, d, w)", "The paper's learning rate at update s, from 1: d^-½ · min(s^-½, s · w^-3/2).")
 def noam(answer: Answer) -> None:
-    """The rise, the peak and the fall."""
+    """Check the rise, the peak and the decay."""
     for s, d, w in ((2, 512, 4000), (4000, 512, 4000), (100_000, 1024, 8000)):
         rise, fall = s * w**-1.5, s**-0.5
         right = d**-0.5 * min(rise, fall)
@@ -177,7 +177,7 @@ def noam(answer: Answer) -> None:
     "keys (n, d_k) and values (n, d_v), and from itself, and both with it as the last row.",
 )
 def cached(answer: Answer) -> None:
-    """Itself among the keys; from nothing on; the same as all at once."""
+    """Check that a token attends to itself, an empty cache, and equality with the whole sequence."""
     rng = np.random.default_rng(3)
     q, k, v = rng.normal(size=(4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 3))
     keys, values = np.zeros((0, 2)), np.zeros((0, 3))

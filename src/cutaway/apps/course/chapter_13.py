@@ -1,4 +1,4 @@
-"""The exercises of chapter 13: tokens, hidden words, how good a guess is, and what BERT and LoRA are made of."""
+"""Exercises of chapter 13: tokens, masked words, perplexity, and the parameters of BERT and LoRA."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXERCISES = exercise = Exercises()
     "right.",
 )
 def merge(answer: Answer) -> None:
-    """From left to right, nothing twice."""
+    """Check that pairs are merged from left to right, and none twice."""
     for tokens, a, b, right in (
         (["l", "o", "w", "e", "r"], "l", "o", ["lo", "w", "e", "r"]),
         (["n", "a", "n", "a", "n", "a"], "n", "a", ["na", "na", "na"]),
@@ -30,7 +30,7 @@ def merge(answer: Answer) -> None:
         when = f"For {' '.join(tokens)} and the pair {a}, {b}"
         found = answer(given, a, b)
         if found is None:
-            as_array(found, when)  # which asks for a return
+            as_array(found, when)  # raises if the return is missing
         expect(given == tokens, f"{when} it changes the list that it was given: make a new one.")
         words = f"{when} it gives {found!r}, and {right!r} was to come."
         if isinstance(found, Sequence) and list(found) == [a + b if token in (a, b) else token for token in tokens]:
@@ -52,7 +52,7 @@ OTHERS = np.array([11, 12, 13, 14, 15, 16])
     "drawn from [0, 1), is below 0.8, the token in `others` (T,) where it is below 0.9, and stays where it is not.",
 )
 def hide(answer: Answer) -> None:
-    """Eight in ten, one in ten, one in ten; nothing that was not chosen."""
+    """Check the proportions of 8:1:1, and that other tokens are not changed."""
     right = np.array([3, 12, 9, 7, 3, 6])
     wrong = (
         (np.where(CHOSEN, 3, TOKENS), "That hides all that were chosen: a tenth becomes another, a tenth stays."),
@@ -75,7 +75,7 @@ def hide(answer: Answer) -> None:
 
 @exercise("perplexity(p)", "The perplexity of a model that gave the tokens of a text the probabilities p (T,).")
 def perplexity(answer: Answer) -> None:
-    """e to the mean loss."""
+    """Check e to the mean loss."""
     for p in (np.array([0.5, 0.125, 0.25]), np.array([0.9, 0.01]), np.array([1.0])):
         right = np.exp(-np.log(p).mean())
         wrong = (
@@ -93,7 +93,7 @@ def perplexity(answer: Answer) -> None:
     "Bits a character, of a model with this mean loss in nats a token on a text of so many tokens and characters.",
 )
 def bits_a_character(answer: Answer) -> None:
-    """Nats of the text, in bits, over its characters."""
+    """Check the total in bits, divided by the number of characters."""
     for loss, tokens, characters in ((math.log(2), 10, 20), (3.2, 250, 1000)):
         right = loss * tokens / math.log(2) / characters
         wrong = (
@@ -111,7 +111,7 @@ def bits_a_character(answer: Answer) -> None:
     "d, L blocks with MLPs of 4d.",
 )
 def bert_parameters(answer: Answer) -> None:
-    """Embeddings, blocks, head."""
+    """Check embeddings, blocks and head."""
     for V, T, d, L in ((30_522, 512, 768, 12), (100, 16, 8, 2)):
         norm = 2 * d
         block = 4 * (d * d + d) + 8 * d * d + 5 * d + 2 * norm
@@ -136,7 +136,7 @@ def bert_parameters(answer: Answer) -> None:
     "What a linear layer W (d, k) gives for x (k,) with LoRA's A (r, k) and B (d, r) beside it.",
 )
 def lora(answer: Answer) -> None:
-    """W x + (α / r) B A x."""
+    """Check W x + (α / r) B A x."""
     rng = np.random.default_rng(0)
     W, A, B, x = (rng.integers(-3, 4, shape).astype(float) for shape in ((3, 5), (2, 5), (3, 2), (5,)))
     wrong = (

@@ -1,4 +1,4 @@
-"""The exercises of chapter 14: patches, what a Vision Transformer costs, and maps of where it looks."""
+"""Exercises of chapter 14: patches, the cost of a Vision Transformer, and maps of its attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXERCISES = exercise = Exercises()
 
 @exercise("patches(image, P)", "The patches of an image (H, W), row by row, each pixel after pixel: (HW/P², P²).")
 def patches(answer: Answer) -> None:
-    """Squares, not stripes."""
+    """Check that patches are squares and not stripes."""
     for H, W, P in ((4, 6, 2), (6, 6, 3)):
         image = np.arange(H * W, dtype=float).reshape(H, W)
         blocks = image.reshape(H // P, P, W // P, P)
@@ -32,7 +32,7 @@ def patches(answer: Answer) -> None:
     "P, with a class token.",
 )
 def token_pairs(answer: Answer) -> None:
-    """All with all, itself among them."""
+    """Check that every token meets every token, including itself."""
     for height, width, P in ((224, 224, 16), (32, 48, 8)):
         count = (height // P) * (width // P)
         wrong = (
@@ -51,7 +51,7 @@ def token_pairs(answer: Answer) -> None:
     "with MLPs of 4D, a class token, a normalization at the end, a linear head.",
 )
 def vit_parameters(answer: Answer) -> None:
-    """Embedding, blocks, head."""
+    """Check embedding, blocks and head."""
     for P, C, N, D, L, classes in ((16, 3, 196, 768, 12, 1000), (2, 1, 16, 8, 2, 10)):
         block = 4 * (D * D + D) + 8 * D * D + 5 * D + 4 * D
         right = P * P * C * D + D + D + (N + 1) * D + L * block + 2 * D + D * classes + classes
@@ -74,7 +74,7 @@ def vit_parameters(answer: Answer) -> None:
     "hides, the rest, each in the order of their noise. ⌊(1 - ratio) N⌋ are seen, and at least one.",
 )
 def mae_split(answer: Answer) -> None:
-    """By the order of the noise."""
+    """Check the split by the order of the noise."""
     for noise, ratio in (
         (np.array([0.7, 0.1, 0.9, 0.4, 0.6, 0.2, 0.8, 0.3]), 0.75),
         (np.array([0.5, 0.2, 0.9]), 0.75),
@@ -99,7 +99,7 @@ def mae_split(answer: Answer) -> None:
     "Attention roll-out (T, T) of the layers' attention weights (L, heads, T, T), the first layer first.",
 )
 def rollout(answer: Answer) -> None:
-    """Means, halves, products from the left."""
+    """Check the means over heads, the halves of the shortcut, and products from the left."""
     rng = np.random.default_rng(0)
     weights = rng.random((3, 2, 4, 4))
     weights /= weights.sum(-1, keepdims=True)
@@ -131,7 +131,7 @@ def rollout(answer: Answer) -> None:
     "By how much the score f(image), a number, falls where one patch of the image (H, W) is set to `fill`: (H/P, W/P).",
 )
 def occlusion(answer: Answer) -> None:
-    """The whole image's score less that without the patch."""
+    """Check the score of the whole image minus the score without the patch."""
     rng = np.random.default_rng(1)
     image, weights = rng.integers(1, 9, (4, 6)).astype(float), rng.integers(-2, 3, (4, 6)).astype(float)
 

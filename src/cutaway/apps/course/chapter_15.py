@@ -1,4 +1,4 @@
-"""The exercises of chapter 15: graphs as matrices and as lists of edges, messages, and what they cannot tell."""
+"""Exercises of chapter 15: graphs as matrices and edge lists, message passing, and its limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXERCISES = exercise = Exercises()
 
 STAR = np.array([[0, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]], dtype=float)
 PATH = np.array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]], dtype=float)
-EDGES = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 1, 1, 1]])  # from above to below; one is there twice
+EDGES = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 1, 1, 1]])  # sources above targets; one edge occurs twice
 
 
 @exercise(
@@ -19,7 +19,7 @@ EDGES = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 1, 1, 1]])  # from above to belo
     "listed more than once, and counts once.",
 )
 def adjacency(answer: Answer) -> None:
-    """Symmetric, of ones."""
+    """Check that the matrix is symmetric, with entries of 1."""
     for links, V in (([(0, 1), (0, 2), (0, 3)], 4), ([(0, 1), (1, 2), (2, 1), (1, 2)], 5)):
         right, one_way, counted = np.zeros((V, V)), np.zeros((V, V)), np.zeros((V, V))
         for i, j in links:
@@ -37,7 +37,7 @@ def adjacency(answer: Answer) -> None:
 
 @exercise("a_hat(A)", "Kipf and Welling's matrix Â (V, V), from the adjacency matrix A of a graph without loops.")
 def a_hat(answer: Answer) -> None:
-    """A loop first, then divided by both ends."""
+    """Check that self-loops come first, then the normalization by both degrees."""
     for name, A in (("a star of four nodes", STAR), ("a path of four nodes", PATH)):
         looped = A + np.eye(4)
         d, before = looped.sum(1), A.sum(1)
@@ -58,7 +58,7 @@ def a_hat(answer: Answer) -> None:
     "targets edges[1]; an edge that is listed twice counts twice.",
 )
 def sums(answer: Answer) -> None:
-    """Added up, where targets repeat."""
+    """Check that messages add up if a target repeats."""
     x = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0], [8.0, 80.0]])
     right, back, last = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     np.add.at(right, EDGES[1], x[EDGES[0]])
@@ -85,7 +85,7 @@ def sums(answer: Answer) -> None:
     "sum of these for all edges to the same target.",
 )
 def attention(answer: Answer) -> None:
-    """A softmax over what comes in."""
+    """Check the softmax over incoming edges."""
     s, t = np.array([0.5, -1.0, 2.0, 0.0]), np.array([1.0, -2.0, 0.25, -0.5])
     edges = EDGES[:, :5]
 
@@ -115,10 +115,10 @@ def attention(answer: Answer) -> None:
     "one; neighbours[i] is the list of node i's neighbours.",
 )
 def colours(answer: Answer) -> None:
-    """Own colour and the multiset of the neighbours'."""
+    """Check that the new colour depends on the own colour and the multiset of neighbours' colours."""
     path = [[1], [0, 2], [1, 3], [2, 4], [3, 5], [4]]
     ring = [[1, 5], [0, 2], [1, 3], [2, 4], [3, 5], [4, 0]]
-    # Three nodes of degree 3 in a row, leaves on them: sets of colours are not enough, they have to be counted.
+    # Three nodes of degree 3 in a row, with leaves: sets of colours are not enough, multisets are needed.
     counted = [[1, 2, 3], [0], [0], [0, 4, 5], [3], [3, 6], [5]]
     for name, near, rounds, right in (
         ("a path of six", path, 0, 1),
@@ -148,7 +148,7 @@ def _refined(near: list[list[int]], rounds: int, multiset: bool = True) -> int:
 
 @exercise("triangles(A)", "How many triangles a graph has, from its symmetric adjacency matrix A without loops.")
 def triangles(answer: Answer) -> None:
-    """Walks of three that come home, over six."""
+    """Check closed walks of length three, divided by six."""
     full = np.ones((4, 4)) - np.eye(4)
     two = np.kron(np.eye(2), np.ones((3, 3)) - np.eye(3))
     for name, A in (("all of four nodes linked", full), ("two triangles", two), ("a star", STAR)):

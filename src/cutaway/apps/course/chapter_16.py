@@ -1,4 +1,4 @@
-"""The exercises of chapter 16: codes, noise, votes, masks, integers, attacks, and probabilities to be believed."""
+"""Exercises of chapter 16: latent codes, diffusion, voting, pruning, quantization, attacks, and calibration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXERCISES = exercise = Exercises()
 
 @exercise("kl(mu, log_var)", "KL(N(mu, exp(log_var)) ‖ N(0, 1)), summed over the numbers of a code, in nats.")
 def kl(answer: Answer) -> None:
-    """The closed form."""
+    """Check the closed form."""
     for mu, log_var in (
         (np.array([0.0, 0.0]), np.array([0.0, 0.0])),
         (np.array([1.0, -2.0]), np.array([0.0, 0.5])),
@@ -36,7 +36,7 @@ def kl(answer: Answer) -> None:
     "x_0, from x_t = √signal · x_0 + √(1 - signal) · noise, arrays of one shape; `signal` is ᾱ_t.",
 )
 def denoised(answer: Answer) -> None:
-    """The equation, solved."""
+    """Check the solution of the equation."""
     xt, noise = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.25, -0.5])
     for signal in (0.64, 0.1):
         right = (xt - np.sqrt(1 - signal) * noise) / np.sqrt(signal)
@@ -59,7 +59,7 @@ def denoised(answer: Answer) -> None:
     "numbers, or None for a chain that did not end, likelihoods the log p of each chain. One at least ended.",
 )
 def consistent(answer: Answer) -> None:
-    """The majority of those that ended."""
+    """Check the majority among finished chains."""
     for answers, likelihoods, right, wrong in (
         ([24, 23, 24, 25], [-5.0, -0.5, -6.0, -2.0], 24, ((23, "That is the likeliest chain: the majority counts."),)),
         ([None, None, None, 7, 24, 24], [-1.0] * 6, 24, ((7, "Of those that ended, most say another."),)),
@@ -83,7 +83,7 @@ def consistent(answer: Answer) -> None:
     "The weights w, of any shape, with round(fraction · number of weights) of them, the smallest by size, set to 0.",
 )
 def prune(answer: Answer) -> None:
-    """By size, not by sign."""
+    """Check that weights are ranked by size, without their sign."""
     w = np.array([[0.5, -3.0, 0.1], [-0.2, 2.0, -1.0]])
 
     def cut(order: Array, count: int) -> Array:
@@ -111,7 +111,7 @@ def prune(answer: Answer) -> None:
     "of each row, by which its largest weight is the largest number.",
 )
 def quantize(answer: Answer) -> None:
-    """A step for each row, rounded to the nearest."""
+    """Check that each row has its own step, and rounding to the nearest."""
     w = np.array([[0.5, -1.0, 0.26], [8.0, 1.0, -3.0]])
     for bits in (8, 4):
         most = 2 ** (bits - 1) - 1
@@ -142,7 +142,7 @@ def quantize(answer: Answer) -> None:
     "values pixels lie.",
 )
 def attack(answer: Answer) -> None:
-    """The sign, up, and clipped."""
+    """Check the sign, the direction and clipping."""
     x, gradient = np.array([0.0, 0.95, -0.98, 0.4, 0.2]), np.array([0.001, 3.0, -2.0, -0.5, 0.0])
     step = 0.1 * np.sign(gradient)
     wrong = (
@@ -167,7 +167,7 @@ def attack(answer: Answer) -> None:
     "last bin.",
 )
 def calibration(answer: Answer) -> None:
-    """Weighted by how many there are, empty bins left out."""
+    """Check that bins are weighted by their counts, and that empty bins are left out."""
     p = np.array([0.95, 0.9, 0.92, 0.55, 0.61, 0.3, 1.0, 0.97])
     right = np.array([1, 0, 1, 1, 0, 0, 1, 0.0])
     for bins in (10, 4):

@@ -1,4 +1,4 @@
-"""The chapters, in their order. The text of chapter 5 is docs/course/05-….md, its exercises are chapter_05.py."""
+"""The chapters in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .exercises import Exercise
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: its number, and what it is about."""
+    """One chapter: its number and title."""
 
     number: int
     title: str
 
     @property
     def exercises(self) -> tuple[Exercise, ...]:
-        """What is asked in it, in the order of the text."""
+        """Exercises of the chapter, in the order of the text."""
         module = import_module(f"{__package__}.chapter_{self.number:02}")
         return tuple(module.EXERCISES)
 
@@ -44,7 +44,7 @@ CHAPTERS = (
 
 
 def chapter(number: str | int) -> Chapter:
-    """The chapter of that number, as 5 or "05". Raises SettingError where there is none."""
+    """Return the chapter with a number such as 5 or "05". Raises SettingError if it does not exist."""
     found = {one.number: one for one in CHAPTERS}
     words = str(number)
     if not (words.isdecimal() and len(words) < 4 and int(words) in found):

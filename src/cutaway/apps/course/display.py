@@ -1,4 +1,4 @@
-"""What the chapters show: a piece of the library as it stands, a drawing that answers, figures in one style."""
+"""Helpers for the pages of the chapters: source code of the library, interactive drawings, and a style for figures."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...core.errors import SettingError
 from ...draw.description import Drawing, View, table
 from ...draw.html_page import embedded
 
-# M. Okabe's and K. Ito's colours, told apart by people with any colour vision and on light and dark alike.
+# M. Okabe's and K. Ito's colours, which are distinct in any colour vision, on light and dark backgrounds.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-INK = "#7d848c"  # of axes and words: enough contrast with white and with black
+INK = "#7d848c"  # colour of axes and text: enough contrast with white and with black
 
 
 class Source:
-    """A piece of the library, read from its file as it is now."""
+    """Source code of an object of the library, read from its file."""
 
     def __init__(self, *objects: Any) -> None:
-        # A decorator such as torch.no_grad() leaves a function of its own, whose file is torch's.
+        # A decorator such as torch.no_grad() returns a wrapper, whose file is torch's.
         self.objects = tuple(one if inspect.isclass(one) else inspect.unwrap(one) for one in objects)
 
     def __repr__(self) -> str:
@@ -38,12 +38,12 @@ class Source:
 
 
 def source(*objects: Any) -> Source:
-    """The code of functions, methods or classes of the library, as it stands in their files."""
+    """Return the source code of functions, methods or classes of the library."""
     return Source(*objects)
 
 
 class Frame:
-    """A view in a frame of its own, which answers to the pointer and the keyboard and can do nothing else."""
+    """A view in an iframe, which reacts to pointer and keyboard and has no other rights."""
 
     def __init__(self, view: View, height: int) -> None:
         self.view, self.height = view, height
@@ -56,9 +56,10 @@ class Frame:
 
 
 def frame(first: Any, *more: Drawing, title: str = "", says: str = "", height: int = 480) -> Frame:
-    """A View, as `cutaway.look(...)["boundary"]` is one, or drawings of draw/ with a title, live in a page.
+    """Return an interactive frame with a View, such as `cutaway.look(...)["boundary"]`, or with drawings of draw/ and a
+    title.
 
-    `says` is the sentence that stands under the title. `height` in pixels is what it has until it is drawn.
+    `says` is the sentence below the title. `height` in pixels is the height until it is drawn.
     """
     if "drawings" in first:
         view: Any = {**first, "title": title or first["title"], "says": says or first["says"]}
@@ -68,8 +69,8 @@ def frame(first: Any, *more: Drawing, title: str = "", says: str = "", height: i
 
 
 def style() -> None:
-    """Let matplotlib draw as the course does: on no ground of its own, for light and dark pages. Raises SettingError
-    where it is not installed."""
+    """Set the matplotlib style of the course: a transparent background, for light and dark pages. Raises SettingError
+    if matplotlib is not installed."""
     try:
         from cycler import cycler
         from matplotlib import pyplot as plt
@@ -92,7 +93,7 @@ def style() -> None:
             "axes.prop_cycle": cycler(color=COLOURS),
             "image.cmap": "PuOr",
             "svg.fonttype": "path",
-            "svg.hashsalt": "cutaway",  # the same figure gives the same file
+            "svg.hashsalt": "cutaway",  # makes the file of a figure reproducible
             **dict.fromkeys(
                 ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
                 INK,

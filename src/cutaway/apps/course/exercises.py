@@ -1,8 +1,4 @@
-"""An exercise: a function that the reader writes, and the check that says what is right in it and what not yet.
-
-A check calls the reader's function with numbers that it knows the answer to, and raises `NotYet` at the first answer
-that is another, in words for the one who wrote it. Answers may be numbers, lists, or arrays of NumPy or PyTorch.
-"""
+"""Exercises: functions for the reader to write, and helpers for the checks of their answers."""
 
 from __future__ import annotations
 
@@ -22,29 +18,29 @@ Check = Callable[[Answer], None]
 
 
 class NotYet(Exception):
-    """What an answer does not do yet."""
+    """Raised for an answer that is not correct yet."""
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function to write: its name, what it takes, what it gives, and how that is checked."""
+    """A function to write: its name, its parameters, its result, and its check."""
 
     name: str
-    takes: str  # as it is defined: (w, b, x)
-    gives: str  # in a sentence or two, the docstring of the stub
+    takes: str  # parameters in parentheses: (w, b, x)
+    gives: str  # the result in one or two sentences, as docstring of the stub
     check: Check
 
     @property
     def signature(self) -> str:
-        """As it is called: fires(w, b, x)."""
+        """Call of the function: fires(w, b, x)."""
         return f"{self.name}{self.takes}"
 
 
 class Exercises(list[Exercise]):
-    """The exercises of a chapter, to which each check adds its own."""
+    """The exercises of a chapter, to which a decorator adds each check."""
 
     def __call__(self, signature: str, gives: str) -> Callable[[Check], Check]:
-        """Beside a check: the function that it is of, and what that gives."""
+        """Return a decorator that adds a check for the function with this signature; `gives` describes its result."""
         name, parenthesis, takes = signature.partition("(")
 
         def add(check: Check) -> Check:
@@ -55,7 +51,7 @@ class Exercises(list[Exercise]):
 
 
 def settle(exercise: Exercise, answer: Answer) -> None:
-    """Check one answer. Raises NotYet, in the reader's terms whatever the answer raised."""
+    """Check one answer. Raises NotYet with a message for the reader, also for other exceptions of the answer."""
     wants = [word for word in exercise.takes.strip("()").split(", ") if word]
     try:
         inspect.signature(answer).bind(*wants)
@@ -72,26 +68,28 @@ def settle(exercise: Exercise, answer: Answer) -> None:
 
 
 def innermost_line(error: BaseException, of_reader: Callable[[FrameType], bool]) -> int | None:
-    """Where in the reader's own code an error was raised, the innermost place; None where it was elsewhere."""
+    """Return the innermost line of the reader's code in the traceback, or None if there is no such line."""
     frames = traceback.walk_tb(error.__traceback__)
     return next((line for frame, line in reversed([*frames]) if of_reader(frame)), None)
 
 
-READERS = "answers"  # the name under which the reader's file runs
+READERS = "answers"  # __name__ of the reader's file
 
 
-# --- what checks are written with ---------------------------------------------------------------------------------
+# --- helpers for checks -------------------------------------------------------------------------------------------
 
 
 def expect(truth: Any, words: str) -> None:
-    """Raise NotYet with these words unless `truth`."""
+    """Raise NotYet with `words` unless `truth`."""
     if not truth:
         raise NotYet(words)
 
 
 def same(given: Any, right: Any, when: str, wrong: Sequence[tuple[Any, str]] = (), *, within: float = 1e-6) -> None:
-    """Raise NotYet unless `given` is `right` in shape and, relative to its largest entry, in value. `when` says of what
-    it was asked: "for x = (1, 2)". Of the `wrong` answers that have a name, the words of the one that was given."""
+    """Raise NotYet unless `given` equals `right` in shape and, relative to its largest entry, in value.
+
+    `when` names the input, such as "for x = (1, 2)". `wrong` holds known wrong answers, each with its own message.
+    """
     wanted = np.asarray(right, dtype=float)
     found = as_array(given, when)
     for mistaken, words in wrong:
@@ -105,7 +103,8 @@ def same(given: Any, right: Any, when: str, wrong: Sequence[tuple[Any, str]] = (
 
 
 def pair(given: Any, names: Sequence[str], when: str) -> list[Any]:
-    """The parts of an answer that has several: `pair(answer, ("w", "b"), …)`. Raises NotYet where it has not."""
+    """Return the parts of an answer with several parts: `pair(answer, ("w", "b"), …)`. Raises NotYet for another
+    number."""
     if given is None:
         raise NotYet(f"{when} it gives None: is there a `return`?")
     if not isinstance(given, tuple | list) or len(given) != len(names):
@@ -114,10 +113,10 @@ def pair(given: Any, names: Sequence[str], when: str) -> list[Any]:
 
 
 def as_array(given: Any, when: str) -> Array:
-    """An answer as an array of numbers, whatever it came as. Raises NotYet where it is none."""
+    """Convert an answer to an array of numbers. Raises NotYet if that is impossible."""
     if given is None or given is Ellipsis:
         raise NotYet(f"{when} it gives None: is there a `return`?")
-    if hasattr(given, "detach"):  # PyTorch's
+    if hasattr(given, "detach"):  # a PyTorch tensor
         given = given.detach().cpu().numpy()
     try:
         return np.asarray(given, dtype=float)
@@ -126,14 +125,14 @@ def as_array(given: Any, when: str) -> Array:
 
 
 def softmax(z: Array, axis: int = -1) -> Array:
-    """e^z over the sum of them along an axis, of numbers of any size."""
+    """Compute the softmax along an axis, without overflow."""
     powers = np.exp(z - z.max(axis, keepdims=True))
     shares: Array = powers / powers.sum(axis, keepdims=True)
     return shares
 
 
 def said(values: Any) -> str:
-    """Numbers as a sentence has them: 0.5, (1, 2), ((1, 0), (0, 1)); of many, the first."""
+    """Format numbers for a message: 0.5, (1, 2), ((1, 0), (0, 1)); of long arrays, only the first numbers."""
     array = np.asarray(values, dtype=float)
     if array.ndim == 0:
         number = float(array)

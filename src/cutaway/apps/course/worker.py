@@ -2,9 +2,9 @@
 
     python -m cutaway.apps.course.worker CHAPTER FILE NAME...
 
-One line of JSON says how the file ran, and one what was found of each name. What the file itself prints goes to
-standard error, where the reader sees it. The process ends with the one that started it, which holds the other end of
-its standard input, and at the latest after the time that all answers may take.
+It prints one line of JSON on the run of the file, and one on the result of each name. Output of the file itself goes to
+standard error, where the reader sees it. The process ends with its parent, which holds the other end of its standard
+input, or at the latest after the time limit for all answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(number: str, path: str, names: list[str]) -> None:
         said.flush()
 
     asked = {one.name: one for one in chapter(number).exercises}
-    sys.path.append(str(Path(path).parent))  # at the end: a file of the reader's hides no module
+    sys.path.append(str(Path(path).parent))  # at the end, so that the reader's files hide no module
     module: dict[str, Any] = {"__name__": READERS, "__file__": path}
     try:
         exec(compile(Path(path).read_bytes(), path, "exec"), module)
@@ -54,11 +54,11 @@ def main(number: str, path: str, names: list[str]) -> None:
 
 
 def _end_with_parent(seconds: float) -> None:
-    """End this process when standard input is closed, as it is when the parent ends, however that ends; or after
-    `seconds`, even where the file holds Python's lock and no thread of it can run."""
+    """End this process when standard input is closed, which happens however the parent ends; or after `seconds`, even
+    if the file holds the GIL and no Python thread can run."""
     parent = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)  # the file itself reads nothing
+    os.dup2(nothing, 0)  # the file itself gets no input
 
     def wait() -> None:
         while os.read(parent, 1):
@@ -70,7 +70,7 @@ def _end_with_parent(seconds: float) -> None:
 
 
 def _named(error: BaseException, path: str) -> str:
-    """What was raised, and at which line of the file."""
+    """Return the message of an exception, with the line of the file that raised it."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}"
     line = innermost_line(error, lambda frame: frame.f_code.co_filename == path)

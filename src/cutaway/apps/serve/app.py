@@ -1,14 +1,14 @@
-"""What is answered at which address:
+"""Routes and handlers of the server.
 
 GET   /                     the page
-      /openapi.json         the document that it is drawn from
-      /health, /ready       whether the server lives; whether it answers
-      /metrics              what is counted, for Prometheus
-      /v1/models            the one model
-POST  /predict              what the run says of new examples
+      /openapi.json         the document from which the page is drawn
+      /health, /ready       whether the server is alive; whether it accepts requests
+      /metrics              metrics for Prometheus
+      /v1/models            the only model
+POST  /predict              predictions for new examples
       /generate             texts, as `cutaway generate` writes them
-      /v1/completions       texts, in OpenAI's shape
-      /v1/chat/completions  the same, of messages
+      /v1/completions       texts, in OpenAI's format
+      /v1/chat/completions  texts that continue messages, in OpenAI's format
 """
 
 from __future__ import annotations
@@ -56,34 +56,34 @@ from .text_generation import (
 )
 
 T = TypeVar("T")
-COUNT, TEMPERATURE = 500, 0.8  # tokens of a text and how they are drawn, as `cutaway generate` has it
+COUNT, TEMPERATURE = 500, 0.8  # tokens of a text and their temperature, as in `cutaway generate`
 GENERATE = ("prompt", "count", "seed", "samples", "stop", "window", "stream", *SAMPLING)
-LARGE = 2**16  # bytes of a request that is read in another thread, so that nobody waits for it
+LARGE = 2**16  # bytes: a larger request is parsed in another thread, so that others need not wait
 FAULT = "Internal error. The server log has the details."
-NOT_THAT = {  # what Starlette says in two words
+NOT_THAT = {  # messages in place of Starlette's
     404: "There is nothing at this address: / lists what there is.",
     405: "This address takes another method: / lists what there is.",
 }
-LEFT = 499  # the status of a request whose client left, as nginx has it
+LEFT = 499  # the status of a request whose client disconnected, as in nginx
 Handler = Callable[[Request, bytes], Coroutine[Any, Any, Response]]
 
 
 class Doors:
-    """The handlers of one server."""
+    """The routes of one server and their handlers."""
 
     def __init__(self, run: Run, limits: Limits, metrics: Metrics, token: bool = False) -> None:
-        """`token` says whether the server asks for one."""
+        """Set up the handlers; `token` is whether the server requires a token."""
         self.run, self.limits, self.metrics, self.token = run, limits, metrics, token
         self.name = run.folder.resolve().name
         self.inputs, self.engine = Inputs(run), Engine(run, limits, metrics)
         self.ready = self.closing = False
-        self.taken = self.bytes = 0  # requests that are answered or wait, and bytes of all bodies
+        self.taken = self.bytes = 0  # requests in progress or waiting, and bytes of their bodies
         self.created = int(time.time())
-        self.problem: Exception | None = None  # for which the model cannot be read
-        self.on_read: Callable[[Exception | None], None] = lambda problem: None  # called once it is, or cannot be
+        self.problem: Exception | None = None  # why the model could not be loaded
+        self.on_read: Callable[[Exception | None], None] = lambda problem: None  # called after loading
 
     def app(self) -> Starlette:
-        """The application."""
+        """Return the Starlette application."""
         asked = {
             "/predict": Door(self, self.predict, self.reject_media),
             "/generate": Door(self, self.generate, _reject_other_than_json),
@@ -128,19 +128,20 @@ class Doors:
             await self.engine.work()
 
     def _example(self) -> Given | None:
-        """What the document gives as an example, where it is one: the first answer would else be a slow one."""
+        """Return the example of the OpenAPI document as a request, or None. It warms the model up before the first
+        request."""
         with contextlib.suppress(CutawayError):
             return self.inputs.of_document(example_of(self.run, self.inputs))
         return None
 
-    # --- what is read ---------------------------------------------------------------------------------------------
+    # --- GET routes -----------------------------------------------------------------------------------------------
 
     async def page(self, request: Request) -> Response:
-        """The page, which holds nothing of the run."""
+        """Serve the page, which holds nothing about the run."""
         return HTMLResponse(_file("index.html"))
 
     async def of_page(self, request: Request) -> Response:
-        """Its script and its style."""
+        """Serve a script or style sheet of the page."""
         kinds = {"serve.js": "text/javascript", "serve.css": "text/css", "style.css": "text/css"}
         name = request.path_params["name"]
         if name not in kinds:
@@ -148,48 +149,48 @@ class Doors:
         return Response(_file(name), media_type=kinds[name])
 
     async def document(self, request: Request) -> Response:
-        """The OpenAPI document."""
+        """Serve the OpenAPI document."""
         return JSONResponse(document_of(self.run, self.name, self.inputs, self.limits, self.token))
 
     async def health(self, request: Request) -> Response:
-        """That the server lives."""
+        """Report that the server is alive."""
         return JSONResponse({"status": "alive"})
 
     async def readiness(self, request: Request) -> Response:
-        """Whether requests are answered: 503 while the model is read, and once the server is closing."""
+        """Report whether requests are accepted: 503 while the model is loading and while the server is closing."""
         self.reject_unready()
         return JSONResponse({"status": "ready", "model": self.name})
 
     async def measured(self, request: Request) -> Response:
-        """What is counted."""
+        """Serve the metrics."""
         return PlainTextResponse(self.metrics.text(), media_type=MEDIA_TYPE)
 
     async def models(self, request: Request) -> Response:
-        """The one model."""
+        """Serve the list of models, which has one entry."""
         return JSONResponse(openai.models(self.name, self.created))
 
-    # --- what is asked --------------------------------------------------------------------------------------------
+    # --- POST routes ----------------------------------------------------------------------------------------------
 
     async def predict(self, request: Request, body: bytes) -> Response:
-        """What the run says of examples."""
+        """Serve predictions for examples."""
         media, name = media_type(request), request.query_params.get("name")
-        given = await _apart(lambda: self.inputs.read(body, media, name), body)
+        given = await _parse_off_loop(lambda: self.inputs.read(body, media, name), body)
         said = await asyncio.wait_for(self.engine.predict(given), self.limits.timeout)
         return JSONResponse({"model": self.name, "predictions": said.rows, "notes": said.notes})
 
     async def generate(self, request: Request, body: bytes) -> Response:
-        """Texts, as `cutaway generate` writes them for the same seed."""
-        asked = await _apart(lambda: object_of(body), body)
+        """Serve texts, as `cutaway generate` writes them for the same seed."""
+        asked = await _parse_off_loop(lambda: object_of(body), body)
         reject_silent(self.run)
         reject_keys(asked, GENERATE, "generate")
         prompt, count = prompted(asked.get("prompt", "")), tokens_of(asked, "count", COUNT, self.limits)
         seed, samples = seeded(asked, 0), bounded(asked, "samples", 1, SAMPLES)
         stop, window, sampling = stops(asked), flag(asked, "window"), sampled(asked, TEMPERATURE)
         stream = flag(asked, "stream")
-        found = await self._begun([Wanted(prompt, count, seed + k, stop, window, sampling) for k in range(samples)])
+        found = await self._generate([Wanted(prompt, count, seed + k, stop, window, sampling) for k in range(samples)])
         texts = found.texts
         if not stream:
-            written = await self._whole(found)
+            written = await self._collect_texts(found)
             own = {"tokens": [text.tokens for text in texts], "finish": [text.finish for text in texts]}
             return JSONResponse({"prompt": prompt, "samples": written, "seed": seed, **own, "notes": texts[0].notes})
 
@@ -205,14 +206,14 @@ class Doors:
         return _as_events(events(), request.url.path)
 
     async def complete(self, request: Request, body: bytes, chat: bool) -> Response:
-        """Texts, in OpenAI's shape."""
-        document = await _apart(lambda: object_of(body), body)
+        """Serve texts in OpenAI's format."""
+        document = await _parse_off_loop(lambda: object_of(body), body)
         reject_silent(self.run)
         asked = openai.Request.read(document, chat, self.name, self.limits)
-        found = await self._begun(asked.wanted)
+        found = await self._generate(asked.wanted)
         shape = openai.Shape(asked, self.name)
         if not asked.stream:
-            return JSONResponse(shape.whole(await self._whole(found), found.texts))
+            return JSONResponse(shape.whole(await self._collect_texts(found), found.texts))
 
         async def events() -> AsyncIterator[dict[str, Any]]:
             for index in range(len(found.texts)):
@@ -226,23 +227,23 @@ class Doors:
 
         return _as_events(events(), request.url.path)
 
-    async def _begun(self, wanted: Sequence[Wanted]) -> Texts:
+    async def _generate(self, wanted: Sequence[Wanted]) -> Texts:
         return await asyncio.wait_for(self.engine.write(wanted), self.limits.timeout)
 
-    async def _whole(self, texts: Texts) -> list[str]:
+    async def _collect_texts(self, texts: Texts) -> list[str]:
         return await asyncio.wait_for(texts.whole(), self.limits.timeout)
 
-    # --- before it is asked ---------------------------------------------------------------------------------------
+    # --- admission control -----------------------------------------------------------------------------------------
 
     def reject_unready(self) -> None:
-        """Raise HTTPException 503 while nothing is answered."""
+        """Raise HTTPException 503 while the model is loading or the server is closing."""
         if self.closing:
             raise HTTPException(503, "This server is closing: ask another, or again in a moment.")
         if not self.ready:
             raise HTTPException(503, "The model is still being read: ask again in a moment.")
 
     def reject_media(self, media: str) -> None:
-        """Raise HTTPException 415 for a media type that no example of this run comes as."""
+        """Raise HTTPException 415 for a media type in which this run has no examples."""
         if not self.inputs.takes(media):
             form = self.inputs.forms[0]
             files = f", or one file as {BINARY}" if "files" in self.inputs.forms else ""
@@ -250,11 +251,14 @@ class Doors:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Callable[[int], None]]:
-        """Memory for a request's body, until it is answered: what is given is told how many bytes came. It raises
-        HTTPException 503 where all bodies together are too large."""
+        """Account for the memory of a request's body until the request is finished.
+
+        Yields a function to be called with the number of bytes that arrived. It raises HTTPException 503 if all bodies
+        together are too large.
+        """
         own = 0
 
-        def came(size: int) -> None:
+        def on_bytes(size: int) -> None:
             nonlocal own
             own += size
             self.bytes += size
@@ -262,13 +266,13 @@ class Doors:
                 raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
 
         try:
-            yield came
+            yield on_bytes
         finally:
             self.bytes -= own
 
     @contextlib.contextmanager
     def admitted(self) -> Iterator[None]:
-        """A place among the requests that are answered or wait. Raises HTTPException 429 where there is none."""
+        """Hold a place in the queue of requests. Raises HTTPException 429 if the queue is full."""
         if self.taken >= self.limits.queue:
             raise HTTPException(429, f"{self.limits.queue} requests wait already: ask again in a moment.")
         self.taken += 1
@@ -279,26 +283,28 @@ class Doors:
 
 
 class Door:
-    """What reads a request of bounded size in bounded time, asks a handler, and holds its place until the answer is
-    sent."""
+    """An endpoint that reads a bounded request in bounded time, calls a handler and sends the response.
+
+    The request keeps its place in the queue until the response is sent.
+    """
 
     def __init__(self, doors: Doors, handle: Handler, reject_media: Callable[[str], None]) -> None:
         self.doors, self.handle, self.reject_media = doors, handle, reject_media
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         request, doors = Request(scope, receive), self.doors
         doors.reject_unready()
         self.reject_media(media_type(request))
-        with doors.held() as came:
-            body = await _read_in_time(request, doors.limits.body, came)
+        with doors.held() as on_bytes:
+            body = await _read_in_time(request, doors.limits.body, on_bytes)
             with doors.admitted():
                 response = await _while_connected(request, self.handle(request, body))
                 await response(scope, receive, send)
 
 
 async def _while_connected(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """The answer; once the client has left, a status that nobody reads, and the answer is not worked on any more."""
+    """Return the response; cancel the work if the client disconnects first, and return a status that nobody reads."""
     work, left = asyncio.ensure_future(answer), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait([work, left], return_when=asyncio.FIRST_COMPLETED)
@@ -315,31 +321,31 @@ def _reject_other_than_json(media: str) -> None:
         raise HTTPException(415, f"Requests are JSON: Content-Type: {JSON}.")
 
 
-async def _read_in_time(request: Request, most: int, came: Callable[[int], None]) -> bytes:
-    """The body. Raises HTTPException 408 where it comes too slowly, and what `came` raises."""
+async def _read_in_time(request: Request, most: int, on_bytes: Callable[[int], None]) -> bytes:
+    """Read the body. Raises HTTPException 408 if it arrives too slowly, and what `on_bytes` raises."""
     loop = asyncio.get_running_loop()
     began, size = loop.time(), 0
     try:
         async with asyncio.timeout_at(began + PATIENCE) as patience:
 
-            def noted(piece: int) -> None:
+            def count_bytes(piece: int) -> None:
                 nonlocal size
                 size += piece
                 patience.reschedule(began + PATIENCE + size / PACE)
-                came(piece)
+                on_bytes(piece)
 
-            return await read_body(request, most, noted)
+            return await read_body(request, most, count_bytes)
     except TimeoutError:
         raise HTTPException(408, "The request came too slowly.") from None
 
 
-async def _apart(read: Callable[[], T], body: bytes) -> T:
-    """What reading gives; of a large body in another thread, so that nobody waits for it."""
+async def _parse_off_loop(read: Callable[[], T], body: bytes) -> T:
+    """Return what `read` returns. A large body is read in another thread, so that no other request waits for it."""
     return await asyncio.to_thread(read) if len(body) > LARGE else read()
 
 
 def _as_events(events: AsyncIterator[dict[str, Any]], path: str) -> Response:
-    """Server-sent events, a JSON document each. What goes wrong on the way is an event too."""
+    """Return server-sent events, one JSON document each. An error during generation is sent as an event too."""
 
     async def lines() -> AsyncIterator[str]:
         try:
@@ -357,7 +363,7 @@ def _as_events(events: AsyncIterator[dict[str, Any]], path: str) -> Response:
 
 
 def _status(error: Exception) -> tuple[int, str]:
-    """What kind of no an error is, and its words."""
+    """Return the HTTP status of an error and its message."""
     if isinstance(error, HTTPException):
         return error.status_code, NOT_THAT.get(error.status_code, error.detail)
     if isinstance(error, openai.UnknownModel):
@@ -378,6 +384,6 @@ async def _rejected(request: Request, error: Exception) -> Response:
 
 
 def _file(name: str) -> str:
-    """A file of the page."""
+    """Return the text of a file of the page."""
     folder = resources.files(draw) if name == "style.css" else resources.files(__package__).joinpath("page")
     return folder.joinpath(name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run says of several requests at once: one batch for the model, and to each request its own rows."""
+"""Predictions for several requests at once: one batch for the model, then each request gets its own rows."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from .request_bounds import amount_of, is_large, reject_too_much
 
 PARTS = 8
 Row = dict[str, Any]
-Names = dict[str, str]  # what a client calls a path
+Names = dict[str, str]  # from paths to the names that the client gave
 
 
 @dataclass(frozen=True)
 class Said:
-    """The answer to one request."""
+    """The predictions for one request."""
 
     rows: list[Row]
     notes: list[str]
 
 
 class LargeRequest(Exception):
-    """A request that is too large to be computed among small ones."""
+    """Raised for a request that is too large to be computed among small ones."""
 
 
 class Predictor:
-    """Answers to requests about one run."""
+    """A callable that answers prediction requests about one run."""
 
     def __init__(self, run: Run, files: Path) -> None:
-        """`files` is the folder in which the files of requests are while they are read."""
+        """Set up the predictor; `files` is the folder for the files of requests while they are read."""
         self.run, self.desk = run, Desk(run.spec.kind, files)
 
     def __call__(
@@ -46,17 +46,17 @@ class Predictor:
         bounds: Bounds = Bounds(),  # noqa: B008
         large: bool = True,
     ) -> list[Said | Exception]:
-        """The answers to requests, in their order; or what is wrong with one, LargeRequest among it unless `large` ones
-        are taken.
+        """Return, in order, the answer to each request or the exception that it raised.
 
-        They are asked together. What is wrong with one, or is said of it, is nobody else's matter: where it cannot be
-        told whose that is, each half of them is asked apart.
+        A large request yields LargeRequest unless `large` is true. The requests are predicted together. An error or a
+        note of one request does not affect the others: if it is not clear which request it belongs to, each half is
+        predicted separately.
         """
         rejected = [self._rejected(given, bounds, large) for given in asked]
         taken = [given for given, error in zip(asked, rejected) if error is None]
         with contextlib.ExitStack() as stack:
-            laid = [stack.enter_context(self.desk.laid(given)) for given in taken]
-            answers = iter(self._answers(laid, taken) if taken else ())
+            opened = [stack.enter_context(self.desk.open_sources(given)) for given in taken]
+            answers = iter(self._answers(opened, taken) if taken else ())
             return [next(answers) if error is None else error for error in rejected]
 
     def _rejected(self, given: Given, bounds: Bounds, large: bool) -> Exception | None:
@@ -67,44 +67,47 @@ class Predictor:
             return error
         return None if large or not is_large(*amount, bounds) else LargeRequest()
 
-    def _answers(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
+    def _answers(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
         if len(asked) == 1:
-            return [self._alone(*laid[0], asked[0])]
+            return [self._predict_one(*opened[0], asked[0])]
         with contextlib.suppress(Exception):
-            if (together := self._together(laid, asked)) is not None:
+            if (together := self._predict_together(opened, asked)) is not None:
                 return list(together)
         half = len(asked) // 2
-        return [*self._answers(laid[:half], asked[:half]), *self._answers(laid[half:], asked[half:])]
+        return [*self._answers(opened[:half], asked[:half]), *self._answers(opened[half:], asked[half:])]
 
-    def _alone(self, sources: list[Any], names: Names, given: Given) -> Said | Exception:
+    def _predict_one(self, sources: list[Any], names: Names, given: Given) -> Said | Exception:
         try:
             rows, notes = self._predicted(sources)
-            named = bool(names) or len(rows) != len(sources)  # as of a long text, which has a row a stretch
-            shown = [_shown(row, names, named) for row in rows]
-            return Said(shown, [*given.notes, *(_renamed(note, names) for note in notes)])
+            named = bool(names) or len(rows) != len(sources)  # as for a long text, which has a row for each window
+            json_row = [_to_json_row(row, names, named) for row in rows]
+            return Said(json_row, [*given.notes, *(_restore_names(note, names) for note in notes)])
         except Exception as error:
-            error.args = tuple(_renamed(arg, names) if isinstance(arg, str) else arg for arg in error.args)
+            error.args = tuple(_restore_names(arg, names) if isinstance(arg, str) else arg for arg in error.args)
             return error
 
-    def _together(self, laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said] | None:
-        """The answers, where every request has as many rows as it has sources, or files by which to tell them apart;
-        None where that is not so, or it cannot be told whose a note is."""
-        sources = [source for own, _ in laid for source in own]
+    def _predict_together(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said] | None:
+        """Predict all requests in one batch.
+
+        Returns None unless each request has as many rows as sources, or files by which its rows can be assigned; and
+        None if a note cannot be assigned to a request.
+        """
+        sources = [source for own, _ in opened for source in own]
         rows, notes = self._predicted(sources)
-        of_each = _of_each(rows, laid, asked)
-        if of_each is None:
+        rows_by_request = _rows_by_request(rows, opened, asked)
+        if rows_by_request is None:
             return None
         own_notes: list[list[str]] = [[] for _ in asked]
         if notes:
             if set(notes) - set(self._notes(sources)):
-                return None  # the model had something to say, or the task
-            self._tell([own for own, _ in laid], own_notes)
+                return None  # a note of the model or the task, and not of preprocessing
+            self._assign_notes([own for own, _ in opened], own_notes)
         return [
             Said(
-                [_shown(row, names, bool(names)) for row in own],
-                [*given.notes, *(_renamed(note, names) for note in told)],
+                [_to_json_row(row, names, bool(names)) for row in own],
+                [*given.notes, *(_restore_names(note, names) for note in note_list)],
             )
-            for own, (_, names), given, told in zip(of_each, laid, asked, own_notes)
+            for own, (_, names), given, note_list in zip(rows_by_request, opened, asked, own_notes)
         ]
 
     def _predicted(self, sources: Sequence[Any]) -> tuple[list[Row], list[str]]:
@@ -115,11 +118,11 @@ class Predictor:
         return rows, [str(warning.message) for warning in caught]
 
     def _notes(self, sources: Sequence[Any]) -> list[str]:
-        """What preparing these has to note."""
+        """Return the notes of preprocessing for these sources."""
         return list(getattr(self.run.preprocessing.examples(sources), "notes", ()))
 
-    def _tell(self, sources: Sequence[list[Any]], notes: Sequence[list[str]]) -> None:
-        """Find out whose notes are whose, where together they have some: by parts, since most have none."""
+    def _assign_notes(self, sources: Sequence[list[Any]], notes: Sequence[list[str]]) -> None:
+        """Assign the notes of preprocessing to their requests, by parts, because most requests have none."""
         size = -(-len(sources) // PARTS)
         for begin in range(0, len(sources), size):
             part = sources[begin : begin + size]
@@ -127,34 +130,35 @@ class Predictor:
             if len(part) == 1:
                 notes[begin].extend(found)
             elif found:
-                self._tell(part, notes[begin : begin + size])
+                self._assign_notes(part, notes[begin : begin + size])
 
 
-def _of_each(
-    rows: list[Row], laid: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]
+def _rows_by_request(
+    rows: list[Row], opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]
 ) -> list[list[Row]] | None:
-    """The rows of each request."""
+    """Return the rows of each request, or None if they cannot be assigned."""
     if all(given.files for given in asked):
-        owner = {path: k for k, (_, names) in enumerate(laid) for path in names}
-        of_each: list[list[Row]] = [[] for _ in asked]
+        owner = {path: k for k, (_, names) in enumerate(opened) for path in names}
+        rows_by_request: list[list[Row]] = [[] for _ in asked]
         for row in rows:
-            of_each[owner[row["input"]]].append(row)
-        return of_each
-    if len(rows) != sum(len(own) for own, _ in laid):
+            rows_by_request[owner[row["input"]]].append(row)
+        return rows_by_request
+    if len(rows) != sum(len(own) for own, _ in opened):
         return None
     left = iter(rows)
-    return [[next(left) for _ in own] for own, _ in laid]
+    return [[next(left) for _ in own] for own, _ in opened]
 
 
-def _shown(row: Row, names: Names, named: bool) -> Row:
-    """A row as JSON takes it, with the client's names where it is `named`; else it is known by its place."""
-    shown = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
-    name = shown.pop("input", None)
-    return {"input": _renamed(str(name), names), **shown} if named else shown
+def _to_json_row(row: Row, names: Names, named: bool) -> Row:
+    """Convert a row to JSON values. If `named`, it gets the client's name of its input; otherwise its position
+    identifies it."""
+    json_row = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
+    name = json_row.pop("input", None)
+    return {"input": _restore_names(str(name), names), **json_row} if named else json_row
 
 
-def _renamed(text: str, names: Names) -> str:
-    """Words about files, by the names that the client gave them."""
+def _restore_names(text: str, names: Names) -> str:
+    """Replace paths in a message with the names that the client gave."""
     for path, name in names.items():
         text = text.replace(path, name)
     return text

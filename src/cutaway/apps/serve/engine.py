@@ -1,13 +1,14 @@
-"""What stands between requests and the processes of the model: batches of examples, and tokens of texts, in turn.
+"""Scheduling of requests on the processes of the model: batches of examples, and tokens of texts.
 
-Large requests, of more than `max_batch` examples or more than an eighth of a bound, are computed one after another in
-a second process, which is started with the first of them: nobody else waits for them. Each is computed whole, so that
-its answer does not depend on what else is asked.
+Large requests are those with more than `max_batch` examples or more than an eighth of a bound. They are computed one
+after another in a second process, which starts with the first of them, so that no other request waits for them. Each is
+computed in one piece, so that its answer does not depend on other requests.
 
-Small requests that come while the model is busy are its next batch. A batch waits for more, `batch_wait` at most, only
-where the one before it held several requests: a single client never waits. Texts are written side by side, a token of
-each in turn, each as it would be written alone. Where nobody waits for what a process is doing any more, it is told to
-stop, and replaced where it does not; where it ends by itself, whoever was asked about with others is asked about alone.
+Small requests that arrive while the model is busy form the next batch. A batch waits for more requests, at most
+`batch_wait`, only if the batch before it held several: a single client never waits. Texts are generated concurrently,
+one token of each per step, and each comes out as if it were generated alone. If no client waits for the result of a
+process any more, the process receives a stop signal; it is killed if it does not stop. If a process dies, the requests
+of its batch are computed again one by one.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from .text_generation import Text, Texts, Wanted
 
 T = TypeVar("T")
 Job = tuple[Given, "asyncio.Future[Said]"]
-GRACE = 5.0  # seconds in which a process stops, once nobody waits for its answer
+GRACE = 5.0  # seconds in which a process has to stop once no client waits for its result
 
 
 class ProcessWorker:
-    """A process of the model, and the thread that asks it."""
+    """A process of the model, and the thread that talks to it."""
 
     def __init__(self, run: Run, limits: Limits) -> None:
         self.process = ModelProcess(run.folder, limits.bounds)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
     async def in_thread(self, do: Callable[[], T]) -> T:
-        """Return what `do` returns in the thread."""
+        """Run `do` in the thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, do)
 
-    async def while_wanted(self, do: Callable[[], T], left: Coroutine[Any, Any, object]) -> T:
-        """Return what `do` returns in the thread. Once `left` is done nobody waits for it any more, and the process is
-        told to stop."""
+    async def run_while_needed(self, do: Callable[[], T], left: Coroutine[Any, Any, object]) -> T:
+        """Run `do` in the thread and return its result. If `left` finishes first, the process receives a stop signal,
+        because no client waits any more."""
         work, gone = asyncio.ensure_future(self.in_thread(do)), asyncio.create_task(left)
         await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
@@ -59,13 +60,13 @@ class ProcessWorker:
             timer.cancel()
 
     def close(self) -> None:
-        """End the process and the thread, and leave no file behind."""
+        """End the process and the thread, and delete temporary files."""
         self.process.close()
         self.thread.shutdown(wait=False, cancel_futures=True)
 
 
 class Engine:
-    """What stands between requests and the model."""
+    """The scheduler between requests and the model."""
 
     def __init__(self, run: Run, limits: Limits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
@@ -76,7 +77,7 @@ class Engine:
         self.waiting: deque[Text] = deque()
         self.writing: list[Text] = []
         self.news = asyncio.Event()
-        self.crowd = 1  # requests that the batch before held
+        self.crowd = 1  # requests in the previous batch
         gauges = metrics.gauges
         gauges["cutaway_queue_requests"] = "Requests that wait for the model.", self._num_waiting
         gauges["cutaway_model_restarts"] = "Replaced processes of the model.", self._num_restarts
@@ -94,11 +95,11 @@ class Engine:
         return resident("self") + sum(resident(pid) for pid in pids if pid is not None)
 
     async def load(self, example: Given | None = None) -> None:
-        """Start the process of the model, and ask it about an example. Raises what reading the model raises."""
+        """Start the process of the model and predict an example. Raises what loading the model raises."""
         await self.small.in_thread(lambda: self.small.process.ask("load", example))
 
     async def predict(self, given: Given) -> Said:
-        """The answer to one request. Raises what predicting raises."""
+        """Return the answer to one request. Raises what predicting raises."""
         future: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
         if given.examples > self.limits.max_batch:
             self.large_jobs.put_nowait((given, future))
@@ -108,7 +109,7 @@ class Engine:
         return await future
 
     async def write(self, wanted: Sequence[Wanted]) -> Texts:
-        """Texts that are written from now on, once one has begun. Raises what writing raises."""
+        """Start texts and return them once the first token of any is there. Raises what generation raises."""
         texts = Texts(wanted, self.numbers)
         self.waiting.extend(texts.texts)
         self.news.set()
@@ -120,7 +121,7 @@ class Engine:
         return texts
 
     async def work(self) -> None:
-        """Serve what is asked, until cancelled."""
+        """Process requests until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work_small())
             group.create_task(self._work_large())
@@ -128,7 +129,7 @@ class Engine:
     async def _work_large(self) -> None:
         while True:
             job = await self.large_jobs.get()
-            if not job[1].done():  # else nobody waits for it any more
+            if not job[1].done():  # otherwise the client has disconnected
                 await self._predict([job], self.large)
 
     async def _work_small(self) -> None:
@@ -137,19 +138,19 @@ class Engine:
                 self.news.clear()
                 await self.news.wait()
             if self.jobs:
-                await self._predict(await self._gathered(), self.small)
+                await self._predict(await self._next_batch(), self.small)
             while self.waiting and len(self.writing) < self.limits.streams:
                 self.writing.append(self.waiting.popleft())
             if self.writing:
                 await self._write()
 
     def close(self) -> None:
-        """End the processes and the threads that ask them, and leave no file behind."""
+        """End the processes and the threads that talk to them, and delete temporary files."""
         self.small.close()
         self.large.close()
 
-    async def _gathered(self) -> list[Job]:
-        """The next batch."""
+    async def _next_batch(self) -> list[Job]:
+        """Return the next batch."""
         loop = asyncio.get_running_loop()
         if self.crowd > 1 and not self.writing and self.limits.batch_wait:
             end = loop.time() + self.limits.batch_wait
@@ -165,7 +166,7 @@ class Engine:
             if batch and (given.alone or size + given.examples > self.limits.max_batch):
                 break
             self.jobs.popleft()
-            if future.done():  # nobody waits for it any more
+            if future.done():  # the client has disconnected
                 continue
             batch.append((given, future))
             size += given.examples
@@ -180,26 +181,26 @@ class Engine:
         found: Sequence[Said | Exception]
         futures = [future for _, future in batch]
         try:
-            found = await worker.while_wanted(lambda: self._answers(batch, worker.process), asyncio.wait(futures))
-        except Exception as error:  # such as a disk that is full; whoever asks next is answered
+            found = await worker.run_while_needed(lambda: self._answers(batch, worker.process), asyncio.wait(futures))
+        except Exception as error:  # such as a full disk; later requests must still be served
             found = [error] * len(batch)
-        computed = [given.examples for (given, _), said in zip(batch, found) if not isinstance(said, LargeRequest)]
+        computed = [given.examples for (given, _), answer in zip(batch, found) if not isinstance(answer, LargeRequest)]
         if computed:
             self.metrics.batches.add(sum(computed))
-        for (given, future), said in zip(batch, found):
-            if isinstance(said, Said):
-                self.metrics.examples += len(said.rows)
+        for (given, future), answer in zip(batch, found):
+            if isinstance(answer, Said):
+                self.metrics.examples += len(answer.rows)
             if future.done():
                 continue
-            if isinstance(said, LargeRequest):
+            if isinstance(answer, LargeRequest):
                 self.large_jobs.put_nowait((given, future))
-            elif isinstance(said, Said):
-                future.set_result(said)
+            elif isinstance(answer, Said):
+                future.set_result(answer)
             else:
-                future.set_exception(said)
+                future.set_exception(answer)
 
     def _answers(self, batch: Sequence[Job], process: ModelProcess) -> list[Said | Exception]:
-        """The answer to each request, or what is wrong with it. Runs in the thread that asks the process."""
+        """Return the answer to each request, or its exception. Runs in the thread that talks to the process."""
         try:
             replies = process.ask("predict", [given for given, _ in batch], process is self.large.process)
         except ProcessEnded as error:
@@ -209,13 +210,15 @@ class Engine:
         return [Said(reply["rows"], reply["notes"]) if "rows" in reply else _error(reply) for reply in replies]
 
     async def _write(self) -> None:
-        """A token more of each text."""
+        """Generate one more token of each text."""
         texts = [text for text in self.writing if not text.left]
         before = sum(text.tokens for text in texts)
         steps = [(text.number, text.wanted, text.steps) for text in texts]
         replies: Sequence[Reply | Exception]
         try:
-            replies = await self.small.while_wanted(lambda: self.small.process.ask("write", steps), _all_left(texts))
+            replies = await self.small.run_while_needed(
+                lambda: self.small.process.ask("write", steps), _all_left(texts)
+            )
         except Exception as error:
             replies = [error] * len(texts)
         for text, reply in zip(texts, replies):

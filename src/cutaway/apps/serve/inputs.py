@@ -1,7 +1,7 @@
-"""From the body of a request to what a run's preprocessing takes.
+"""Parsing of prediction requests, from the body of a request to the input of a run's preprocessing.
 
-Nothing that a client writes is ever taken for a path: rows are dictionaries, texts are {"text": …}, and what a file
-holds is written to a folder of the request's own, under a plain name.
+Nothing that a client sends is used as a path. Rows are dictionaries and texts are {"text": …}. The content of a file is
+kept in memory or written to the server's own folder under a sanitized name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...runs.run import Run
 from ..web.requests import JSON, object_of
 from .limits import EXAMPLES, NAME
 
-SUFFIXES = {  # of a file whose name has none, by what it is sent as
+SUFFIXES = {  # of a file whose name has none, by media type
     "image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "image/bmp": ".bmp",
     "image/tiff": ".tif", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/wave": ".wav", "audio/vnd.wave": ".wav",
     "audio/flac": ".flac", "audio/x-flac": ".flac", "audio/ogg": ".ogg", "audio/mpeg": ".mp3",
@@ -41,7 +41,7 @@ SUFFIXES = {  # of a file whose name has none, by what it is sent as
 }  # fmt: skip
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
-FORMS = {  # what a JSON document may hold, by the kind of data that a run learned from; the first is the usual one
+FORMS = {  # keys of a JSON document, by the kind of the run's training data; the first is the default
     "table": ("rows", "files"),
     "text": ("texts", "files"),
     "seq2seq": ("texts", "files"),
@@ -51,9 +51,9 @@ FORMS = {  # what a JSON document may hold, by the kind of data that a run learn
     "series": ("series", "files"),
     "graph": ("files",),
 }
-USUAL = {"audio": ".wav", "text": ".txt", "seq2seq": ".txt", "series": ".txt"}  # of a file that says nothing of itself
-ONE_BY_ONE = ("image", "audio", "video")  # kinds of which every file is an example, known by its name in the answer
-# How video files begin. Others, among them lists that name more files to be opened, are not handed to FFmpeg.
+USUAL = {"audio": ".wav", "text": ".txt", "seq2seq": ".txt", "series": ".txt"}  # of a file without a type
+ONE_BY_ONE = ("image", "audio", "video")  # kinds where each file is one example, and the answer names it
+# Signatures of video files. FFmpeg gets no others: playlists, for example, would make it open more files.
 VIDEOS = re.compile(
     rb"....(ftyp|moov|mdat|free|skip|wide)|RIFF....AVI |\x1aE\xdf\xa3|GIF8|G|\0\0\x01[\xb3\xba]|FLV|OggS|0&\xb2u",
     re.DOTALL,
@@ -62,23 +62,23 @@ VIDEOS = re.compile(
 
 @dataclass
 class Given:
-    """What one request asks about."""
+    """The content of one prediction request."""
 
-    sources: list[Any] = field(default_factory=list)  # rows, texts or series; empty where files are given
-    files: list[tuple[str, bytes]] = field(default_factory=list)  # the client's name and the content of each
+    sources: list[Any] = field(default_factory=list)  # rows, texts or series; empty if files are given
+    files: list[tuple[str, bytes]] = field(default_factory=list)  # the client's name and the content of each file
     suffix: str = ""  # of files whose names have none
     notes: list[str] = field(default_factory=list)
-    alone: bool = False  # whether nothing else may be asked in the same batch
-    lines: int = 0  # of files in which each line is an example
+    alone: bool = False  # whether the request must be a batch of its own
+    lines: int = 0  # lines of files where each line is one example
 
     @property
     def examples(self) -> int:
-        """How many it counts as in a batch."""
+        """Number of examples that the request counts as in a batch."""
         return max(1, len(self.sources) + len(self.files), self.lines)
 
 
 class Inputs:
-    """How requests about one run are read."""
+    """The parser of prediction requests about one run."""
 
     def __init__(self, run: Run) -> None:
         self.spec = run.spec
@@ -91,8 +91,8 @@ class Inputs:
         elif isinstance(preprocessing, TextPreprocessing):
             self.columns, self.forms = (preprocessing.column,), ("texts", "rows", "files")
         elif isinstance(preprocessing, ForecastPreprocessing) or self._molecules(preprocessing):
-            self.forms = ("rows", "files")  # rows as the table that a file would hold
-        if isinstance(self.spec.target, Context | Solution):  # words, and problems
+            self.forms = ("rows", "files")  # rows as the table of a file
+        if isinstance(self.spec.target, Context | Solution):  # words or problems
             self.forms = ("texts",)
 
     @staticmethod
@@ -100,21 +100,21 @@ class Inputs:
         return isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
 
     def read(self, body: bytes, media: str, name: str | None) -> Given:
-        """What a body of that media type asks. Raises HTTPException 400 for what is no JSON, DataError for the rest."""
+        """Parse a body of the given media type. Raises HTTPException 400 for invalid JSON, otherwise DataError."""
         if media == JSON:
             return self.of_document(object_of(body))
         if media == TEXT and "texts" in self.forms:
-            return self._texts([_text_of(body)])
+            return self._texts([_decode_text(body)])
         return self._files([(name or f"file{SUFFIXES.get(media, '')}", body)])
 
     def takes(self, media: str) -> bool:
-        """Whether a body of that media type can be one of this run's."""
+        """Return whether this run accepts bodies of a media type."""
         if media == JSON or (media == TEXT and "texts" in self.forms):
             return True
         return "files" in self.forms and (media == BINARY or media in SUFFIXES)
 
     def of_document(self, document: Mapping[str, Any]) -> Given:
-        """What a JSON document asks. Raises DataError, which names the key."""
+        """Parse a JSON document. Raises DataError, which names the key."""
         reject_keys(document, self.forms, "predict")
         given = [form for form in self.forms if form in document]
         if len(given) != 1:
@@ -139,7 +139,7 @@ class Inputs:
             for column, cell in row.items():
                 _reject_cell(cell, f"row {i}, column {short(column)}")
                 _reject_surrogates(column, f"row {i}")
-        if not self.columns:  # what is read of a file alone
+        if not self.columns:  # data that can only be read from a file
             return Given(files=[("rows.csv", _as_csv(rows))], alone=True)
         for i, row in enumerate(rows, 1):
             if absent := [column for column in self.columns if column not in row]:
@@ -164,7 +164,7 @@ class Inputs:
                 raise DataError(f"Text {i} is empty.")
             _reject_surrogates(text, f"text {i}")
         target = self.spec.target
-        # What is looked up, solved or filled is never read as a path.
+        # Words to look up, problems and texts with gaps are never read as paths.
         plain = isinstance(target, Context | Solution) or (
             isinstance(target, Masked) and any(GAP in text for text in texts)
         )
@@ -208,7 +208,7 @@ class Inputs:
         return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE, lines=lines)
 
     def _reject_unpacking(self, name: str, content: bytes) -> None:
-        """Raise DataError for a file of a kind that could hold a thousand times its size, or name others to be read."""
+        """Raise DataError for a file type that could expand to a thousand times its size or refer to other files."""
         if self.kind == "video" and not VIDEOS.match(content):
             raise DataError(f"{name} is no video file that is known here.")
         if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
@@ -216,38 +216,38 @@ class Inputs:
 
 
 class Desk:
-    """Where files are while they are read: in memory, or, where that cannot be, in a folder of the server's own."""
+    """A temporary store for the files of requests: in memory, or if that is impossible, in a folder of the server."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder, self.number = kind, folder, 0
 
     @contextlib.contextmanager
-    def laid(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
-        """The sources of a request, its files among them for as long as the context lasts; and what the client calls
-        each, by the names that are said of it."""
+    def open_sources(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
+        """Yield the sources of a request, with its files for as long as the context lasts, and a map from the names
+        that occur in messages to the client's names."""
         if self.kind in ONE_BY_ONE:
-            sent = [Sent(self._unlike(name, given.suffix), content) for name, content in given.files]
+            sent = [Sent(self._unique_name(name, given.suffix), content) for name, content in given.files]
             yield [*given.sources, *sent], {one.name: name for one, (name, _) in zip(sent, given.files)}
             return
         paths: list[Path] = []
         try:
             for name, content in given.files:
-                path = self.folder / self._unlike(name, given.suffix)
+                path = self.folder / self._unique_name(name, given.suffix)
                 paths.append(path)
                 path.write_bytes(content)
             if self.kind == "graph" and given.files and not paths[0].name.endswith(".graphml"):
-                with self._gathered(given) as sources:
+                with self._graph_folder(given) as sources:
                     yield sources, {str(source): "the graph" for source in sources}
                 return
-            called = list(zip(paths, (name for name, _ in given.files)))
-            yield [*given.sources, *paths], {str(p): n for p, n in called} | {p.name: n for p, n in called}
+            named = list(zip(paths, (name for name, _ in given.files)))
+            yield [*given.sources, *paths], {str(p): n for p, n in named} | {p.name: n for p, n in named}
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _gathered(self, given: Given) -> Iterator[list[Any]]:
-        """A graph, whose files have names of their own."""
+    def _graph_folder(self, given: Given) -> Iterator[list[Any]]:
+        """Yield the folder or file of a graph, whose files keep their own names."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             for name, content in given.files:
                 (Path(folder) / plain_name(name, given.suffix)).write_bytes(content)
@@ -255,27 +255,27 @@ class Desk:
             tables = {"edges.csv", "nodes.csv"} & {file.name for file in files}
             yield [Path(folder)] if tables or len(files) > 1 else files
 
-    def _unlike(self, name: str, suffix: str) -> str:
-        """A plain name that no other file has."""
+    def _unique_name(self, name: str, suffix: str) -> str:
+        """Return a sanitized name that no other file has."""
         self.number += 1
         return f"{self.number}-{plain_name(name, suffix)}"
 
 
 def plain_name(name: str, suffix: str = "") -> str:
-    """A file's name without folders, of letters, digits, - and _, with its own suffix or else that one."""
+    """Return a file's name without folders, in letters, digits, - and _, with its own suffix or else `suffix`."""
     stem, dot, own = re.split(r"[/\\]", name)[-1].rpartition(".")
     stem, own = (stem, f".{own}") if dot and re.fullmatch(r"[A-Za-z0-9]{1,8}", own) else (f"{stem}{dot}{own}", suffix)
     return (re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:60].strip("-") or "file") + own.lower()
 
 
 def reject_keys(document: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    """Raise DataError for the first key of a request that is none of those."""
+    """Raise DataError for the first key of a request that is not in `known`."""
     for key in document:
         if key not in known:
             raise DataError(f"A {what} request has no {brief(key)}. It has: {', '.join(known)}.")
 
 
-def _text_of(body: bytes) -> str:
+def _decode_text(body: bytes) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -292,7 +292,7 @@ def _reject_cell(cell: Any, where: str) -> None:
 
 
 def _reject_surrogates(text: str, where: str) -> None:
-    """Raise DataError for half a character, which JSON can write and UTF-8 cannot."""
+    """Raise DataError for a lone surrogate, which JSON can encode and UTF-8 cannot."""
     if not text.isascii():
         try:
             text.encode()
@@ -301,7 +301,7 @@ def _reject_surrogates(text: str, where: str) -> None:
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows as the table that a file would hold."""
+    """Write rows as a CSV file."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns)

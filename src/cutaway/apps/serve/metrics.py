@@ -1,4 +1,4 @@
-"""What is counted, in the text format that Prometheus reads (version 0.0.4).
+"""Server metrics in the text format of Prometheus (version 0.0.4).
 
 <https://prometheus.io/docs/instrumenting/exposition_formats/>
 """
@@ -18,18 +18,18 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Histogram:
-    """How often a value was at most each of some bounds."""
+    """A histogram: the number of values up to each bound, and their sum."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds, self.counts, self.sum = bounds, [0] * (len(bounds) + 1), 0.0
 
     def add(self, value: float) -> None:
-        """One value more."""
+        """Add one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def lines(self, name: str, labels: str = "") -> list[str]:
-        """Its samples; `labels` as in path="/predict", with a comma after."""
+        """Return the lines of the histogram; `labels` is like path="/predict", with a trailing comma."""
         total, found = 0, []
         for bound, count in zip((*self.bounds, math.inf), self.counts):
             total += count
@@ -39,7 +39,7 @@ class Histogram:
 
 
 class Metrics:
-    """All that one server counts."""
+    """All metrics of one server."""
 
     def __init__(self) -> None:
         self.answers: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -49,12 +49,13 @@ class Metrics:
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
-        """A request was answered. `path` is one of the server's, so that there are few."""
+        """Count an answered request. `path` must be one of the server's paths, so that the number of labels stays
+        small."""
         self.answers[path, status] += 1
         self.seconds[path].add(seconds)
 
     def text(self) -> str:
-        """The page that Prometheus reads."""
+        """Return all metrics as text for Prometheus."""
         lines = []
 
         def family(name: str, kind: str, words: str, samples: Sequence[str]) -> None:
@@ -82,7 +83,7 @@ class Metrics:
 
 
 def resident(process: int | str | None) -> float:
-    """The resident bytes of a process, by its number or "self"; NaN where the system does not say."""
+    """Return the resident memory of a process in bytes, by its pid or "self"; NaN if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         import resource
 

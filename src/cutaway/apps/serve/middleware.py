@@ -1,9 +1,9 @@
-"""What stands before the application: who is answered, and the count of what is being answered.
+"""ASGI middleware of the server: authentication, Host and Origin checks, and counts of requests.
 
-- Token: where one is set, requests show it as `Authorization: Bearer TOKEN`, else 401. Whether the server lives
-  (/health, /ready) and the page, which holds nothing of the run, are told to everybody.
-- Host and origin: on loopback as `apps.web.requests` has it, so that no page of a browser on this machine uses the
-  server. What listens for others is known by names that only they know, and has a token.
+- Token: if one is set, requests must carry `Authorization: Bearer TOKEN`, or they get 401. /health, /ready and the
+  page, which holds nothing about the run, need no token.
+- Host and Origin: on loopback they are checked as in `apps.web.requests`, so that no other page in a browser of this
+  machine can use the server. A server for other machines has names that it does not know; it requires a token.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_e
 
 
 class NobodyReads(Exception):
-    """A client that takes no more of what is streamed to it."""
+    """Raised if a client stops reading a streamed response."""
 
 
 class Guard:
-    """Passes on what may be answered, and counts."""
+    """Middleware that passes permitted requests on to the application and counts all."""
 
     def __init__(
         self,
@@ -46,8 +46,11 @@ class Guard:
         timeout: float,
         known: Callable[[Any], None] = lambda peer: None,
     ) -> None:
-        """`known` is told who has asked what is answered; whoever does not read an answer for `timeout` seconds is
-        left."""
+        """Set up the middleware.
+
+        `known` is called with the client of each accepted request. A client that does not read its response for
+        `timeout` seconds is disconnected.
+        """
         self.app, self.token, self.metrics, self.timeout, self.known = app, token, metrics, timeout, known
         self.hosts = Hosts(host, port) if is_loopback(host) else None
         self.answering = 0
@@ -55,7 +58,7 @@ class Guard:
         metrics.gauges["cutaway_requests_in_flight"] = "Requests that are being answered.", lambda: self.answering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or say no."""
+        """Serve or reject a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -66,7 +69,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if self.closing:  # whoever comes again is to find another server
+                if self.closing:  # so that the client connects to another server next time
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
                 await send(message)
             elif message.get("more_body"):
@@ -92,10 +95,10 @@ class Guard:
             self.metrics.answered(path, status, time.perf_counter() - began)
 
     def _rejected(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and words by which a request is turned away; None where it may pass."""
+        """Return the status and message with which a request is rejected, or None if it may pass."""
         headers = headers_of(scope)
         if self.hosts is not None:
-            if self.hosts.strange(headers):
+            if self.hosts.is_foreign_host(headers):
                 return 421, "This server is not the one that was asked for."
             if from_elsewhere(headers):
                 return 403, "A page of another site may not use this server."
@@ -103,7 +106,7 @@ class Guard:
             return None
         shown = headers.get("authorization", [""])
         kind, _, token = shown[0].partition(" ")
-        # Compared in constant time, so that nobody learns it letter by letter.
+        # Compare in constant time, so that timing reveals nothing about the token.
         same = hmac.compare_digest(token.strip().encode(), self.token.encode())
         if len(shown) == 1 and kind.lower() == "bearer" and same:
             return None
@@ -111,7 +114,7 @@ class Guard:
 
 
 def rejection(path: str, status: int, words: str) -> JSONResponse:
-    """One sentence, in the shape that clients of that address expect, and what else belongs to the status."""
+    """Return an error response in the format that clients of the path expect, with the headers of the status."""
     headers = {}
     if status in (429, 503):
         headers["retry-after"] = str(AGAIN)

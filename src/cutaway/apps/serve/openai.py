@@ -1,9 +1,10 @@
-"""The shapes of OpenAI's completions and chat, as existing clients send and read them.
+"""Request and response formats of OpenAI's completions and chat, as existing clients use them.
 
 <https://platform.openai.com/docs/api-reference/completions>, <https://platform.openai.com/docs/api-reference/chat>
 
-What a run cannot do is rejected by name, never ignored: a client that asked for log probabilities would take their
-absence for an answer. No run has learned to tell roles apart: a chat is its messages' text, one after another.
+A parameter that a run does not support is rejected by name and never ignored: a client that requests log probabilities,
+for example, must not mistake their absence for an answer. No run is trained on roles: a chat is the text of its
+messages, one after another.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ...core.errors import DataError, SettingError, brief, listed
 from .limits import SAMPLES, Limits
 from .text_generation import SAMPLING, Text, Wanted, bounded, flag, prompted, sampled, seeded, stops, tokens_of
 
-PROMPTS = 16  # of one request
-OURS = ("top_k", "min_p", "repetition_penalty")  # that OpenAI has not, and other servers of its shapes have
+PROMPTS = 16  # prompts of one request, at most
+OURS = ("top_k", "min_p", "repetition_penalty")  # not in OpenAI's API, but in other servers with its format
 COMMON = (
     "model", "max_tokens", "temperature", "top_p", "n", "stream", "stream_options", "stop", "seed", "user", *OURS,
 )  # fmt: skip
 COMPLETION = ("prompt", "echo", "best_of", *COMMON)
 CHAT = ("messages", "max_completion_tokens", *COMMON)
-NEUTRAL: dict[str, tuple[Any, ...]] = {  # what may stand in a request as long as it asks for nothing
+NEUTRAL: dict[str, tuple[Any, ...]] = {  # unsupported keys, with the values that change nothing
     "presence_penalty": (None, 0), "frequency_penalty": (None, 0), "logit_bias": (None, {}), "suffix": (None, ""),
     "logprobs": (None, False), "top_logprobs": (None, 0), "tools": (None, []), "tool_choice": (None, "none", "auto"),
     "response_format": (None, {"type": "text"}), "functions": (None, []), "store": (None, False),
@@ -33,23 +34,23 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {  # what may stand in a request as long a
     "modalities": (None, ["text"]), "reasoning_effort": (None, "none"), "prediction": (None,), "audio": (None,),
     "verbosity": (None, "medium"),
 }  # fmt: skip
-TOKENS = 16  # of a completion, unless it says how many
+TOKENS = 16  # default length of a completion
 ROLES = ("system", "developer", "user", "assistant")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a request asks for: texts, and how they are handed over."""
+    """A parsed completion or chat request: the texts to generate and the form of the response."""
 
     chat: bool
     wanted: list[Wanted]
     stream: bool
-    usage: bool  # whether the last event of a stream counts tokens
+    usage: bool  # whether the last event of a stream has token counts
     echo: bool
 
     @classmethod
     def read(cls, document: Mapping[str, Any], chat: bool, name: str, limits: Limits) -> Request:
-        """Raises UnknownModel, DataError or SettingError."""
+        """Parse a JSON document. Raises UnknownModel, DataError or SettingError."""
         _reject_unknown(document, CHAT if chat else COMPLETION)
         if document.get("model") != name:
             raise UnknownModel(f"There is no model {brief(document.get('model'))} here: its name is {name!r}.")
@@ -57,7 +58,7 @@ class Request:
         samples = bounded(document, "n", 1, SAMPLES)
         if document.get("best_of") not in (None, samples):
             raise SettingError("best_of cannot be other than n: texts are not ranked here.")
-        # A chat without a count is as long as OpenAI's may be: as this server allows.
+        # A chat without a count may be as long as this server allows, as in OpenAI's API.
         key = "max_completion_tokens" if chat and "max_completion_tokens" in document else "max_tokens"
         count = tokens_of(document, key, limits.max_tokens if chat else TOKENS, limits)
         if (total := count * samples * len(prompts)) > SAMPLES * limits.max_tokens:
@@ -80,11 +81,11 @@ class Request:
 
 
 class UnknownModel(DataError):
-    """A model that this server has not: 404, as OpenAI has it."""
+    """Raised for a model that this server does not have: 404, as in OpenAI's API."""
 
 
 class Shape:
-    """What is answered to one request."""
+    """A builder of the responses to one request."""
 
     def __init__(self, request: Request, name: str) -> None:
         self.request, self.name = request, name
@@ -92,44 +93,44 @@ class Shape:
         self.created = int(time.time())
 
     def whole(self, texts: Sequence[str], written: Sequence[Text]) -> dict[str, Any]:
-        """The answer that is not streamed."""
+        """Return the response of a request that is not streamed."""
         choices = []
-        for i, (said, text) in enumerate(zip(texts, written)):
-            own = {"text": self.begin(i) + said}
+        for i, (content, text) in enumerate(zip(texts, written)):
+            own = {"text": self.begin(i) + content}
             if self.request.chat:
-                own = {"message": {"role": "assistant", "content": said, "refusal": None}}  # type: ignore[dict-item]
+                own = {"message": {"role": "assistant", "content": content, "refusal": None}}  # type: ignore[dict-item]
             choices.append({"index": i, **own, "logprobs": None, "finish_reason": text.finish})
         kind = "chat.completion" if self.request.chat else "text_completion"
         return {**self._head(kind), "choices": choices, "usage": usage(written)}
 
     def begin(self, index: int) -> str:
-        """What stands before a text: its prompt, where it is to be echoed."""
+        """Return the start of a text: its prompt if `echo` is set, otherwise nothing."""
         return self.request.wanted[index].prompt if self.request.echo else ""
 
     def first(self, index: int) -> dict[str, Any] | None:
-        """The event before a text's first, if there is one."""
+        """Return the event that opens a text, or None."""
         if self.request.chat:
             return self._event(index, {"role": "assistant", "content": ""}, None)
         return self._event(index, self.begin(index), None) if self.request.echo else None
 
     def piece(self, index: int, piece: str) -> dict[str, Any]:
-        """The event of a piece of a text."""
+        """Return the event of a piece of text."""
         return self._event(index, {"content": piece} if self.request.chat else piece, None)
 
     def last(self, index: int, text: Text) -> dict[str, Any]:
-        """The event of a text's end."""
+        """Return the event that closes a text."""
         return self._event(index, {} if self.request.chat else "", text.finish)
 
     def counted(self, written: Sequence[Text]) -> dict[str, Any]:
-        """The event that counts tokens."""
+        """Return the event with the token counts."""
         return {**self._head(self._chunk), "choices": [], "usage": usage(written)}
 
     @property
     def _chunk(self) -> str:
         return "chat.completion.chunk" if self.request.chat else "text_completion"
 
-    def _event(self, index: int, said: Any, finish: str | None) -> dict[str, Any]:
-        own = {"delta": said} if self.request.chat else {"text": said}
+    def _event(self, index: int, content: Any, finish: str | None) -> dict[str, Any]:
+        own = {"delta": content} if self.request.chat else {"text": content}
         return {
             **self._head(self._chunk),
             "choices": [{"index": index, **own, "logprobs": None, "finish_reason": finish}],
@@ -140,13 +141,13 @@ class Shape:
 
 
 def usage(written: Sequence[Text]) -> dict[str, int]:
-    """Tokens of the prompts and of the texts."""
+    """Return the token counts of prompts and texts."""
     prompts, texts = (sum(counts) for counts in zip(*((t.prompt_tokens, t.tokens) for t in written)))
     return {"prompt_tokens": prompts, "completion_tokens": texts, "total_tokens": prompts + texts}
 
 
 def models(name: str, created: int) -> dict[str, Any]:
-    """The list of models, which has one."""
+    """Return the list of models, which has one entry."""
     return {"object": "list", "data": [{"id": name, "object": "model", "created": created, "owned_by": "cutaway"}]}
 
 
@@ -161,7 +162,8 @@ def _reject_unknown(document: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 def _prompts(value: Any) -> list[str]:
-    """Raises DataError for what is no text, among it tokens, which clients cannot know here."""
+    """Return the prompts of a completion. Raises DataError for anything but text; token ids are rejected, because
+    clients cannot know them."""
     found = value if isinstance(value, list) else [value]
     if not 1 <= len(found) <= PROMPTS or not all(isinstance(one, str) for one in found):
         raise DataError(
@@ -171,19 +173,19 @@ def _prompts(value: Any) -> list[str]:
 
 
 def _chat(messages: Any) -> str:
-    """The messages' text, one after another, and what comes next on a new line. Raises DataError."""
+    """Join the texts of the messages, each followed by a line break. Raises DataError."""
     if not isinstance(messages, list) or not messages:
         raise DataError("messages is a list with at least one message in it.")
-    said = []
+    content = []
     for i, message in enumerate(messages, 1):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise DataError(f"Message {i} has no role: {listed(ROLES, 'or')}.")
-        said.append(_content(message.get("content"), i))
-    return prompted("".join(f"{text}\n" for text in said))
+        content.append(_content(message.get("content"), i))
+    return prompted("".join(f"{text}\n" for text in content))
 
 
 def _content(content: Any, i: int) -> str:
-    """The text of a message, which may come in parts."""
+    """Return the text of a message, which may consist of several parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) and all(isinstance(part, dict) for part in content) else []

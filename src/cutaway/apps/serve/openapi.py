@@ -1,4 +1,4 @@
-"""What the server answers, as an OpenAPI 3.1 document: of this run, with its columns and an example for each.
+"""The OpenAPI 3.1 document of the server, specific to its run: with its columns and an example for each form of input.
 
 <https://spec.openapis.org/oas/v3.1.0>
 """
@@ -20,7 +20,7 @@ from .openai import CHAT, COMPLETION, ROLES
 from .text_generation import writes
 
 Schema = dict[str, Any]
-ONE = (  # an image of a one, 32×32
+ONE = (  # a PNG image of the digit 1, 32×32
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAH0lEQVR42mNgGHjAiMz5j0WQiZAJowpGFQw/BYMBAAD1wQEwnqyuXQAAAABJRU5ErkJg"
     "gg=="
 )
@@ -50,11 +50,11 @@ NUMBERS: dict[str, Schema] = {
 
 
 def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool = False) -> dict[str, Any]:
-    """The document of one server; `token` says whether it asks for one."""
+    """Return the OpenAPI document of one server; `token` is whether it requires a token."""
     about, target = run.about, run.spec.target
-    told = f"{about['model']}, trained on {about['data']['name']}: {run.task.name} of {run.spec.kind} data"
+    description = f"{about['model']}, trained on {about['data']['name']}: {run.task.name} of {run.spec.kind} data"
     if target.classes:
-        told += f", {target.column}: {', '.join(target.classes[:12])}{', …' if len(target.classes) > 12 else ''}"
+        description += f", {target.column}: {', '.join(target.classes[:12])}{', …' if len(target.classes) > 12 else ''}"
     paths: dict[str, Any] = {"/predict": {"post": _predict(run, inputs)}}
     if writes(run):
         paths |= {
@@ -71,7 +71,7 @@ def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool
         paths[path] = {"get": {"summary": what, "responses": {"200": {"description": what, "content": {kind: {}}}}}}
     document: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": name, "version": __version__, "description": f"{told}."},
+        "info": {"title": name, "version": __version__, "description": f"{description}."},
         "servers": [{"url": "/"}],
         "paths": paths,
     }
@@ -82,7 +82,7 @@ def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool
 
 
 def example_of(run: Run, inputs: Inputs) -> dict[str, Any]:
-    """A request about an example such as the run learned from."""
+    """Return an example of a prediction request for the run."""
     form = inputs.forms[0]
     return {form: _forms(run, inputs)[form]["example"]}
 
@@ -129,7 +129,7 @@ def _about_rows(run: Run) -> str:
 
 
 def _forms(run: Run, inputs: Inputs) -> dict[str, Schema]:
-    """The schema of each way to give examples, with an example of it."""
+    """Return the schema of each form of input, with an example."""
     preprocessing = run.preprocessing
     found: dict[str, Schema] = {}
     for form in inputs.forms:
@@ -162,14 +162,14 @@ def _cell(encoder: Encoder) -> Schema:
 
 
 def _usual(encoder: Encoder) -> Any:
-    """A cell as training had it: the median, the first category."""
+    """Return a typical cell of a column: the median, or the first category."""
     if isinstance(encoder, Category):
         return encoder.categories[0] if encoder.categories else None
     return float(f"{encoder.fill:.6g}") if encoder.kind == "number" else show(encoder.fill, encoder.type)
 
 
 def _generate(limits: Limits) -> Schema:
-    asked = _object(
+    request = _object(
         prompt={"type": "string"},
         count={"type": "integer", "minimum": 1, "maximum": limits.max_tokens, "description": "Tokens to write."},
         seed={"type": "integer", "minimum": 0, "description": "The same seed writes the same text."},
@@ -181,7 +181,7 @@ def _generate(limits: Limits) -> Schema:
     )
     return {
         "summary": "Texts, as `cutaway generate` writes them for the same seed.",
-        "requestBody": _json(asked, {"prompt": "", "count": 60, "seed": 0, "temperature": 0.8, "stream": True}),
+        "requestBody": _json(request, {"prompt": "", "count": 60, "seed": 0, "temperature": 0.8, "stream": True}),
         "responses": _responses(
             _object(
                 prompt={"type": "string"},
@@ -252,7 +252,7 @@ def _json(schema: Schema, example: Schema) -> Schema:
 
 
 def _responses(schema: Schema) -> Schema:
-    """What is answered where all is well, and each way of saying no."""
+    """Return the responses of an operation: the successful one and the errors."""
     error = {"application/json": {"schema": _object(error={"description": "One sentence, or an object with it."})}}
     return {
         "200": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},

@@ -1,7 +1,7 @@
-"""The process in which the model runs: what it does, and how the server starts, asks, interrupts and replaces it.
+"""The process in which the model runs, and its handle in the server, which starts, queries, interrupts and restarts it.
 
-All that clients send is decoded there: a decoder that crashes, or a file that takes all memory, ends that process and
-not the server. What it is sent are Python objects, what it answers is JSON.
+All input of clients is decoded in that process: a decoder that crashes, or a file that exhausts the memory, ends the
+process and not the server. Messages to the process are pickled Python objects; its replies are JSON.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from .inputs import Given
 from .limits import Bounds
 from .text_generation import Wanted, Writer
 
-PATIENCE = 5.0  # seconds in which a process that has ended says how
-STOP = getattr(signal, "SIGUSR1", None)  # tells it that nobody waits for its answer any more
+PATIENCE = 5.0  # seconds to wait for the exit status of a dead process
+STOP = getattr(signal, "SIGUSR1", None)  # the signal that no client waits for its result any more
 Reply = dict[str, Any]
-Step = tuple[int, Wanted, int]  # a text's number, what is asked, and how many steps it has taken
+Step = tuple[int, Wanted, int]  # a text's number, its request, and the number of steps taken
 
 
 class Rejected(CutawayError):
-    """An error of the process, in its words."""
+    """An error that the process reported, with its message."""
 
 
 class Fault(Exception):
-    """An internal error of the process, whose traceback it has written."""
+    """An internal error of the process, which has logged its traceback."""
 
 
 class ProcessEnded(Exception):
-    """The process ended while it worked. Its words are for whoever asked."""
+    """The process died during a request. The message is for the client."""
 
 
 class Stopped(BaseException):
-    """Raised in the process where nobody waits for its answer any more."""
+    """Raised in the process if no client waits for its result any more."""
 
 
 class ModelProcess:
-    """The process, as the server sees it. It is started when it is first asked, and anew when it has ended."""
+    """The server's handle of the process. The process starts with the first request, and again after it has died."""
 
     def __init__(self, run: Path, bounds: Bounds, target: Callable[..., None] | None = None) -> None:
-        """`target` is what the process does, `work` unless a test says otherwise."""
+        """Set up the handle; `target` is the main function of the process, `work` except in tests."""
         self.run, self.bounds, self.target = run, bounds, target or work
-        self.files = Path(tempfile.mkdtemp(prefix="cutaway-serve-"))  # which the server removes, however it ends
+        self.files = Path(tempfile.mkdtemp(prefix="cutaway-serve-"))  # the server deletes it on exit
         self.process: Any = None
         self.connection: Any = None
         self.restarts = 0
@@ -64,13 +64,13 @@ class ModelProcess:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, while there is one."""
+        """Pid of the process, or None if it has not started."""
         return self.process.pid if self.process is not None else None
 
-    def ask(self, what: str, *words: Any) -> Any:
-        """Have the process do something, and return its answer. Blocks: call it from one thread.
+    def ask(self, what: str, *args: Any) -> Any:
+        """Have the process execute a method of `Worker`, and return the result. Blocks; call it from one thread only.
 
-        Raises Rejected or Fault as the process did, TimeoutError where it was stopped, and ProcessEnded where it ended.
+        Raises Rejected or Fault as the process did, TimeoutError if it was stopped, and ProcessEnded if it died.
         """
         if self.closed:
             raise ProcessEnded("The server is closing.")
@@ -78,23 +78,23 @@ class ModelProcess:
             self._start()
         self.working = True
         try:
-            return _answer(self._exchange((what, words)))
+            return _answer(self._exchange((what, args)))
         finally:
             self.working = False
 
     def stop(self) -> None:
-        """Tell the process that nobody waits for its answer any more: it stops between two examples or tokens."""
+        """Tell the process that no client waits for its result any more. It stops between two examples or tokens."""
         if self.working and STOP is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.process.pid, STOP)
 
     def kill(self) -> None:
-        """End the process, which native code may keep from hearing that it should stop."""
+        """Kill the process, for the case that native code keeps it from handling the signal."""
         if self.process is not None:
             self.process.kill()
 
     def close(self) -> None:
-        """End the process for good, and leave no file behind."""
+        """Kill the process, refuse further requests and delete temporary files."""
         self.closed = True
         self.kill()
         shutil.rmtree(self.files, ignore_errors=True)
@@ -108,16 +108,16 @@ class ModelProcess:
         self.process = context.Process(target=self.target, args=(its, self.run, self.bounds, self.files), daemon=True)
         with interrupts_blocked():
             self.process.start()
-        its.close()  # the line ends where its last holder does
+        its.close()  # or the pipe would stay open after the process has died
         try:
             _answer(self._exchange(None))
-        except (CutawayError, Fault):  # it has no model, and is of no use
+        except (CutawayError, Fault):  # the model could not be loaded
             self.kill()
             self.process = None
             raise
 
     def _exchange(self, message: Any) -> Reply:
-        """Send a message, unless it is None, and return what comes back."""
+        """Send a message, unless it is None, and return the reply."""
         try:
             if message is not None:
                 self.connection.send(message)
@@ -149,8 +149,8 @@ def _answer(reply: Reply) -> Any:
 
 
 def work(connection: Connection, folder: Path, bounds: Bounds, files: Path) -> None:
-    """Answer what comes over the connection, until its other end is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the server, which ends this
+    """Serve requests on the connection until its other end closes. This is the main function of the process."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the server handles these signals, and ends this process
         signal.signal(number, signal.SIG_IGN)
     worker = Worker(folder, bounds, files)
     if STOP is not None:
@@ -163,7 +163,7 @@ def work(connection: Connection, folder: Path, bounds: Bounds, files: Path) -> N
 
 
 class Worker:
-    """What the process can do."""
+    """The methods that the process executes for the server."""
 
     def __init__(self, folder: Path, bounds: Bounds, files: Path) -> None:
         self.folder, self.bounds, self.files = folder, bounds, files
@@ -172,51 +172,54 @@ class Worker:
 
     @functools.cached_property
     def run(self) -> Run:
-        """The run."""
+        """The run, opened on first use."""
         return Run(self.folder)
 
     @functools.cached_property
     def predictor(self) -> Predictor:
-        """What predicts."""
+        """The predictor, built on first use."""
         return Predictor(self.run, self.files)
 
-    def do(self, what: str, words: Sequence[Any]) -> bytes:
-        """The answer to what was asked, or the error that it raises, as JSON."""
+    def do(self, what: str, args: Sequence[Any]) -> bytes:
+        """Execute the method `what`, and return its result or its error as JSON."""
         methods: dict[str, Callable[..., Any]] = {"load": self.load, "predict": self.predict, "write": self.write}
         try:
             self.working = True
             try:
-                reply: Reply = {"answer": methods[what](*words)}
+                reply: Reply = {"answer": methods[what](*args)}
             finally:
                 self.working = False
         except Stopped:
             self.working = False
             reply = {"stopped": True}
-        except BaseException as error:  # a panic of a library in Rust is no Exception
+        except BaseException as error:  # a panic of a Rust library is not an Exception
             reply = described(error)
         return json.dumps(reply).encode()
 
     def stop(self, *_: Any) -> None:
-        """Raise Stopped where something is being done. It is the handler of a signal."""
+        """Raise Stopped if a method is running. This is a signal handler."""
         if self.working:
             self.working = False
             raise Stopped
 
     def load(self, example: Given | None = None) -> None:
-        """Read the model, and ask it about an example: the first answer would else be a slow one."""
+        """Load the model, and predict an example as a warm-up, because the first prediction is slow."""
         self.run.place.model(self.run.model, learns=False)
         if example is not None:
             self.predictor([example])
 
     def predict(self, asked: Sequence[Given], large: bool) -> list[Reply]:
-        """What the run says of each request, or what is wrong with it. Unless `large` ones are taken, the reply to a
-        large one is that it is large."""
+        """Return the predictions or the error for each request. Unless `large` is true, the reply to a large request
+        says that it is large."""
         found = self.predictor(asked, self.bounds, large)
         return [{"rows": one.rows, "notes": one.notes} if isinstance(one, Said) else described(one) for one in found]
 
     def write(self, steps: Sequence[Step]) -> list[Reply]:
-        """One step of each of these texts, which are all that are being written. A text that this process does not know
-        was begun in one that has ended: it is written again up to where it was, which its seed repeats."""
+        """Generate one more token of each text; `steps` lists all texts in progress.
+
+        A text that is not known here was started in a process that has died. It is generated again from its seed up to
+        the same point.
+        """
         known = self.writers
         self.writers = {number: known.get(number) or Writer(self.run, wanted) for number, wanted, _ in steps}
         replies = []
@@ -232,7 +235,7 @@ class Worker:
 
 
 def described(error: BaseException) -> Reply:
-    """An error as it is answered: its words, where they are for whoever asked; else its traceback goes to the log."""
+    """Return an error as a reply: its message if it is meant for the client; otherwise its traceback is logged."""
     if isinstance(error, LargeRequest):
         return {"large": True}
     if isinstance(error, CutawayError):

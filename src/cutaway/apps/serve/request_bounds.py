@@ -1,6 +1,6 @@
-"""How much one request may hold once it is decoded: counted from heads and lines, before anything is decoded.
+"""Limits on the size of one request after decoding, computed from file headers and line counts before decoding.
 
-The size of a body says little about the work that it makes: a PNG of 60 KB can hold 64 megapixels.
+The size of a body says little about the work that it causes: a PNG of 60 KB can hold 64 megapixels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .limits import SMALL, Bounds
 
 
 def reject_too_much(what: str, count: int, bounds: Bounds) -> None:
-    """Raise DataError where a request holds more than its bound, by the amount as `amount_of` returns it."""
+    """Raise DataError if a request exceeds its bound; `what` and `count` come from `amount_of`."""
     most: int = getattr(bounds, what)
     if count > most:
         words = what.replace("_", " ").replace("graph rows", "nodes and edges")
@@ -34,17 +34,19 @@ def reject_too_much(what: str, count: int, bounds: Bounds) -> None:
 
 
 def is_large(what: str, count: int, bounds: Bounds) -> bool:
-    """Return True for an amount for which small requests should not wait."""
+    """Return whether an amount is so large that small requests should not wait for it."""
     most: int = getattr(bounds, what)
     return count * SMALL > most
 
 
 def amount_of(given: Given, run: Run) -> tuple[str, int]:
-    """Return what the requests about a run are measured in, and how much of it one holds. What cannot be read counts as
-    nothing: reading it says what is wrong with it."""
+    """Return the unit in which requests about a run are measured, and the amount that one request holds.
+
+    Content that cannot be read counts as zero; the error appears when it is decoded.
+    """
     kind, files = run.spec.kind, given.files
-    if kind in _OF_FILES:
-        what, count = _OF_FILES[kind]
+    if kind in _FILE_UNITS:
+        what, count = _FILE_UNITS[kind]
         found = 0
         for name, content in files:
             with contextlib.suppress(CutawayError, soundfile.SoundFileError):
@@ -70,13 +72,13 @@ def _samples(content: bytes, name: str) -> int:
     return int(found.frames * found.channels)
 
 
-_OF_FILES: dict[str, tuple[str, Callable[[bytes, str], int]]] = {
+_FILE_UNITS: dict[str, tuple[str, Callable[[bytes, str], int]]] = {
     "image": ("pixels", _pixels), "audio": ("samples", _samples), "video": ("video_pixels", size_of),
 }  # fmt: skip
 
 
 def _characters(sources: Sequence[Any]) -> int:
-    """The characters of texts, and of the cells of rows."""
+    """Count the characters of texts or of the cells of rows."""
     return sum(
         sum(len(cell) for cell in source.values() if isinstance(cell, str))
         if isinstance(source, dict)
@@ -86,5 +88,5 @@ def _characters(sources: Sequence[Any]) -> int:
 
 
 def _steps(sources: Sequence[Any]) -> int:
-    """The rows of a table, or the steps of series."""
+    """Count the rows of a table or the steps of series."""
     return sum(len(source) if isinstance(source, list) else 1 for source in sources)

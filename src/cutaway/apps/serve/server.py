@@ -1,4 +1,4 @@
-"""From the socket to the end: requests that have come are answered before the server is gone."""
+"""The server process, from the socket to graceful shutdown: accepted requests are answered before it exits."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ from .middleware import Guard
 PORT = 8000
 FREE = "choose another with --port, or --port 0 for any that is free."
 TOKEN = 16  # characters of a token, at least
-CONNECTIONS = 1000  # by which nothing was asked yet
-PATIENCE = 10.0  # seconds in which a request's head has to come
+CONNECTIONS = 1000  # idle connections at a time
+PATIENCE = 10.0  # seconds within which the head of a request has to arrive
 BACKLOG = 512
-LAST = 0.3  # seconds in which whoever comes while the server closes is told so
+LAST = 0.3  # seconds during shutdown in which new requests still get a 503
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which closes once what it has taken is answered."""
+    """A uvicorn server that shuts down once all accepted requests are answered."""
 
     def __init__(self, config: uvicorn.Config, doors: Doors, guard: Guard) -> None:
         super().__init__(config)
         self.doors, self.guard = doors, guard
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal closes in good order, the second at once."""
+        """Shut down gracefully on the first signal, and at once on the second."""
         if self.doors.closing:
             self.force_exit = self.should_exit = True
         self.doors.closing = self.guard.closing = True
         asyncio.get_running_loop().call_soon_threadsafe(lambda: asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
-        """Still listen, and say no to what is new, until all that was taken is answered: a request whose connection
-        this machine has made already would else be lost."""
+        """Keep listening and reject new requests until all accepted ones are answered.
+
+        Without this, a request would be lost if the operating system had already accepted its connection.
+        """
         loop = asyncio.get_running_loop()
         last = loop.time() + self.doors.limits.timeout
         while self.guard.answering and loop.time() < last and not self.force_exit:
@@ -61,14 +63,23 @@ def serve(
     limits: Limits = Limits(),  # noqa: B008  # it is frozen
     on_start: Callable[[str], None] = print,
 ) -> None:
-    """Serve a run until SIGTERM or Ctrl-C. `on_start` is given the URL once requests are taken.
+    """Serve a run until SIGTERM or Ctrl-C.
 
-    Raises FileError for what is no run, SettingError for a port that is taken, or a host that others can reach without
-    a token, and what reading the model raises.
+    Args:
+        run: The folder of the run.
+        host: The address to listen on.
+        port: The port, 8000 by default; 0 means any free port.
+        token: The token that requests must carry; required for a host that other machines can reach.
+        limits: Limits and timeouts.
+        on_start: Called with the URL once requests are accepted.
+
+    Raises:
+        FileError: If `run` is not a run.
+        SettingError: If the port is in use, or other machines can reach the host and there is no token.
     """
     opened = Run(run)
     reject_open(host, token)
-    opened.about, opened.preprocessing, opened.task  # noqa: B018  # what is wrong with them is said before it listens
+    opened.about, opened.preprocessing, opened.task  # noqa: B018  # errors in these should appear before the socket opens
     listening = socket_on(host, [PORT if port is None else port], FREE, BACKLOG)
     try:
         asyncio.run(_serve(opened, host, listening, token, limits, on_start))
@@ -102,7 +113,7 @@ async def _serve(
 
 
 def reject_open(host: str, token: str | None) -> None:
-    """Raise SettingError for a host that other machines can reach without a token, and for a token that is none."""
+    """Raise SettingError for a host that other machines can reach without a token, and for an invalid token."""
     if token is not None and (len(token) < TOKEN or not token.isascii() or not token.isprintable() or " " in token):
         raise SettingError(f"The token cannot be: it must be at least {TOKEN} ASCII characters without blanks.")
     if token is None and not is_loopback(host):

@@ -1,4 +1,4 @@
-"""From a request to a text: what may be asked, and the text token after token, as `cutaway generate` writes it."""
+"""Text generation requests: their validation, and the text token by token, as `cutaway generate` writes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_SEED = 2**63 - SAMPLES
 
 @dataclass(frozen=True)
 class Wanted:
-    """One text that is asked for. Raises SettingError, by name, for what cannot be."""
+    """A request for one text. Raises SettingError, with the name of the setting, for an invalid value."""
 
     prompt: str
     count: int
@@ -43,35 +43,35 @@ class Wanted:
         Sampling(**self.sampling)
 
 
-Piece = str | Exception | None  # what is added to a text; why it could not go on; that it is whole
+Piece = str | Exception | None  # new text; the error that ended it; None at its end
 
 
 @dataclass
 class Text:
-    """A text while it is written: as far as the server knows it."""
+    """The server's view of a text during generation."""
 
     wanted: Wanted
-    tell: Callable[[Piece], None]  # called as the text grows
-    number: int  # by which the process of the model knows it
-    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set once nobody reads it any more
-    steps: int = 0  # that were asked for
+    tell: Callable[[Piece], None]  # called with each new piece
+    number: int  # its key in the process of the model
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set once no client reads it any more
+    steps: int = 0  # steps requested so far
     prompt_tokens: int = 0
     tokens: int = 0
     notes: list[str] = field(default_factory=list)
-    over: bool = False  # whether a stop string came
+    over: bool = False  # whether a stop string occurred
 
     @property
     def left(self) -> bool:
-        """Whether nobody reads it any more."""
+        """True once no client reads the text any more."""
         return self.gone.is_set()
 
     @property
     def finish(self) -> str:
-        """Why it has ended: "stop" by a stop string or a token that ends texts, "length" by the count."""
+        """Reason for its end: "stop" for a stop string or an end-of-text token, "length" for the token limit."""
         return "stop" if self.over or self.tokens < self.wanted.count else "length"
 
     def take(self, piece: Piece, state: Mapping[str, Any] | None = None) -> None:
-        """One step more: what it added, and where the text stands now."""
+        """Record one step: the new piece, and the state of the writer."""
         self.steps += 1
         for key, value in (state or {}).items():
             setattr(self, key, value)
@@ -81,7 +81,7 @@ class Text:
 
 
 class Writer:
-    """A text in the process of the model, which writes it token after token."""
+    """A text in the process of the model, which generates it token by token."""
 
     def __init__(self, run: Run, wanted: Wanted) -> None:
         self.run, self.wanted = run, wanted
@@ -91,19 +91,21 @@ class Writer:
         self._over: Pieces | None = None
 
     def state(self) -> dict[str, Any]:
-        """Where the text stands, as `Text` has it."""
+        """Return the state of the text, as fields of `Text`."""
         over = self._over is not None and self._over.over
         return {"prompt_tokens": self.prompt_tokens, "tokens": self.tokens, "notes": self.notes, "over": over}
 
     def next(self) -> str | None:
-        """What the next token adds, or nothing where it is no whole character yet; None at the end. Raises DataError,
-        SettingError or ModelError where it cannot begin."""
+        """Generate one token and return the text that it adds: "" while a character is incomplete, None at the end.
+
+        Raises DataError, SettingError or ModelError if generation cannot start.
+        """
         if self._parts is None:
-            self._parts = self._begun()
+            self._parts = self._start()
         self.steps += 1
         return next(self._parts, None)
 
-    def _begun(self) -> Iterator[str]:
+    def _start(self) -> Iterator[str]:
         run, wanted, text = self.run, self.wanted, self.run.preprocessing
         assert isinstance(text, RunningPreprocessing)
         model = run.place.model(run.model, learns=False)
@@ -117,20 +119,20 @@ class Writer:
             window=wanted.window, **wanted.sampling,
         )  # fmt: skip
         self._over = Pieces(text.decode, ids.tolist() if wanted.prompt else [], wanted.stop)
-        return as_text(self._counted(map(int, drawn)), self._over)
+        return as_text(self._count_tokens(map(int, drawn)), self._over)
 
-    def _counted(self, drawn: Iterator[int]) -> Iterator[int]:
+    def _count_tokens(self, drawn: Iterator[int]) -> Iterator[int]:
         for token in drawn:
             self.tokens += 1
             yield token
 
 
 class Texts:
-    """The texts of one request, as whoever asked for them reads them."""
+    """The texts of one request, as its client reads them."""
 
     def __init__(self, wanted: Sequence[Wanted], numbers: Iterator[int]) -> None:
         self.told: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
-        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # with a first token of any
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # by a first token
         tell = [functools.partial(self._tell, index) for index in range(len(wanted))]
         self.texts = [Text(one, told, next(numbers)) for one, told in zip(wanted, tell)]
 
@@ -144,8 +146,10 @@ class Texts:
             self.told.put_nowait((index, piece))
 
     async def pieces(self) -> AsyncGenerator[tuple[int, str | None], None]:
-        """The number of a text and what is added to it, as it comes; None where that text is whole. None is written any
-        further once no more is asked for. Raises what writing raises."""
+        """Yield the number of a text and each new piece of it; None at the end of a text.
+
+        Generation stops when the iterator is closed. Raises what generation raises.
+        """
         try:
             for _ in range(len(self.texts)):
                 while True:
@@ -159,7 +163,7 @@ class Texts:
             self.leave()
 
     async def whole(self) -> list[str]:
-        """All of each text."""
+        """Return each text in full."""
         found: list[list[str]] = [[] for _ in self.texts]
         async with contextlib.aclosing(self.pieces()) as pieces:
             async for index, piece in pieces:
@@ -167,19 +171,19 @@ class Texts:
         return ["".join(parts) for parts in found]
 
     def leave(self) -> None:
-        """Nobody reads them any more."""
+        """Stop generation, because no client reads the texts any more."""
         for text in self.texts:
             text.gone.set()
 
 
 def writes(run: Run) -> bool:
-    """Whether a run writes texts."""
+    """Return whether a run generates texts."""
     target = run.spec.target
     return isinstance(target, NextToken) and not isinstance(target, Solution)
 
 
 def reject_silent(run: Run) -> None:
-    """Raise DataError where a run writes no texts."""
+    """Raise DataError if a run does not generate texts."""
     if not writes(run):
         raise DataError(
             f"This server's model, {run.about['model']}, learned the {run.spec.target.column} of {run.spec.kind} data "
@@ -188,7 +192,7 @@ def reject_silent(run: Run) -> None:
 
 
 def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any:
-    """A number of a request, or the usual one. Raises SettingError where it is none."""
+    """Return a number of a request, or its default. Raises SettingError for another type."""
     value = document.get(key)
     if value is None:
         return usual
@@ -199,7 +203,7 @@ def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any
 
 
 def flag(document: Mapping[str, Any], key: str) -> bool:
-    """True or false, and false where nothing is said. Raises SettingError."""
+    """Return a boolean of a request, false by default. Raises SettingError for another type."""
     value = document.get(key)
     if value is not None and not isinstance(value, bool):
         raise SettingError(f"{key}={brief(value)} cannot be: it must be true or false.")
@@ -207,7 +211,7 @@ def flag(document: Mapping[str, Any], key: str) -> bool:
 
 
 def stops(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The strings that end a text. Raises SettingError."""
+    """Return the stop strings of a request. Raises SettingError."""
     value = document.get("stop")
     found = [value] if isinstance(value, str) else value or []
     right = isinstance(found, list) and all(isinstance(one, str) and 0 < len(one) <= STOP for one in found)
@@ -219,7 +223,7 @@ def stops(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def bounded(document: Mapping[str, Any], key: str, usual: int, most: int, option: str = "") -> int:
-    """A whole number from 1 to `most`. Raises SettingError."""
+    """Return an integer of a request from 1 to `most`. Raises SettingError."""
     value: int = number(document, key, int, usual)
     if not 1 <= value <= most:
         more = f", as this server was started ({option})" if option else ""
@@ -228,13 +232,13 @@ def bounded(document: Mapping[str, Any], key: str, usual: int, most: int, option
 
 
 def sampled(document: Mapping[str, Any], temperature: float) -> dict[str, Any]:
-    """How a token is drawn. Raises SettingError."""
+    """Return the sampling parameters of a request. Raises SettingError."""
     found = {key: number(document, key, kind, None) for key, kind in SAMPLING.items()}
     return {"temperature": temperature, **{key: value for key, value in found.items() if value is not None}}
 
 
 def seeded(document: Mapping[str, Any], usual: int) -> int:
-    """The seed of the first text. Raises SettingError."""
+    """Return the seed of the first text. Raises SettingError."""
     seed: int = number(document, "seed", int, usual)
     if not 0 <= seed < MOST_SEED:
         raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
@@ -242,7 +246,7 @@ def seeded(document: Mapping[str, Any], usual: int) -> int:
 
 
 def prompted(value: Any) -> str:
-    """A prompt. Raises DataError where it is none."""
+    """Return a valid prompt. Raises DataError for anything else."""
     if not isinstance(value, str):
         raise DataError(f"prompt={brief(value)} cannot be: it must be a string.")
     if len(value) > PROMPT:
@@ -255,5 +259,5 @@ def prompted(value: Any) -> str:
 
 
 def tokens_of(document: Mapping[str, Any], key: str, usual: int, limits: Limits) -> int:
-    """How many tokens are to be written. Raises SettingError."""
+    """Return the number of tokens to generate. Raises SettingError."""
     return bounded(document, key, min(usual, limits.max_tokens), limits.max_tokens, "--max-tokens")

@@ -1,11 +1,11 @@
-"""The studio: one live page on this machine, where a model trains while it is watched.
+"""The studio: a live page on this machine that shows a model during training.
 
-    serving.py    a socket, a token, and the server until Ctrl-C
-    app.py        what is answered at which address; guard.py: to whom
-    sides.py      one model that trains beside another, or alone: its two processes, and the latest frame of it
-    lines.py      how processes talk: JSON over pipes, and what becomes of a process whose other end is gone
-    learner.py    the process that trains; live.py: training step by step, changed while it goes on
-    viewer.py     the process that looks, at copies of the weights, so that drawing never slows training
+    server.py     socket, token, and the server until Ctrl-C
+    app.py        routes and handlers; guard.py: access control
+    sessions.py   one model in training (a side) and its latest frame; two sides can be compared
+    workers.py    the two processes of a side; ipc.py: their messages, JSON over pipes
+    learner.py    the process that trains; trainer.py: training step by step, with settings that can change
+    viewer.py     the process that computes views, on copies of the weights, so that drawing never slows training
 
-Imported by the command alone, and needed by nothing else.
+Only the command imports this package.
 """

@@ -1,9 +1,9 @@
-"""What is answered at which address, below the token:
+"""Routes and handlers of the studio, below the token.
 
 GET   (nothing)          the page
-      draw/NAME          the modules and the style that draw views
+      draw/NAME          the scripts and styles that draw views
       page/NAME          those of the page itself
-      choices            what there is to choose from
+      choices            data, models and settings to choose from
       events             frames, as server-sent events
 POST  open, close, control, change, weight, watch, try, image, save, upload
 """
@@ -36,7 +36,7 @@ from .workers import Fault
 
 PAGE = Path(str(resources.files(__package__))) / "page"
 DRAW = Path(str(resources.files(draw)))
-LARGEST_JSON = 2**20  # bytes of a request that is JSON
+LARGEST_JSON = 2**20  # bytes of a JSON request
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 FIRST = '<script type="application/json" id="first">{first}</script>'
 WATCHED = 50  # views, or options, at most
@@ -45,14 +45,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Doors:
-    """The handlers of one studio."""
+    """The routes of one studio and their handlers."""
 
     def __init__(self, studio: Studio, open_first: bool = True) -> None:
         self.studio, self.open_first = studio, open_first
         self.tasks: set[asyncio.Task[None]] = set()
 
     def app(self) -> Starlette:
-        """The application. With `open_first` something is opened as soon as it runs."""
+        """Return the Starlette application. With `open_first`, a side is opened as soon as it runs."""
         asked = {
             "open": self.open, "close": self.close, "control": self.control, "change": self.change,
             "weight": self.weight, "watch": self.watch, "try": self.attempt, "save": self.save,
@@ -86,35 +86,35 @@ class Doors:
             await self.studio.close()
 
     async def _open_first(self) -> None:
-        with contextlib.suppress(CutawayError, Fault):  # the frame says so
+        with contextlib.suppress(CutawayError, Fault):  # the frame shows the error
             await self.studio.sides["a"].open(self.studio.first_state())
 
-    # --- what is read -----------------------------------------------------------------------------------------
+    # --- GET routes -------------------------------------------------------------------------------------------
 
     async def page(self, request: Request) -> Response:
-        """The page, with what is to be seen at once within it."""
+        """Serve the page, with its first content embedded."""
         frames = {name: json.loads(side.frame) if side.frame else None for name, side in self.studio.sides.items()}
         state = self.studio.sides["a"].state or self.studio.first_state()
         run = str(self.studio.run) if self.studio.run else None
         first = json.dumps({"choices": self._choices(), "frames": frames, "state": state, "run": run})
-        first = first.replace("<", "\\u003c")  # with none in it, nothing can end the element
+        first = first.replace("<", "\\u003c")  # so that nothing in it can close the script element
         text = PAGE.joinpath("index.html").read_text(encoding="utf-8")
         return HTMLResponse(text.replace(FIRST, FIRST.replace("{first}", first)))
 
     async def drawing(self, request: Request) -> Response:
-        """A module that draws."""
+        """Serve a script of the drawing library."""
         return _file(DRAW, request.path_params["name"])
 
     async def of_page(self, request: Request) -> Response:
-        """A module of the page."""
+        """Serve a script of the page."""
         return _file(PAGE, request.path_params["name"])
 
     async def choices(self, request: Request) -> Response:
-        """What there is to choose from."""
+        """Serve data, models and settings to choose from."""
         return JSONResponse(self._choices())
 
     async def events(self, request: Request) -> Response:
-        """Frames, until the page is gone."""
+        """Stream frames until the client disconnects."""
         return StreamingResponse(self.studio.events(), media_type="text/event-stream")
 
     def _choices(self) -> dict[str, Any]:
@@ -122,23 +122,23 @@ class Doors:
         own = [file.choice() for file in self.studio.uploads.files.values()]
         return {**found, "data": [*own, *found["data"]]}
 
-    # --- what is asked ----------------------------------------------------------------------------------------
+    # --- POST routes ------------------------------------------------------------------------------------------
 
     async def open(self, body: dict[str, Any]) -> Side:
-        """Make a side, or make it anew."""
+        """Open a side, or replace it."""
         side = self.studio.side(body.get("side"))
         await side.open(checked(body.get("state")))
         return side
 
     async def close(self, body: dict[str, Any]) -> Side:
-        """End a side."""
+        """Close a side."""
         side = self.studio.side(body.get("side"))
         await side.close()
         side.frame, side.state = None, {}
         return side
 
     async def control(self, body: dict[str, Any]) -> Side | None:
-        """Play, pause and the like, on one side or both."""
+        """Play, pause, step, reset or seek on one side or both."""
         what, to = body.get("do"), body.get("to", 0)
         if what not in CONTROLS:
             raise SettingError(f"do is one of {', '.join(CONTROLS)}.")
@@ -149,7 +149,7 @@ class Doors:
         return sides[0] if len(sides) == 1 else None
 
     async def change(self, body: dict[str, Any]) -> Side:
-        """Another setting, while it trains."""
+        """Change a setting during training."""
         key, value = body.get("key"), body.get("value")
         if not isinstance(key, str) or not isinstance(value, str | int | float) or len(str(value)) > 2000:
             raise SettingError("A change is a key and a value, both words.")
@@ -158,7 +158,7 @@ class Doors:
         return side
 
     async def weight(self, body: dict[str, Any]) -> Side | dict[str, Any]:
-        """One weight, by hand; without a value, what it is now."""
+        """Set one weight by hand; without a value, return its current one."""
         name, index, value = body.get("name"), body.get("index"), body.get("value")
         index = index if isinstance(index, list) and all(type(i) is int for i in index) else None
         if not isinstance(name, str) or index is None or len(index) > 8 or not isinstance(value, int | float | None):
@@ -170,7 +170,7 @@ class Doors:
         return side
 
     async def watch(self, body: dict[str, Any]) -> Side:
-        """Look at something else."""
+        """Select views, their options and the example."""
         side, views = self.studio.side(body.get("side")), body.get("views", [])
         options, example = body.get("options") or {}, body.get("example")
         if not isinstance(views, list) or not all(isinstance(v, str) for v in views) or len(views) > WATCHED:
@@ -190,7 +190,7 @@ class Doors:
         return side
 
     async def attempt(self, body: dict[str, Any]) -> Side:
-        """Try something of one's own, in every frame from now on; nothing where `try` is nothing."""
+        """Set the user's own input, which every frame shows from now on; clear it if `try` is null."""
         side, given = self.studio.side(body.get("side")), body.get("try")
         kinds: dict[str, Any] = {"text": str, "temperature": (int, float), "count": int, "image": int}
         if given is not None and (
@@ -204,16 +204,16 @@ class Doors:
         return side
 
     async def save(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The command and the Python that train the same, and a run's folder where `write` asks for one."""
+        """Return the command and the Python code that train the same model; with `write`, also save a run."""
         return await self.studio.side(body.get("side")).save(body.get("write") is True)
 
     async def image(self, request: Request) -> Response:
-        """An image to be tried, drawn or dropped: its number."""
+        """Store an image as input for the model and return its number."""
         self._reject_forms(request)
         return JSONResponse({"image": await self.studio.uploads.take_image(request.stream())})
 
     async def upload(self, request: Request) -> Response:
-        """A file of one's own."""
+        """Store an uploaded file."""
         self._reject_forms(request)
         title = request.query_params.get("name", "")
         uploads = self.studio.uploads
@@ -225,15 +225,15 @@ class Doors:
         return JSONResponse(found.to_json())
 
     def _reject_forms(self, request: Request) -> None:
-        """Raise HTTPException for what is not sent as a file is, TooLarge for what says that it is."""
-        if media_type(request) != "application/octet-stream":  # which no form of another page can send
+        """Raise HTTPException for a wrong content type, TooLarge for a declared size above the limit."""
+        if media_type(request) != "application/octet-stream":  # no form of another page can send this type
             raise HTTPException(415, "A file is sent as application/octet-stream.")
-        told = request.headers.get("content-length", "0")
-        if not told.isdigit() or int(told) > LARGEST:
+        declared = request.headers.get("content-length", "0")
+        if not declared.isdigit() or int(declared) > LARGEST:
             raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
 
     async def _rejection(self, request: Request, error: Exception) -> Response:
-        """Words for a person, and what kind of no it is."""
+        """Return an error as a response with a message and a status."""
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
         status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
@@ -241,11 +241,14 @@ class Doors:
 
 
 def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any] | None]]) -> Handler:
-    """A handler of POST that reads a JSON object, of bounded size. Where all is well it says what a side has "heard":
-    frames that have heard as much show what was asked for; and the step that training stood at."""
+    """Wrap a handler of POST requests, which gets a JSON object of bounded size.
+
+    The response of a side holds "heard", the number of changes it has received, and the step of training. Frames with
+    at least this number show the change.
+    """
 
     async def answer(request: Request) -> Response:
-        if media_type(request) != JSON:  # which no form of another page can send
+        if media_type(request) != JSON:  # no form of another page can send this type
             raise HTTPException(415, "Requests are JSON: Content-Type: application/json.")
         done = await handle(object_of(await read_body(request, LARGEST_JSON)))
         return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
@@ -254,7 +257,7 @@ def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any]
 
 
 def _file(folder: Path, name: str) -> Response:
-    """A file by its exact name among those of a folder; nothing else is ever read."""
+    """Serve a file by its exact name among the files of a folder. No other path is ever read."""
     names = {file.name: file for file in folder.iterdir() if file.suffix in TYPES and file.is_file()}
     if name not in names:
         raise HTTPException(404, "There is no such file.")

@@ -1,4 +1,4 @@
-"""What there is to choose from: data, models with their settings, settings of training, views."""
+"""Choices in the studio: data, models with their settings, training settings, views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DATA = (
     "val",
     "test",
 )
-# The data decides these.
+# Set by the data.
 FITTED = (
     "in_features",
     "in_channels",
@@ -51,7 +51,7 @@ FITTED = (
     "known_future",
     "token_types",
 )
-ALWAYS_LIVE = ("activation", "dropout")  # of a model: they are no weights
+ALWAYS_LIVE = ("activation", "dropout")  # model settings that change no weights
 SPEED = {
     "key": "speed",
     "type": "float",
@@ -65,7 +65,7 @@ SPEED = {
 
 
 def choices(run: str | None = None) -> dict[str, Any]:
-    """Everything that can be chosen, as plain JSON values. `run` is the name of the run that was opened, if one was."""
+    """Return all choices as JSON values; `run` is the name of the opened run, if any."""
     return {
         "data": [*([_of_run(run)] if run else []), *(_data(name) for name in NAMED)],
         "models": _models(),
@@ -84,7 +84,7 @@ def _data(name: str) -> dict[str, Any]:
 
 
 def described(name: str, kind: str, title: str, task: str, here: bool = True, toy: bool = False) -> dict[str, Any]:
-    """Data to choose: what it is, what can be learned from it, and what one begins with."""
+    """Describe data to choose: its kind, its possible targets, and the default state to open it with."""
     return {
         "name": name, "kind": kind, "title": title, "task": task, "here": here, "toy": toy,
         "learns": [*LEARNS.get(task, ()), *ALSO.get(name, ())], "begins": beginning(name, kind, task),
@@ -111,7 +111,7 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _of_model(found: Preset) -> list[dict[str, Any]]:
-    """The model's own settings, without those that the data decides."""
+    """Return the model's own settings, without those that the data sets."""
     sentences, hints = sentences_of(type(found.config)), typing.get_type_hints(type(found.config))
     return [
         {
@@ -128,7 +128,7 @@ def _of_model(found: Preset) -> list[dict[str, Any]]:
 
 
 def _choices(found: Preset, name: str) -> list[str] | None:
-    """The values that a setting of words can have: those that the model's file lists under its name (`norm`: NORMS)."""
+    """Return the values of a categorical setting: the list under its name in the model's module (`norm`: NORMS)."""
     value = getattr(found.config, name)
     if name == "activation" and value in ACTIVATIONS:
         return list(ACTIVATIONS)
@@ -139,7 +139,7 @@ def _choices(found: Preset, name: str) -> list[str] | None:
 
 
 def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Settings of a group, as its fields say."""
+    """Describe settings of a group, from the metadata of its fields."""
     found, hints = {f.name: f for f in dataclasses.fields(group)}, typing.get_type_hints(group)
     return [
         {
@@ -157,12 +157,12 @@ def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _views() -> list[tuple[str, Any]]:
-    """The views that there are."""
+    """Return all views with their modules."""
     return [(name, module_of(name)) for name in VIEWS]
 
 
 def _type(hint: Any) -> str:
-    """int, float, bool or str; ints, floats or strs for several of them."""
+    """Return the name of a type: int, float, bool or str; ints, floats or strs for tuples of them."""
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] or [hint]
     if typing.get_origin(hint) is tuple or typing.get_origin(kinds[0]) is tuple:
         inner = typing.get_args(hint if typing.get_origin(hint) is tuple else kinds[0])[0]

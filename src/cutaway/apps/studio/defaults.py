@@ -1,5 +1,5 @@
-"""What one begins with: for each kind of data a small model, quick to train while somebody watches, and settings by
-which it learns something within a minute. What is not said is as the model's card or the data has it."""
+"""Defaults of the studio: for each kind of data, a small model that trains quickly and settings with which it learns
+within a minute. All other values come from the model's card or the data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ...data.datasets.builtin import TOYS
 from ...models.registry import Preset
 
-# What is learned from each kind of task, as the names of targets in spec.py: a model that learns none of them is not
-# offered. Of text that runs on a model learns what it is for.
+# Possible targets of each task, as class names in spec.py: a model without any of them is not offered. For a corpus
+# of text, the model determines the target.
 LEARNS = {
     "classification": ("Classes",),
     "regression": ("Value",),
@@ -24,12 +24,12 @@ LEARNS = {
     "image captioning": ("Tokens",),
     "speech recognition": ("Transcript", "Spelled"),
 }
-ALSO = {"cora": ("Links",), "karate": ("Links",)}  # one graph each, whose links can be learned as well
+ALSO = {"cora": ("Links",), "karate": ("Links",)}  # single graphs, which also support link prediction
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
     "batch_size": "64",
 }  # fmt: skip
-WIDE = {"ffn_dim": "256", "head_dim": "16"}  # where a model says them
+WIDE = {"ffn_dim": "256", "head_dim": "16"}  # only for models with these settings
 SMALL = {"model.layers": "2", "model.heads": "4", "model.dim": "64"}
 BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("table", "classification"): {"model": "mlp", "model.hidden_dims": "16,16", "lr": "0.01", "batch_size": "64"},
@@ -59,7 +59,7 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("video", "classification"): {"model": "cnn-lstm", "model.hidden_dim": "64"},
 }  # fmt: skip
 OF_ONE = {
-    # One hidden layer, whose neurons are seen to add up to the curve.
+    # One hidden layer, so that the page can show how its neurons add up to the curve.
     "wave": {
         "model.hidden_dims": "16",
         "model.activation": "tanh",
@@ -67,21 +67,21 @@ OF_ONE = {
         "lr": "0.05",
         "batch_size": "32",
     },
-    # Long texts of many words: by characters they are quick, and a small split says enough.
+    # Long texts: character tokens are fast, and a small validation split is enough.
     "wikitext2": {"tokenizer": "characters"},
     "gutenberg": {"tokenizer": "characters", "val": "0.02", "test": "0.02"},
 }
 
 
 def beginning(name: str, kind: str, task: str) -> dict[str, str]:
-    """The state that a data set is opened with where nobody has asked for more; empty where the kind is not known."""
+    """Return the default state of a data set; empty if its kind is unknown."""
     if name in TOYS:
         return dict(TOY)
     return {**(BEGINNINGS.get((kind, task)) or BEGINNINGS.get((kind, "")) or {}), **OF_ONE.get(name, {})}
 
 
 def small(preset: Preset) -> dict[str, str]:
-    """Settings that make one of the large models of attention small enough to be watched on a processor."""
+    """Return settings that make a large attention model small enough for a CPU."""
     own: dict[str, Any] = {key: getattr(preset.config, key, None) for key in ("dim", "layers", "heads", *WIDE)}
     if not all(isinstance(own[key], int) for key in ("dim", "layers", "heads")) or own["dim"] <= 64:
         return {}

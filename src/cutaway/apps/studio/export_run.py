@@ -1,4 +1,4 @@
-"""What was trained in the studio as a run like any other, and the command and the Python that train the same."""
+"""Export of a model trained in the studio: as a run, and as the command and Python code that train the same model."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ BY_HAND = (
 
 
 def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[str, Any]:
-    """The command and the Python that train what stands here, and a sentence on how like it is. `source` is what the
-    data is called, `shared` the command that opens the studio's state."""
+    """Return the command and Python code that train the same model, and a sentence on the differences.
+
+    `source` is the name of the data, `shared` the command that opens the studio's state.
+    """
     if live.log or opening.run is not None:
         return {"command": shared, "python": "", "says": BY_HAND if live.log else "It goes on from the run's weights."}
     if live.ready.data.tasks is not None:
@@ -53,21 +55,21 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
 
 
 def save(live: Live, opening: Opening, shared: str) -> Path:
-    """Write a run's folder, runs/MODEL-DATA-N, with the weights as they stand: what `evaluate`, `predict`, `inspect`,
-    `generate` and `train --resume` read. Training goes on as if nothing had happened.
+    """Write a run's folder, runs/MODEL-DATA-N, with the current weights; training can continue afterwards.
 
-    Raises SettingError where no step was taken, FileError where the folder cannot be written.
+    `evaluate`, `predict`, `inspect`, `generate` and `train --resume` can read it. Raises SettingError before the first
+    step, FileError if the folder cannot be written.
     """
     if live.step == 0:
         raise SettingError("Nothing is trained yet: press Play, or take a step, and then save.")
     trainer, state = live.trainer, live.trainer.state
     weights, history, stopped, kept_at = live.layout.copy(), state.history, state.stopped, trainer.checkpoints
     best = state.best_epoch, state.best_score, state.best_loss
-    ready = dataclasses.replace(live.ready, settings=_as_of_a_run(live))
+    ready = dataclasses.replace(live.ready, settings=_run_settings(live))
     name = f"{ready.preset.file_name}-{ready.data.name}"
     try:
         with whole_run(None, name) as folder, torch.random.fork_rng([]):
-            ready = _with_data_of_its_own(ready, folder, opening)
+            ready = _copy_uploaded_data(ready, folder, opening)
             again = same_again(live, opening, ready.data.source, shared)
             about = documents.about(ready, {})
             about |= {
@@ -95,19 +97,19 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
     return folder
 
 
-def _as_of_a_run(live: Live) -> TrainSettings:
-    """The settings with so many epochs as were begun, and without what is the studio's alone."""
+def _run_settings(live: Live) -> TrainSettings:
+    """Return the settings with the number of epochs begun, and without those that only the studio sets."""
     usual = {f.name: f.default for f in dataclasses.fields(TrainSettings) if f.name in ALWAYS}
     epochs = live.state.epoch + (live.state.batch > 0)
     return dataclasses.replace(live.settings, **usual, epochs=max(1, epochs))  # type: ignore[arg-type]
 
 
-def _with_data_of_its_own(ready: Prepared, folder: Path, opening: Opening) -> Prepared:
-    """The same with a copy of the file that was handed over, which the studio removes when it ends."""
+def _copy_uploaded_data(ready: Prepared, folder: Path, opening: Opening) -> Prepared:
+    """Copy an uploaded file into the run's folder and use the copy; the studio deletes the original at the end."""
     path = Path(ready.data.source)
     if opening.run is not None or not opening.uploaded:
         return ready
     (folder / "data").mkdir()
-    kept = Path(shutil.copyfile(path, folder / "data" / path.name))
-    data = open_data(kept, ready.data_settings, ready.sizes, ready.preset.targets)
+    copied = Path(shutil.copyfile(path, folder / "data" / path.name))
+    data = open_data(copied, ready.data_settings, ready.sizes, ready.preset.targets)
     return dataclasses.replace(ready, data=data)

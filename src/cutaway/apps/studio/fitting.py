@@ -1,4 +1,4 @@
-"""Whether a step fits into memory, told from two examples before the first whole batch is tried."""
+"""A memory check of a training step, extrapolated from two examples before the first full batch."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from ...training.config import TrainSettings
 from ...training.memory_check import kept_for_backward
 from ...training.trainer import Trainer
 
-FEW = 2  # examples that are tried
-FRACTION = 0.5  # of the memory that is free, which a step takes at most: a second model may stand beside this one
-AND_BACK = 2  # what the forward pass keeps, and the gradients of as much
+FEW = 2  # examples in the trial batch
+FRACTION = 0.5  # of free memory for one step, at most: a second model may train at the same time
+AND_BACK = 2  # activations of the forward pass, plus as much for gradients
 
 
 def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
-    """Raise SettingError where a step of so many examples would take more memory than is to be had. Nothing of the
-    model changes by it, nor of what is random."""
+    """Raise SettingError if a training step would need too much memory. Neither the model nor random state changes."""
     free = free_memory()
     batches = trainer.batches_of(0)
     if free is None or not batches or settings.batch_tokens or not settings.batch_size:
-        return  # batches of another kind are of all that there is
+        return  # batches of another kind have no fixed number of examples
     few = batches[0][:FEW]
     inputs, _ = trainer.place.batch(next(iter(trainer.train.batches([few]))))
     kept = kept_for_backward(trainer.model, inputs, trainer.place)

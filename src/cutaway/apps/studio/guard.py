@@ -1,7 +1,7 @@
-"""Who is answered: requests that name this server as their host, know its token, and come from its own page.
+"""Access control of the studio: requests must name this server as host, know its token, and come from its own page.
 
-- Token: a random path that stands in the URL which the server prints: everything else is 404.
-- Host and origin: as `apps.web.requests` has it.
+- Token: a random path in the URL that the server prints. Any other path gets 404.
+- Host and Origin: as in `apps.web.requests`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ...core.errors import SettingError
 from ..web.requests import App, Hosts, Receive, Scope, Send, from_elsewhere, headers_of, sealed
 from ..web.sockets import is_loopback
 
-# For a person who opens an address of a studio that is closed: its token is gone with it. It has no script, and needs
-# none: what was shared stands in the address bar.
+# Shown at the URL of a studio that has ended, whose token is no longer valid. It needs no script: the shared state is
+# in the address bar.
 GONE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Cutaway studio: this address is closed</title>
@@ -32,17 +32,17 @@ same again with</p>
 
 
 class Guard:
-    """What stands before the application."""
+    """Middleware that rejects requests without access."""
 
     def __init__(
         self, app: App, token: str, host: str, port: int, known: Callable[[Any], None] = lambda peer: None
     ) -> None:
-        """`known` is told who has shown the token: the address and port that a request came from."""
+        """Set up the middleware; `known` is called with the client (host, port) of each request with the token."""
         self.app, self.token, self.known = app, token, known
         self.hosts = Hosts(host, port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or say no."""
+        """Serve or reject a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -60,9 +60,9 @@ class Guard:
         await self.app(inside, receive, send)
 
     def _rejected(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and words by which a request is turned away; None where it may pass."""
+        """Return the status and message with which a request is rejected, or None if it may pass."""
         headers = headers_of(scope)
-        if self.hosts.strange(headers):
+        if self.hosts.is_foreign_host(headers):
             return 421, "This server is not the one that was asked for."
         first = scope["path"].split("/")[1:2]
         if not first or not hmac.compare_digest(first[0].encode(), self.token.encode()):
@@ -75,13 +75,13 @@ class Guard:
 
 
 def _wants_a_page(scope: Scope) -> bool:
-    """Whether a person has opened this in a browser."""
+    """Return whether a browser requests a page."""
     accepts = [value for name, value in scope["headers"] if name.lower() == b"accept"]
     return scope["method"] == "GET" and any(b"text/html" in value for value in accepts)
 
 
 def reject_open_host(host: str, to_all: bool) -> None:
-    """Raise SettingError for a host that other machines can reach, unless they may."""
+    """Raise SettingError for a host that other machines can reach, unless `to_all` is true."""
     if not is_loopback(host) and not to_all:
         raise SettingError(
             f"--host {host} lets other machines reach the studio, where whoever knows its address can train on this "

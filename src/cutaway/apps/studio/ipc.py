@@ -1,7 +1,7 @@
-"""How the studio's processes talk: one JSON document a message, over pipes.
+"""Messages between the studio's processes: one JSON document each, over pipes.
 
-A process of the studio never outlives the one that started it: its reading thread ends the whole process as soon as the
-other end of its pipe is gone, whatever the main thread does at that moment.
+No process of the studio outlives its parent: its reader thread ends the process as soon as the other end of its pipe is
+closed, even if the main thread is busy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 Message = dict[str, Any]
-END: Message = {"do": "end"}  # ends the process that gets it, whatever it is doing
-NICE = 10  # for what gives way to training
+END: Message = {"do": "end"}  # ends the receiving process at once
+NICE = 10  # niceness of processes with lower priority than training
 
 
 class Line:
-    """One end of a pipe. What comes is read by a thread of its own and put into a queue."""
+    """One end of a pipe, with a thread that reads messages into a queue."""
 
     def __init__(
         self,
@@ -31,19 +31,20 @@ class Line:
         inbox: queue.SimpleQueue[tuple[str, Message]] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Messages stand in the inbox as (name, message); several lines can share one. `at_end` is called, in the
-        reading thread, when the other end is gone."""
+        """Set up the line. The inbox holds (name, message) pairs and can be shared. `at_end` is called in the reader
+        thread when the other end closes."""
         self.connection, self.name, self.at_end = connection, name, at_end
         self.inbox: queue.SimpleQueue[tuple[str, Message]] = inbox or queue.SimpleQueue()
         threading.Thread(target=self._read, name=f"line-{name}", daemon=True).start()
 
     def send(self, message: Message, body: bytes = b"") -> None:
-        """Send a message; `body` follows it as it is, without being read on the way."""
-        with contextlib.suppress(OSError):  # the other end is gone: the reading thread knows what to do
+        """Send a message, followed by `body` as raw bytes."""
+        with contextlib.suppress(OSError):  # the other end is closed: the reader thread handles it
             self.connection.send_bytes(json.dumps(message, allow_nan=False).encode() + b"\n" + body)
 
     def take(self, wait: float | None = 0.0) -> tuple[str, Message] | None:
-        """The next message, and which line it came by; after `wait` seconds None, or never where `wait` is None."""
+        """Return the name of the line and the next message; None after `wait` seconds. If `wait` is None, wait for
+        ever."""
         try:
             return self.inbox.get(block=wait is None or wait > 0, timeout=wait or None)
         except queue.Empty:
@@ -60,14 +61,14 @@ class Line:
 
 
 def parted(data: bytes) -> tuple[Message, bytes]:
-    """The message, and what follows it."""
+    """Split data into the message and the body."""
     head, _, body = data.partition(b"\n")
     message: Message = json.loads(head)
     return message, body
 
 
 def end_with_parent(folder: str) -> Callable[[], None]:
-    """What a process does when the studio is gone: remove the studio's folder, if the studio could not, and end."""
+    """Return a function that ends the process when the studio is gone, and deletes the studio's folder first."""
 
     def end() -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -77,6 +78,6 @@ def end_with_parent(folder: str) -> Callable[[], None]:
 
 
 def step_back() -> None:
-    """Let training and all other processes go before."""
+    """Lower the priority of this process below all others."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICE)

@@ -1,5 +1,5 @@
-"""The process that trains one side. Between two updates it does what it is told, and hands over its weights when it is
-asked for them; nothing else ever stands between one update and the next."""
+"""The process that trains one side. Between two updates it executes commands, and copies its weights to the viewer on
+request; nothing else delays the next update."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .shared_memory import shared_row
 from .state import FURTHEST, Change, Opening, number_of, read_log, written_log
 from .trainer import DRAWN, LIVE, Live, words_of
 
-RATE_OVER = 0.5  # seconds that a rate is measured over, at least
+RATE_OVER = 0.5  # minimum seconds over which the rate is measured
 SHOWN = (
     "lr",
     "batch_size",
@@ -42,20 +42,20 @@ SHOWN = (
     "grad_clip",
     "schedule",
     "seed",
-)  # with their values
+)  # settings shown with their values
 CHANGED = {"event": "changed"}
 
 
 def learn(commands: Connection, viewer: Connection, folder: str, side: str, threads: int | None) -> None:
-    """What the process does until the studio is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the studio, which then ends this
+    """Run the learner until the studio ends. This is the main function of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the studio handles Ctrl-C, and ends this process
     if threads:
         torch.set_num_threads(threads)
     Learner(commands, viewer, Path(folder), side).run()
 
 
 class Learner:
-    """A side's training, and its ear for commands."""
+    """The training of one side, controlled by commands."""
 
     def __init__(self, commands: Connection, viewer: Connection, folder: Path, side: str) -> None:
         self.folder, self.side = folder, side
@@ -66,15 +66,15 @@ class Learner:
         self.opening: Opening | None = None
         self.playing, self.error = False, ""
         self.until: float = math.inf  # the step at which play ends
-        self.to_turn = False  # whether it ends with the epoch
-        self.replay: deque[Change] = deque()  # what is to be done again
-        self.speed, self.next_at = 0.0, 0.0  # steps in a second, at most; when the next one may be
-        self.mark = (0.0, 0)  # a moment, and the step then
+        self.to_turn = False  # whether play ends with the epoch
+        self.replay: deque[Change] = deque()  # logged changes still to be replayed
+        self.speed, self.next_at = 0.0, 0.0  # maximum steps per second; earliest time of the next step
+        self.mark = (0.0, 0)  # a time and the step at that time
         self.rate = 0.0
-        self.files = 0  # that weights were handed over in
+        self.files = 0  # number of weight files so far
 
     def run(self) -> None:
-        """Answer and train, for ever."""
+        """Execute commands and train, for ever."""
         while True:
             if not self.inbox.empty() or not self.playing:
                 self._answer(*self.inbox.get())
@@ -85,7 +85,7 @@ class Learner:
 
     @property
     def replaying(self) -> bool:
-        """Whether it trains up to where a URL says that it stood."""
+        """True while it trains up to the step given in a URL."""
         return self.until < math.inf and not self.to_turn
 
     def _wait(self, seconds: float) -> None:
@@ -95,14 +95,14 @@ class Learner:
     # --- training ---------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """One update, and what a log asks for before it."""
+        """Do one update, after the logged changes for this step."""
         live = self.live
         assert live is not None, "it plays"
         if self.speed:
             now = time.perf_counter()
-            self.next_at = max(self.next_at + 1 / self.speed, now)  # what was lost is not made good in a burst
+            self.next_at = max(self.next_at + 1 / self.speed, now)  # lost time is not made up for by faster steps
         try:
-            self._do_again(live)
+            self._replay_changes(live)
             if live.step >= self.until:
                 self._pause()
             elif live.advance() and (self.to_turn or live.ended):
@@ -112,12 +112,12 @@ class Learner:
             self._fail(words_of(error))
         except CutawayError as error:
             self._fail(str(error))
-        except RuntimeError as error:  # PyTorch's: no memory left, an input that a layer cannot take
+        except RuntimeError as error:  # raised by PyTorch: out of memory, wrong input shape
             traceback.print_exc(file=sys.stderr)
             self._fail(f"Training stopped: {str(error).splitlines()[0]}")
 
-    def _do_again(self, live: Live) -> None:
-        """The changes that a log has for this step."""
+    def _replay_changes(self, live: Live) -> None:
+        """Replay the logged changes for this step."""
         while self.replay and self.replay[0].step <= live.step:
             change = self.replay.popleft()
             try:
@@ -126,7 +126,7 @@ class Learner:
                 live.notes.append(f"{change} was not done again: {error}")
 
     def _pause(self) -> None:
-        """Stop, and let the studio know."""
+        """Stop, and notify the studio."""
         self.playing, self.until, self.to_turn = False, math.inf, False
         self.studio.send(CHANGED)
 
@@ -137,9 +137,9 @@ class Learner:
     # --- commands ---------------------------------------------------------------------------------------------
 
     def _answer(self, line: str, message: Message) -> None:
-        """Do what a message asks, and say so, or say why not."""
+        """Execute a message and reply with the result or the error."""
         if line == "viewer":
-            self.viewer.send(self._handed_over())
+            self.viewer.send(self._share_weights())
             return
         reply: Message = {"id": message.get("id")}
         try:
@@ -153,7 +153,7 @@ class Learner:
         self.studio.send(reply)
 
     def do_open(self, message: Message) -> None:
-        """Build what is asked for; what was there goes on where this cannot be built."""
+        """Build a model and its data. If that fails, the old ones stay."""
         opening = Opening(**message["opening"])
         changes = read_log(opening.log)
         live = Live(build_side(opening), self.folder)
@@ -167,7 +167,7 @@ class Learner:
         self._new_file(live)
 
     def do_control(self, message: Message) -> None:
-        """Play, pause, one step, one epoch, back to the beginning, or a look at an earlier step."""
+        """Play, pause, do one step or epoch, reset, or seek an earlier step."""
         live, what = self._opened(), message["what"]
         if what in ("play", "step", "epoch"):
             if self.error:
@@ -187,31 +187,31 @@ class Learner:
             live.seek(int(message["to"]))
 
     def do_change(self, message: Message) -> None:
-        """Another setting from now on."""
+        """Change a setting from the next update on."""
         key, value = message["key"], message["value"]
         if key == "speed":
             self.speed = number_of({"speed": value}, "speed", 1e6)
             self.next_at = 0.0
             return
         live = self._opened()
-        self.replay.clear()  # what is changed now makes another story of it
+        self.replay.clear()  # the logged changes no longer apply
         live.change(key, value)
         self._new_file(live)
 
     def do_weigh(self, message: Message) -> Message:
-        """One weight as it is now."""
+        """Return the current value of one weight."""
         return {"value": self._opened().weighed(message["name"], tuple(message["index"]))}
 
     def do_weight(self, message: Message) -> None:
-        """One weight, by hand."""
+        """Set one weight by hand."""
         self.replay.clear()
         self._opened().weigh(message["name"], tuple(message["index"]), message["value"])
 
     def do_save(self, message: Message) -> Message:
-        """The command and the Python that train the same, and where the run is that was written, if one was."""
+        """Return the command and Python code that train the same model, and the folder of the saved run, if any."""
         live, opening = self._opened(), self.opening
         assert opening is not None, "something is open"
-        # What is shared has the steps and the changes of now.
+        # The shared command has the current steps and changes.
         shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, written_log(live.log))
         folder = save(live, opening, shared) if message["write"] else None
         source = opening.uploaded or live.ready.data.source
@@ -224,10 +224,10 @@ class Learner:
             raise SettingError("Nothing is open on this side yet.")
         return self.live
 
-    # --- handing over -----------------------------------------------------------------------------------------
+    # --- frames -----------------------------------------------------------------------------------------------
 
     def _new_file(self, live: Live) -> None:
-        """A file for the weights, which may be of another size than before."""
+        """Create a new file for the weights, whose size may have changed."""
         before = self._file()
         self.files += 1
         self.row = shared_row(self._file(), live.layout.size)
@@ -237,8 +237,8 @@ class Learner:
     def _file(self) -> Path:
         return self.folder / f"weights-{self.side}-{self.files}"
 
-    def _handed_over(self) -> Message:
-        """The weights in the file, and in words what they are."""
+    def _share_weights(self) -> Message:
+        """Copy the weights to the file and return their description."""
         live, opening = self.live, self.opening
         if live is None or opening is None:
             return {"empty": True}
@@ -252,7 +252,7 @@ class Learner:
         }
 
     def _frame(self, live: Live, opening: Opening) -> dict[str, Any]:
-        """All of a frame but its views."""
+        """Return a frame without its views."""
         state, ready, curves = live.state, live.ready, live.curves
         metrics = live.metrics(patient=not self.playing)
         model = live.trainer.model
@@ -263,7 +263,7 @@ class Learner:
             "at": live.step if live.at is None else live.at,
             "playing": self.playing,
             "replaying": self.playing and self.replaying,
-            "to_end": self.playing and self.to_turn,  # of the epoch, and no further
+            "to_end": self.playing and self.to_turn,  # only to the end of the epoch
             "rate": self._rate(live),
             "lr": state.lr,
             "loss": {"train": digits(curves.latest), "val": digits(metrics.get("loss"))},
@@ -291,7 +291,7 @@ class Learner:
         }
 
     def _settings(self, live: Live) -> dict[str, str]:
-        """The settings as they are now, the model's own among them."""
+        """Return the current settings, with those of the model."""
         config: Any = live.ready.model.config
         settings = live.settings
         found = {key: as_text(getattr(settings, key)) for key in SHOWN}
@@ -302,7 +302,7 @@ class Learner:
         return {**found, "speed": f"{self.speed:g}"}
 
     def _rate(self, live: Live) -> float:
-        """Steps in a second, over the last half second or more."""
+        """Return the steps per second over the last half second or more."""
         now, (then, step) = time.perf_counter(), self.mark
         if not self.playing or live.step < step:
             self.mark, self.rate = (now, live.step), 0.0
@@ -313,7 +313,7 @@ class Learner:
 
 
 def _with_log(command: str, step: int, log: str) -> str:
-    """A command that opens a state, with the steps and the changes of now."""
+    """Replace the steps and changes in a command that opens a state."""
     *words, state = shlex.split(command)
     kept = [pair for pair in state.split("&") if not pair.startswith(("steps=", "log="))]
     return shlex.join([*words, "&".join([*kept, f"steps={step}", f"log={quote(log, safe=',:;[]@$=')}"])])

@@ -1,6 +1,6 @@
-"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, an image,
-the beginning of a text, a problem. It goes the way that `cutaway predict` and `cutaway generate` go, with their
-preprocessing.
+"""The current model's output for the user's own input: a text, an image, a prompt or a problem.
+
+Inputs take the same path as in `cutaway predict` and `cutaway generate`, with their preprocessing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .setup import Built
 
 LIKELIEST = 10  # classes or tokens that are shown
 SAMPLES, MOST_TOKENS = 3, 200
-LETTERS = 5_000  # of a text that is tried
+LETTERS = 5_000  # maximum length of an input text
 DARK = 0.5  # mean brightness below which images are drawn light on dark
 
 
 def way_to_try(built: Built) -> dict[str, Any] | None:
-    """How something can be tried on this model: {"kind": "image", "text", "masked", "next", "problem" or "pairs"} and
-    what belongs to it; None where there is no way to type or draw it."""
+    """Return the form of input that this model accepts: {"kind": "image", "text", "masked", "next", "problem" or
+    "pairs"} with details; None if no input can be typed or drawn."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec) and isinstance(spec.target, Mask):
         return None
@@ -58,40 +58,40 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
 
 
 def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What the model says: {"answers": [{"name", "probability"}], ...}, or {"error": why it cannot}."""
+    """Return the model's output, {"answers": [{"name", "probability"}], ...}, or {"error": message}."""
     way = way_to_try(built)
     try:
         if way is None:
             raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
         with torch.random.fork_rng([]), torch.no_grad():
             if way["kind"] == "image":
-                return _image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
+                return _predict_image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
             text = str(asked.get("text", ""))[:LETTERS]
             if way["kind"] == "next":
-                return _next(built, text, asked)
+                return _continue_text(built, text, asked)
             if not text.strip():
                 return {}
-            ways = {"masked": _filled, "problem": _solved}
-            return ways.get(way["kind"], _said)(built, text)
+            ways = {"masked": _fill_gap, "problem": _solve_problem}
+            return ways.get(way["kind"], _predict_text)(built, text)
     except CutawayError as error:
         return {"error": str(error)}
 
 
-# --- what is said of an example ------------------------------------------------------------------------------------
+# --- predictions -----------------------------------------------------------------------------------------------------
 
 
-def _image(built: Built, path: Path) -> dict[str, Any]:
-    """What is said of an image, and the image as the model sees it."""
+def _predict_image(built: Built, path: Path) -> dict[str, Any]:
+    """Return the prediction for an image, and the image after preprocessing."""
     if not path.is_file():
         return {}
     ready = built.ready
     split = ready.data.preprocessing.examples([path])
     seen = next(iter(split.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
-    return {**_answers(built, split), "seen": _drawn(seen.float())}
+    return {**_answers(built, split), "seen": _to_data_url(seen.float())}
 
 
-def _said(built: Built, text: str) -> dict[str, Any]:
-    """What is said of a text, which is never taken for the path of a file."""
+def _predict_text(built: Built, text: str) -> dict[str, Any]:
+    """Return the prediction for a text, which is never used as a path."""
     ready = built.ready
     if isinstance(ready.data.spec, PairSpec):
         sources: list[Any] = [text + " " * os.path.exists(os.path.expanduser(text))]
@@ -102,7 +102,7 @@ def _said(built: Built, text: str) -> dict[str, Any]:
 
 
 def _answers(built: Built, split: Any) -> dict[str, Any]:
-    """The predictions for the first example of a split, likeliest first."""
+    """Return the predictions for the first example of a split, likeliest first."""
     ready = built.ready
     outputs = results_of(
         ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
@@ -120,8 +120,8 @@ def _answers(built: Built, split: Any) -> dict[str, Any]:
     return {"said": row[target.column], "column": target.column, "answers": answers}
 
 
-def _filled(built: Built, text: str) -> dict[str, Any]:
-    """The likeliest tokens for the first gap of a text."""
+def _fill_gap(built: Built, text: str) -> dict[str, Any]:
+    """Return the likeliest tokens for the first gap of a text."""
     ready, found = built.ready, built.ready.data.preprocessing
     assert isinstance(found, MaskedPreprocessing)
     if GAP not in text:
@@ -133,8 +133,8 @@ def _filled(built: Built, text: str) -> dict[str, Any]:
     return {"answers": _likeliest(gaps[0], [found.tokenizer.tokens[i] for i in others])}
 
 
-def _solved(built: Built, text: str) -> dict[str, Any]:
-    """The search for a solution of a problem, as it is drawn, and whether it was found."""
+def _solve_problem(built: Built, text: str) -> dict[str, Any]:
+    """Search for a solution of a problem; return it with the drawing of the search and the verdict."""
     preprocessing = built.ready.data.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing)
     (problem,) = preprocessing.examples([text]).problems
@@ -146,8 +146,8 @@ def _solved(built: Built, text: str) -> dict[str, Any]:
 # --- a language model ----------------------------------------------------------------------------------------------
 
 
-def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The likeliest next tokens at that temperature, and samples of how the text goes on."""
+def _continue_text(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the likeliest next tokens at a temperature, and sampled continuations."""
     ready, text = built.ready, built.ready.data.preprocessing
     assert isinstance(text, RunningPreprocessing)
     temperature, count = float(asked.get("temperature", 0.8)), int(asked.get("count", 60))
@@ -178,7 +178,7 @@ def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _logits(model: Any, ids: Tensor) -> Tensor:
-    """The model's outputs after these tokens, (V,)."""
+    """Return the model's logits after the tokens `ids`, shape (V,)."""
     was = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -200,14 +200,14 @@ def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _is_dark(image: Any) -> bool:
-    """Whether an image is drawn light on dark, as MNIST's digits are."""
+    """Return whether an image is light on dark, as in MNIST."""
     grey = image.convert("L").resize((8, 8))
     edge = [grey.getpixel((x, y)) for x in range(8) for y in (0, 7)]
     return bool(sum(edge) / len(edge) < 255 * DARK)
 
 
-def _drawn(pixels: Tensor) -> str:
-    """An example (C, H, W) as an image in a page, from its smallest value to its largest."""
+def _to_data_url(pixels: Tensor) -> str:
+    """Encode an example (C, H, W) as a PNG data URL, scaled from its minimum to its maximum."""
     from PIL import Image
 
     low, high = pixels.amin(), pixels.amax()
@@ -220,7 +220,7 @@ def _drawn(pixels: Tensor) -> str:
 
 
 def _first_row(split: Any, key: str) -> str:
-    """An example of what can be typed, from the training split."""
+    """Return an example input from the training split."""
     row = split.row(0) or {}
     return str(row.get(key) or next(iter(row.values()), ""))[:200]
 

@@ -1,6 +1,6 @@
-"""What every process of the studio needs, imported once: it takes seconds, and is the same for all of them.
+"""Imports that every process of the studio needs. They take seconds, and are done once before the processes are forked.
 
-Nothing is run here: no thread may be started before processes are forked from the one that imports this.
+Nothing runs here: no thread may start before the fork.
 """
 
 from importlib import import_module
@@ -12,6 +12,6 @@ from . import learner, viewer
 presets()
 for name in VIEWS:
     module_of(name)
-import_module("torch._dynamo")  # which the first optimizer asks for, and the first table of layers
+import_module("torch._dynamo")  # imported by the first optimizer and the first table of layers
 
 __all__ = ["learner", "viewer"]

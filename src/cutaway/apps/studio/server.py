@@ -1,4 +1,4 @@
-"""The server: a socket on this machine alone, a token that nobody can guess, and an end that leaves nothing behind."""
+"""The server of the studio: a socket on this machine only, a random token, and cleanup at the end."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .guard import Guard, reject_open_host
 from .sessions import Studio
 
 PORT = 8765
-NEIGHBOURS = 50  # ports that are tried after the usual one
+NEIGHBOURS = 50  # ports to try after the default
 FREE = "leave --port out, and a free one is found."
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which closes what is open before it waits for it, and takes Ctrl-C as the ordinary end."""
+    """A uvicorn server that closes open streams before it waits for them, and exits normally on Ctrl-C."""
 
     def __init__(self, config: uvicorn.Config, studio: Studio) -> None:
         super().__init__(config)
         self.studio = studio
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first Ctrl-C ends the server in good order, the second at once."""
+        """Shut down gracefully on the first Ctrl-C, and at once on the second."""
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = self.studio.closing = True
@@ -50,11 +50,11 @@ def serve(
     on_start: Callable[[str], None] = print,
     state: str = "",
 ) -> None:
-    """Serve one studio until it is told to end. `on_start` is given its URL; `state` is what stands behind its #, which
-    is opened first.
+    """Serve one studio until it is stopped.
 
-    Raises FileError for what is no run, SettingError for a port that is taken, or a host that others can reach unless
-    `to_all` says that they may.
+    `on_start` is called with its URL; `state` is the part of the URL after #, which is opened first. Raises FileError
+    if `run` is not a run. Raises SettingError if the port is in use, or if other machines can reach the host without
+    `to_all`.
     """
     reject_open_host(host, to_all)
     opened = Run(run).folder.resolve() if run is not None else None
@@ -78,13 +78,13 @@ async def _serve(
 ) -> None:
     studio, token, port = Studio(folder, run), secrets.token_urlsafe(24), listening.getsockname()[1]
     strangers = Strangers()
-    # The page opens what its URL says: nothing is opened before it.
+    # The page itself opens the state in its URL.
     guard = Guard(Doors(studio, open_first=not state).app(), token, host, port, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
         http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
-    choices()  # what takes a second is done before anybody waits for the page
+    choices()  # takes a second: compute it before the first request
     on_start(f"http://{reachable(host)}:{port}/{token}/{'#' * bool(state)}{state}")
     try:
         await Server(config, studio).serve(sockets=[listening])

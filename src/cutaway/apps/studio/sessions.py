@@ -1,7 +1,7 @@
-"""The sides of a studio: what is opened, the latest frame of each, and who has yet to see it.
+"""The sides of a studio: open models, their latest frames, and the clients that have not received them.
 
-A frame is made only when somebody waits for one and there is something new to see; while it is made and sent, training
-goes on, and what it would have shown in between is never drawn.
+A frame is made only if a client waits for one and there is news. Training continues while a frame is made and sent; the
+states in between are never drawn.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .workers import Ended, Fault, Pair
 
 SIDES = ("a", "b")
 CONTROLS = ("play", "pause", "step", "epoch", "reset", "seek")
-OFTEN, SELDOM = 0.05, 5.0  # seconds of rest between two frames, at least and at most
-SHARE = 3.0  # times as long as a frame took it is rested after it, so that it takes a quarter of a core at most
-STILL_HERE = 15.0  # seconds after which a connection without frames is written to
+OFTEN, SELDOM = 0.05, 5.0  # minimum and maximum seconds between two frames
+SHARE = 3.0  # the pause after a frame, as a multiple of its time: frames take a quarter of a core at most
+STILL_HERE = 15.0  # seconds between keep-alive comments on a connection without frames
 
 
 class Side:
-    """One model on the screen."""
+    """One model on the page."""
 
     def __init__(self, studio: Studio, name: str) -> None:
         self.studio, self.name = studio, name
@@ -40,16 +40,16 @@ class Side:
         self.watch: dict[str, Any] = {"views": [], "options": {}, "example": None, "try": None}
         self.pair: Pair | None = None
         self.frame: bytes | None = None
-        self.number = 0  # of the frame
-        self.step = 0  # that training stood at when it last answered
-        self.heard = 0  # how often it was told something: a frame says how much of it was known when it was made
-        self.fresh = asyncio.Event()  # there is something to see that the frame does not show
-        self.asked = asyncio.Event()  # and somebody has asked for it
+        self.number = 0  # number of the frame
+        self.step = 0  # step of training at the last reply
+        self.heard = 0  # number of changes: a frame holds the number at its start
+        self.fresh = asyncio.Event()  # set if the frame is out of date
+        self.asked = asyncio.Event()  # set if the change was requested by a client
         self.frames: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()
 
     async def open(self, state: dict[str, str]) -> None:
-        """Build what the state asks for; what was there goes on where it cannot be built. Raises CutawayError."""
+        """Build the model and data of a state. If that fails, the old ones stay. Raises CutawayError."""
         opening = self.studio.meant(state)
         async with self.lock:
             if self.pair is None or self.pair.ended:
@@ -69,7 +69,7 @@ class Side:
             self.news()
 
     async def ask(self, message: Message) -> None:
-        """Have the learner do something. Raises what it rejects, and SettingError where nothing is open."""
+        """Have the learner execute a message. Raises its errors, and SettingError if the side is closed."""
         if self.pair is None:
             raise SettingError(f"Nothing is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask(message)
@@ -77,7 +77,7 @@ class Side:
         self.news()
 
     async def save(self, write: bool) -> Message:
-        """The command and the Python that train the same; with `write` a run's folder too. Raises as `ask`."""
+        """Return the command and Python code that train the same model; with `write`, also a run. Raises as `ask`."""
         if self.pair is None:
             raise SettingError(f"Nothing is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask({"do": "save", "write": write, "shared": self.shared()})
@@ -85,32 +85,32 @@ class Side:
         return {key: reply[key] for key in ("command", "python", "says", "folder")}
 
     def shared(self) -> str:
-        """The command that opens this side in a studio of its own, without what was trained since it was opened."""
+        """Return the command that opens this side in a new studio, without any training since then."""
         state = "&".join(f"{quote(key)}={quote(value, safe=',:;[]@$')}" for key, value in self.state.items())
         return shlex.join(["cutaway", "studio", *([str(self.studio.run)] if self.studio.run else []), f"#{state}"])
 
     async def weighed(self, name: str, index: list[int]) -> float:
-        """One weight as it is now. Raises as `ask`."""
+        """Return the current value of one weight. Raises as `ask`."""
         if self.pair is None:
             raise SettingError(f"Nothing is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask({"do": "weigh", "name": name, "index": index})
         return float(reply["value"])
 
     def news(self) -> None:
-        """There is something to see that no frame shows yet."""
+        """Mark the frame as out of date after a change."""
         self.heard += 1
         self.asked.set()
         self.fresh.set()
 
     async def publish(self, frame: bytes) -> None:
-        """Make this the latest frame."""
+        """Make a frame the latest."""
         if self.studio.uploads.files:
             frame = without_folders(frame.decode(), self.studio.folder).encode()
         self.frame, self.number = frame, self.number + 1
         await self.studio.tell()
 
     async def close(self) -> None:
-        """End its processes."""
+        """End the processes of the side."""
         if self.frames is not None:
             self.frames.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -120,31 +120,31 @@ class Side:
         self.pair = self.frames = None
 
     async def _start(self) -> None:
-        """New processes."""
+        """Start new processes."""
         await self.close()
-        self.pair = Pair(str(self.studio.folder), self.name, self._hear)
+        self.pair = Pair(str(self.studio.folder), self.name, self._on_event)
         self.frames = asyncio.create_task(self._make_frames(self.pair))
 
-    def _hear(self, event: Message) -> None:
-        """Something has happened that nobody asked for just now: an end was reached, or a process is gone."""
+    def _on_event(self, event: Message) -> None:
+        """Request a frame after an event: training has paused, or a process has ended."""
         self.asked.set()
         self.fresh.set()
 
     async def _make_frames(self, pair: Pair) -> None:
-        """Make frames for as long as there is somebody to see them."""
+        """Make frames while there are clients."""
         while True:
             await self.fresh.wait()
-            await self.studio.wanted(self)
+            await self.studio.wait_for_client(self)
             self.fresh.clear()
             self.asked.clear()
             heard = self.heard
             try:
                 head, body = await pair.viewer.ask({"do": "frame", "watch": self.watch})
                 if pair.learner.ended:
-                    raise Ended(pair.learner.epitaph())
+                    raise Ended(pair.learner.exit_message())
             except Ended as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
-                await asyncio.to_thread(pair.close)  # one without the other is of no use
+                await asyncio.to_thread(pair.close)  # both processes are needed
                 return
             except Fault as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
@@ -159,7 +159,7 @@ class Side:
             await self._rest(SHARE * head["seconds"])
 
     async def _rest(self, seconds: float) -> None:
-        """Leave the machine to training for a while; somebody who asks for something waits no longer than they must."""
+        """Pause to leave the machine to training; a request of a client ends the pause."""
         await asyncio.sleep(OFTEN)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, SELDOM) - OFTEN):
@@ -167,14 +167,14 @@ class Side:
 
 
 class Watcher:
-    """Somebody who looks."""
+    """A client that receives frames."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, int] = {}  # the number of the last frame of each side that was taken
+        self.seen: dict[str, int] = {}  # number of the last frame received, by side
 
 
 class Studio:
-    """Everything that one server has opened."""
+    """The state of one studio server."""
 
     def __init__(self, folder: Path, run: Path | None = None) -> None:
         self.folder, self.run = folder, run
@@ -184,11 +184,14 @@ class Studio:
         self.changed = asyncio.Condition()
         self.closing = False
 
-    # --- what is meant ----------------------------------------------------------------------------------------
+    # --- opening ----------------------------------------------------------------------------------------------
 
     def meant(self, state: Mapping[str, str]) -> Opening:
-        """What a state asks for, with its data found among what may be opened: the named sets that are here, files
-        that were handed over, the run. Raises SettingError, UnknownName and DataError."""
+        """Resolve a state to an opening. Its data must be a named data set on this machine, an uploaded file, or the
+        opened run.
+
+        Raises SettingError, UnknownName and DataError.
+        """
         data, model = state.get("data", ""), state.get("model", "")
         if not data or not model:
             raise SettingError("A side needs data and a model: data=moons and model=mlp.")
@@ -197,7 +200,7 @@ class Studio:
         return Opening(
             model=model,
             source=source,
-            given=settings_of(state) if data in NAMED or run else {**self._told(data), **settings_of(state)},
+            given=settings_of(state) if data in NAMED or run else {**self._upload_defaults(data), **settings_of(state)},
             run=run,
             uploaded=self.uploads.files[data].name if data in self.uploads.files else "",
             anew=state.get("begin") == "seed",
@@ -207,7 +210,7 @@ class Studio:
         )
 
     def _source(self, data: str) -> tuple[str, str | None]:
-        """What is read, and the run that it is of."""
+        """Return the source of the data and the run's folder, if it is the run's."""
         if data == "run":
             if self.run is None:
                 raise SettingError("No run was opened: `cutaway studio RUN` opens one.")
@@ -228,50 +231,50 @@ class Studio:
             )
         return data, None
 
-    def _told(self, data: str) -> dict[str, str]:
-        """What a file that was handed over is read by, unless the state says so: its last column is the target."""
+    def _upload_defaults(self, data: str) -> dict[str, str]:
+        """Return the default settings for an uploaded file: the target is its last column."""
         file = self.uploads.files[data]
         return {"target": file.columns[-1]} if file.columns else {}
 
     def first_state(self) -> dict[str, str]:
-        """What is opened when nobody has asked for anything."""
+        """Return the state to open by default."""
         if self.run is None:
             return dict(FIRST)
         return {"data": "run", "model": str(read_run(self.run)["model"])}
 
-    # --- what is asked ----------------------------------------------------------------------------------------
+    # --- sides ------------------------------------------------------------------------------------------------
 
     def side(self, name: Any) -> Side:
-        """A side by its name. Raises SettingError."""
+        """Return a side by its name. Raises SettingError."""
         if name not in SIDES:
             raise SettingError("side is a or b.")
         return self.sides[name]
 
     def both(self, name: Any) -> list[Side]:
-        """One side, or all that are open."""
+        """Return one side, or all open sides for the name "both"."""
         return [side for side in self.sides.values() if side.pair] if name == "both" else [self.side(name)]
 
     async def close(self) -> None:
-        """End everything, and leave nothing behind."""
+        """Close all sides and delete the studio's folder."""
         self.closing = True
         await self.tell()
         await asyncio.gather(*(side.close() for side in self.sides.values()))
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # --- who looks --------------------------------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------------------
 
     async def tell(self) -> None:
-        """Wake everybody who waits."""
+        """Wake all waiting clients."""
         async with self.changed:
             self.changed.notify_all()
 
-    async def wanted(self, side: Side) -> None:
-        """Wait until somebody has taken the last frame of this side and looks for the next."""
+    async def wait_for_client(self, side: Side) -> None:
+        """Wait until a client has received the last frame of this side and waits for the next."""
         async with self.changed:
             await self.changed.wait_for(lambda: any(w.seen.get(side.name, 0) == side.number for w in self.watchers))
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Frames as server-sent events, each side's latest, for as long as somebody reads them."""
+        """Yield the latest frames of all sides as server-sent events."""
         watcher = Watcher()
         self.watchers.add(watcher)
         try:
@@ -281,7 +284,7 @@ class Studio:
                 for side in new:
                     number, frame = side.number, side.frame
                     yield b"event: frame\nid: %s-%d\ndata: %s\n\n" % (side.name.encode(), number, frame)
-                    watcher.seen[side.name] = number  # it was taken: the server's buffer has room again
+                    watcher.seen[side.name] = number  # it was sent: the server's buffer has room again
                     await self.tell()
                 if not new:
                     yield await self._news(watcher)
@@ -289,11 +292,11 @@ class Studio:
             self.watchers.discard(watcher)
 
     def _new(self, watcher: Watcher) -> list[Side]:
-        """The sides of which there is a frame that this watcher has not seen."""
+        """Return the sides with a frame that a client has not received."""
         return [s for s in self.sides.values() if s.frame is not None and watcher.seen.get(s.name, 0) != s.number]
 
     async def _news(self, watcher: Watcher) -> bytes:
-        """Wait until there is a new frame, or until it is time to say that the connection still stands."""
+        """Wait for a new frame, or return a keep-alive comment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STILL_HERE), self.changed:
                 await self.changed.wait_for(lambda: self.closing or bool(self._new(watcher)))
@@ -302,7 +305,7 @@ class Studio:
 
 
 def bare_frame(side: str, state: Mapping[str, str], error: str | None = None, notes: list[str] | None = None) -> bytes:
-    """A frame of a side of which there is nothing to see: it is being opened, or could not be."""
+    """Return a frame without views, for a side that is being opened or failed to open."""
     frame = {
         "side": side, "epoch": 0, "step": 0, "at": 0, "playing": False, "replaying": False, "rate": 0.0, "lr": None,
         "loss": {"train": None, "val": None}, "metrics": {}, "history": {"step": [], "train": [], "val": []},

@@ -1,5 +1,4 @@
-"""From an opening to a model fitted to its data, ready to learn: the same for the process that trains and for the one
-that looks on."""
+"""The model and data of an opening, ready for training. The learner and the viewer both build them here."""
 
 from __future__ import annotations
 
@@ -21,23 +20,23 @@ from ...training.schemas import source_of
 from ...training.setup import Prepared, prepare
 from .state import ALWAYS, NOT_HERE, USUAL, Opening
 
-RUNNING = (NextToken, Masked, Context)  # what can be learned from text that runs on
+RUNNING = (NextToken, Masked, Context)  # possible targets of a corpus of text
 
 
 @dataclasses.dataclass
 class Built:
-    """What an opening means."""
+    """The model, data and settings of an opening."""
 
     ready: Prepared
-    run: Run | None = None  # whose weights the model has
+    run: Run | None = None  # the run that the weights come from
     notes: tuple[str, ...] = ()
 
 
 def build_side(opening: Opening) -> Built:
-    """The model, its data and all that belongs to training. Of a run they are the run's, with its kept weights, unless
-    another model is asked for: that one learns from the run's data from its first weights on.
+    """Build the model, its data and its training settings.
 
-    Raises what reading and building raise.
+    For a run, these are the run's, with its saved weights; a different model is initialized, and trained on the run's
+    data. Raises what reading and building raise.
     """
     if opening.run is None:
         return Built(prepare(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
@@ -62,8 +61,8 @@ def build_side(opening: Opening) -> Built:
 
 
 def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
-    """The same with data that was drawn anew by other settings. Raises SettingError where it no longer fits the model,
-    and what reading raises."""
+    """Return a copy with data drawn again under other settings. Raises SettingError if it no longer fits the model, and
+    what reading raises."""
     given = {f.name: getattr(ready.data_settings, f.name) for f in dataclasses.fields(DataSettings)}
     settings = build(DataSettings, {**given, **changes})
     data = open_data(ready.data.source, settings, ready.sizes, ready.preset.targets)
@@ -74,9 +73,9 @@ def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
 
 
 def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
-    """The same with a model of other settings and the same weights: another dropout, another activation.
+    """Return a copy with other model settings and the same weights, such as another dropout or activation.
 
-    Raises ModelError where the weights themselves would be others, and what the model rejects.
+    Raises ModelError if the shapes of the weights would change, and all errors of the model's config.
     """
     found, parsed = ready.preset, {**ready.model_settings, **ready.preset.parse(changes)}
     config = found.configure(ready.data.spec, parsed)
@@ -90,7 +89,7 @@ def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
 
 
 def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
-    """The models that could learn from this data. Text that runs on has the target that the model asks for."""
+    """Return the models that can train on this data. For a corpus of text, the model determines the target."""
     spec = ready.data.spec
     targets: tuple[type[Target], ...] = (type(spec.target),)
     if isinstance(spec.target, Solution):
@@ -101,7 +100,7 @@ def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
 
 
 def _same_model(run: Run, given: Mapping[str, Any]) -> bool:
-    """Whether the settings of a model that were asked for are those of the run's, and its weights are wanted."""
+    """Return whether the given settings are those of the run's model, including its seed."""
     found, config = preset(run.about["model"]), run.model.config
     try:
         asked = found.parse(parted(given)[0])

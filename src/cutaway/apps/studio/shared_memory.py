@@ -1,4 +1,4 @@
-"""Weights from one process to another, through a file that both have in memory: one copy in, one copy out."""
+"""Transfer of weights between processes through a memory-mapped file: one copy in, one copy out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-ALIGNED = 64  # bytes; where a tensor begins
+ALIGNED = 64  # alignment of tensors in bytes
 
 
 class Layout:
-    """Where each tensor of a model stands when all of them lie in one row of bytes."""
+    """The positions of a model's tensors in one row of bytes."""
 
     def __init__(self, model: nn.Module) -> None:
         self.tensors = list(model.state_dict().values())  # the model's own memory, not a copy
@@ -24,7 +24,7 @@ class Layout:
         self.size = max(end, ALIGNED)
 
     def within(self, row: Tensor) -> list[Tensor]:
-        """The places of the tensors in a row of bytes (size,), each in its own shape."""
+        """Return the tensors as views of a row of bytes (size,), each in its own shape."""
         return [
             row[start : start + t.numel() * t.element_size()].view(t.dtype).view(t.shape)
             for start, t in zip(self.starts, self.tensors)
@@ -43,12 +43,12 @@ class Layout:
             tensor.copy_(place)
 
     def copy(self) -> Tensor:
-        """The model as a row of its own."""
+        """Return a copy of the model as a new row."""
         row = torch.zeros(self.size, dtype=torch.uint8)
         self.write(row)
         return row
 
 
 def shared_row(path: Path, size: int) -> Tensor:
-    """A row of bytes (size,) that every process has which opens this path."""
+    """Return a row of bytes (size,) that is shared by all processes that open this path."""
     return torch.from_file(str(path), shared=True, size=size, dtype=torch.uint8)

@@ -1,8 +1,7 @@
-"""What a side is opened with: flat words, as they stand in the page's URL, and what they mean.
+"""The state that a side is opened with: flat key-value pairs, as in the page's URL, and their meaning.
 
-data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1
-steps=200     how far it is trained when it is opened
-log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    what was changed by hand, and at which step: done again there
+data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1 steps=200     number of steps to train after
+opening log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    changes by hand with their steps, which are replayed
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from ...data.settings import DataSettings
 from ...training.config import TrainSettings
 
 KEYS_AT_MOST, LETTERS_AT_MOST, LOG_AT_MOST = 100, 2_000, 200_000
-FURTHEST = 10_000_000  # steps that a URL may ask for
-# What is watched and tried, which is no matter of training.
+FURTHEST = 10_000_000  # maximum steps in a URL
+# Keys of the display and the playground, which do not affect training.
 OF_PAGE = ("views", "example", "hide", "sides", "try", "temperature", "tokens", "tour")
 OF_SIDE = ("data", "model", "steps", "log", "speed", "begin")
-# Settings that name files, or are about a folder that is written: the page opens no paths.
+# Settings with paths or for output folders: the page must not open paths.
 NOT_HERE = (
     *("weights", "vectors", "tensorboard", "snapshots", "save_minutes", "minutes", "max_steps", "average_epochs"),
     *("workers", "threads", "compile", "memory_fraction"),
 )
 TRAINING = tuple(key for key in keys(TrainSettings) if key not in NOT_HERE)
 DATA = tuple(key for key in keys(DataSettings) if key not in NOT_HERE)
-FIRST = {  # what is on the screen when nothing is asked for
+FIRST = {  # the default state
     "data": "spirals",
     "model": "mlp",
     "model.hidden_dims": "8,8",
@@ -40,23 +39,23 @@ FIRST = {  # what is on the screen when nothing is asked for
     "batch_size": "64",
     "speed": "60",
 }
-USUAL = {"schedule": "constant"}  # a schedule that ends is for training that ends
+USUAL = {"schedule": "constant"}  # training here has no end, so the schedule has none
 ALWAYS = {
     "snapshots": "0",  # nothing is written
     "tensorboard": "false",
-    "memory_fraction": "0.25",  # two processes hold a side, with copies to go back to, and a second side beside it
+    "memory_fraction": "0.25",  # a side takes two processes and snapshots, and there may be two sides
 }
 CHANGE = re.compile(r"(\d+):(?:weight:([\w.]+)\[([\d,]*)\]|([\w.]+))=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that was changed by hand: a setting, or a weight."""
+    """A change by hand: of a setting or of a weight."""
 
     step: int
-    key: str  # of a setting, or a weight's name
+    key: str  # name of a setting or of a parameter
     value: str
-    index: tuple[int, ...] | None = None  # of a weight; None: it is a setting
+    index: tuple[int, ...] | None = None  # position of the weight; None for a setting
 
     def __str__(self) -> str:
         if self.index is None:
@@ -66,25 +65,25 @@ class Change:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a process needs to build a side: plain values, to be sent as JSON."""
+    """The data that a process needs to build a side: plain values, sent as JSON."""
 
     model: str
     source: str  # a data set's name, or the path of a file that was opened
     given: dict[str, str] = field(default_factory=dict)  # settings of training and data, and the model's own
-    run: str | None = None  # a run's folder, whose data this is, and whose weights where the model is the run's
-    uploaded: str = ""  # what a file that was handed over is called; nothing for other data
-    anew: bool = False  # whether the run's model begins with its first weights all the same
+    run: str | None = None  # the run's folder; the data is the run's, and the weights too if the model is the run's
+    uploaded: str = ""  # name of an uploaded file, or empty
+    anew: bool = False  # whether the run's model is initialized again
     steps: int = 0
     log: str = ""
     speed: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `Opening(**values)` reads them back."""
+        """Return JSON values; `Opening(**values)` reads them."""
         return asdict(self)
 
 
 def checked(state: Any) -> dict[str, str]:
-    """The state as it was sent, if it is flat words of a size that a URL could hold. Raises SettingError."""
+    """Return a state without its empty values, if it is flat text of a size that fits a URL. Raises SettingError."""
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in state.items()):
         raise SettingError("A state is words by name, as {'data': 'moons', 'lr': '0.1'}.")
     if len(state) > KEYS_AT_MOST:
@@ -96,8 +95,8 @@ def checked(state: Any) -> dict[str, str]:
 
 
 def settings_of(state: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the keys of a state. Raises UnknownName for a key that is none, SettingError for one that the
-    page may not set."""
+    """Return the settings in a state. Raises UnknownName for an unknown key, SettingError for one that the page may not
+    set."""
     given = {}
     for key, value in state.items():
         if key in OF_SIDE or key in OF_PAGE or key.startswith("view."):
@@ -114,7 +113,7 @@ def settings_of(state: Mapping[str, str]) -> dict[str, str]:
 
 
 def number_of(state: Mapping[str, str], key: str, most: float) -> float:
-    """A number that is not below 0, or 0 where there is none. Raises SettingError."""
+    """Return a number from 0 to `most`, by default 0. Raises SettingError."""
     try:
         value = float(state.get(key, "0"))
     except ValueError:
@@ -125,7 +124,7 @@ def number_of(state: Mapping[str, str], key: str, most: float) -> float:
 
 
 def read_log(log: str) -> list[Change]:
-    """What was changed, in order. Raises SettingError for what is no log."""
+    """Parse a log to changes, in order. Raises SettingError for an invalid log."""
     changes = []
     for entry in filter(None, log.split(";")):
         found = CHANGE.fullmatch(entry)
@@ -140,5 +139,5 @@ def read_log(log: str) -> list[Change]:
 
 
 def written_log(changes: list[Change]) -> str:
-    """The changes as they stand in a URL."""
+    """Format changes for a URL."""
     return ";".join(map(str, changes))

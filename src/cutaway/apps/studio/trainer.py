@@ -1,8 +1,8 @@
-"""Training step by step: the loop of `cutaway train`, held by hand, and changed while it goes on.
+"""Training step by step: the loop of `cutaway train` under manual control, with settings that can change.
 
-The updates are those of `training/trainer.py`, from the same seed in the same order, so that the weights after an epoch
-are bit for bit those of `cutaway train` with the same settings. What a person changes is written down with its step:
-done again at the same steps it gives the same weights again.
+The updates are those of `training/trainer.py`, from the same seed and in the same order: the weights after an epoch are
+bit-identical to those of `cutaway train` with the same settings. Changes are logged with their steps; replayed at the
+same steps, they give the same weights.
 """
 
 from __future__ import annotations
@@ -31,74 +31,87 @@ from .setup import Built, with_data, with_settings
 from .shared_memory import Layout
 from .state import Change
 
-LIVE = ("lr", "weight_decay", "batch_size", "optimizer", "momentum", "grad_clip")  # besides data and the model's own
+LIVE = (
+    "lr",
+    "weight_decay",
+    "batch_size",
+    "optimizer",
+    "momentum",
+    "grad_clip",
+)  # in addition to data and model settings
 DRAWN = ("noise", "count")
-SELDOM = 10  # steps between validations, at least
-DEAR = 2  # times as many training examples as a validation has lie between two of them: they take a sixth of the time
-QUICK = 2e8  # parameters times examples up to which a validation is no wait worth speaking of
+SELDOM = 10  # minimum steps between validations
+DEAR = 2  # training examples between validations, as a multiple of the validation split: a sixth of the time
+QUICK = 2e8  # parameters times examples up to which a validation is fast enough to wait for
 
 
 class Live:
-    """One model in training."""
+    """A model in training."""
 
     def __init__(self, built: Built, folder: Path) -> None:
-        """`folder` is where a trainer could write; nothing is written while it is held by hand."""
+        """Set up training; `folder` is required by the trainer, but nothing is written to it."""
         self.folder, self.run, self.notes = folder, built.run, list(built.notes)
         self._first = built.ready
         self._layout = Layout(self._first.model)
-        self._weights = self._layout.copy()  # as they begin
+        self._weights = self._layout.copy()  # the initial weights
         self._random = torch.get_rng_state()
         self.begin()
 
     def begin(self) -> None:
-        """Put everything back to where it was opened."""
+        """Reset everything to the state at opening."""
         self._layout.read(self._weights)
         torch.set_rng_state(self._random)
         self.ready = dataclasses.replace(self._first)
         self.trainer = self._trainer(self.ready)
         reject_large_steps(self.trainer, self.settings)
-        self.ended = False  # whether the schedule has come to its end since this was last looked at
+        self.ended = False  # whether the schedule has ended since this flag was last read
         self.log: list[Change] = []
-        self._take_up()
+        self._begin_or_resume()
         self.layout = Layout(self.trainer.model)
         self.snapshots = Snapshots(self.layout.size)
         self._running: Iterator[bool] | None = None
         self._seen = (self.state.loss_sum, self.state.counted)
         self._turned, self._epoch_length = self.step, math.inf
         self._validated = self.step
-        self.at: int | None = None  # the step whose snapshot is looked at; None: what stands now
-        self.rows: list[dict[str, Any]] = []  # of metrics.csv, where what was trained is saved
-        self.measured: tuple[Any, dict[str, float]] = (None, {})  # on the validation split, and when
-        self._revision = 0  # of what was changed by hand: metrics of before are no longer true
+        self.at: int | None = None  # step of the displayed snapshot; None for the current weights
+        self.rows: list[dict[str, Any]] = []  # rows of metrics.csv of a saved run
+        self.measured: tuple[Any, dict[str, float]] = (
+            None,
+            {},
+        )  # the time (step, at, revision) and the validation metrics
+        self._revision = 0  # counts changes by hand, which make earlier metrics invalid
         self._snap()
 
-    # --- where it stands --------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """The loop's own counts."""
+        """State of the training loop."""
         return self.trainer.state
 
     @property
     def step(self) -> int:
-        """Updates that are done."""
+        """Number of updates so far."""
         return self.state.update
 
     @property
     def settings(self) -> TrainSettings:
-        """As they are now."""
+        """Current settings."""
         return self.trainer.settings
 
     def write(self, row: Tensor) -> None:
-        """Copy the weights that are looked at into the row."""
+        """Copy the displayed weights into the row."""
         if self.at is None:
             self.layout.write(row)
         else:
             row.copy_(self.snapshots.rows[self.at])
 
     def metrics(self, patient: bool) -> dict[str, float]:
-        """The last metrics on the validation split; with `patient` those of the weights that are looked at, where they
-        take no time worth speaking of. `measured_at` says of which step they are."""
+        """Return the last validation metrics.
+
+        With `patient`, they are those of the displayed weights, measured now if that is fast, otherwise empty.
+        `measured_at` is their step.
+        """
         now = (self.step, self.at, self._revision)
         if patient and self.measured[0] != now and self._quick():
             self._validate(now)
@@ -108,20 +121,20 @@ class Live:
 
     @property
     def measured_at(self) -> int | None:
-        """The step whose weights the last metrics are of; None where there are none."""
+        """Step of the weights that the last metrics belong to, or None."""
         when = self.measured[0]
         return None if when is None else when[0] if when[1] is None else when[1]
 
     # --- forward ----------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Do one update; whether it ended the epoch. Raises TrainingError where a number is not finite."""
+        """Do one update; return whether it ended the epoch. Raises TrainingError if a number is not finite."""
         self.at = None
         if self._running is None:
             self._running = self.trainer.epoch()
         last = next(self._running, None)
-        if last is None:  # it was taken up where an epoch had no more to do
-            self._turn()
+        if last is None:  # resumed at the end of an epoch
+            self._end_epoch()
             return True
         self._count()
         step = self.step
@@ -132,14 +145,14 @@ class Live:
         if self.snapshots.due(step):
             self._snap()
         if last:
-            self._turn()
+            self._end_epoch()
         elif self._is_time_to_validate():
             self._validate_now()
         return last
 
     def _is_time_to_validate(self) -> bool:
-        """Whether to validate within an epoch: after as many examples as make it cheap, and at the beginning, when the
-        metrics change fastest, whenever the steps have doubled."""
+        """Return whether to validate within an epoch: after enough examples to make it cheap, and early in training,
+        when metrics change fastest, whenever the number of steps has doubled."""
         if self.trainer.val is None:
             return False
         since = self.step - self._validated
@@ -147,7 +160,7 @@ class Live:
         return since >= max(SELDOM, 2 * self.curves.every, min(cheap, max(self._validated, cheap // 4)))
 
     def _validate_now(self) -> None:
-        """Validate, and give the curves a point."""
+        """Validate, and add a point to the curves."""
         self._validate((self.step, None, self._revision))
         self._validated = self.step
         self.curves.measured(self.step, self.measured[1]["loss"])
@@ -156,13 +169,13 @@ class Live:
             self.rows = self.rows[::-2][::-1]
 
     def row(self, scores: dict[str, float]) -> dict[str, Any]:
-        """A row of metrics.csv, as it stands now."""
+        """Return the current row of metrics.csv."""
         loss = {"train_loss": self.curves.latest}
         val = {f"val_{key}": value for key, value in scores.items()}
         return {"epoch": self.state.epoch + 1, "step": self.step, "lr": self.state.lr, **loss, **val, "seconds": 0.0}
 
-    def _turn(self) -> None:
-        """End the epoch. It is validated unless that was done a moment ago."""
+    def _end_epoch(self) -> None:
+        """End the epoch. Validate unless that happened a few steps ago."""
         self.trainer.look()
         self._count()
         self._epoch_length, self._turned = self.step - self._turned, self.step
@@ -173,10 +186,10 @@ class Live:
         self.trainer.next_epoch()
         self._seen, self._running = (0.0, 0.0), None
         if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.sequence.epochs:
-            self._go_on_beyond()
+            self._continue_at_constant_lr()
 
-    def _go_on_beyond(self) -> None:
-        """What comes after the end of a schedule is training at its full rate."""
+    def _continue_at_constant_lr(self) -> None:
+        """Continue at the full learning rate after the end of a schedule."""
         self.ended = True
         self.trainer.settings = dataclasses.replace(self.settings, schedule="constant")
         self.notes.append(
@@ -185,16 +198,15 @@ class Live:
         )
 
     def _count(self) -> None:
-        """Give the curves what the last update lost."""
+        """Add the loss of the last update to the curves."""
         state = self.state
         self.curves.add(state.loss_sum - self._seen[0], state.counted - self._seen[1])
         self._seen = (state.loss_sum, state.counted)
 
-    # --- back -------------------------------------------------------------------------------------------------
+    # --- seek -------------------------------------------------------------------------------------------------
 
     def seek(self, step: int) -> None:
-        """Look at the snapshot nearest to that step. Nothing that was learned is lost: the next update goes on from
-        the newest weights."""
+        """Display the snapshot nearest to a step. The next update still continues from the newest weights."""
         nearest = self.snapshots.nearest(step)
         newest = nearest is None or abs(step - self.step) <= abs(step - nearest)
         self.at = None if newest else nearest
@@ -205,35 +217,37 @@ class Live:
     # --- changes ----------------------------------------------------------------------------------------------
 
     def change(self, key: str, value: str) -> None:
-        """Change a setting, from the next update on. Raises SettingError for one that a running training cannot have,
-        and what the setting itself rejects."""
+        """Change a setting from the next update on.
+
+        Raises SettingError for a setting that cannot change during training, and for an invalid value.
+        """
         if ";" in value:
             raise SettingError(f"{key}={value} cannot be: a value has no semicolon.")
         if key.startswith("model."):
-            self._remodel(with_settings(self.ready, {key.removeprefix("model."): value}))
+            self._replace_model(with_settings(self.ready, {key.removeprefix("model."): value}))
         elif key in DRAWN:
-            self._redraw(with_data(self.ready, {key: value}))
+            self._replace_data(with_data(self.ready, {key: value}))
         elif key in LIVE:
-            self._resettle(key, value)
+            self._change_setting(key, value)
         else:
             raise SettingError(f"{key} cannot change while a model trains: open it anew with {key}={value}.")
-        self._changed(Change(self.step, key, value))
+        self._log_change(Change(self.step, key, value))
 
     def weighed(self, name: str, index: tuple[int, ...]) -> float:
-        """One weight as it is now. Raises UnknownName, and SettingError for a place that cannot be."""
+        """Return the current value of one weight. Raises UnknownName, and SettingError for an invalid index."""
         return float(self._weight(name, index).detach()[index])
 
     def weigh(self, name: str, index: tuple[int, ...], value: float) -> None:
-        """Set one weight by hand. Raises UnknownName, and SettingError for a place or a number that cannot be."""
+        """Set one weight by hand. Raises UnknownName, and SettingError for an invalid index or number."""
         weight = self._weight(name, index)
         if not math.isfinite(value) or abs(value) > 1e6:
             raise SettingError(f"{value:g} cannot be a weight: it is a number from -1 000 000 to 1 000 000.")
         with torch.no_grad():
             weight[index] = value
-        self._changed(Change(self.step, name, repr(value), index))
+        self._log_change(Change(self.step, name, repr(value), index))
 
     def _weight(self, name: str, index: tuple[int, ...]) -> Tensor:
-        """The parameter of that name, which has that place."""
+        """Return the parameter with this name, after a check of the index."""
         parameters = dict(self.trainer.model.named_parameters())
         if name not in parameters:
             raise UnknownName("weight", name, parameters)
@@ -244,22 +258,22 @@ class Live:
         return weight
 
     def do_again(self, change: Change) -> None:
-        """A change out of a log."""
+        """Replay a change from a log."""
         if change.index is None:
             self.change(change.key, change.value)
         else:
             self.weigh(change.key, change.index, float(change.value))
 
-    def _changed(self, change: Change) -> None:
-        """Write it down; of several at one step for one thing the last is enough."""
+    def _log_change(self, change: Change) -> None:
+        """Log a change; it replaces an earlier change of the same thing at the same step."""
         same = [c for c in self.log if (c.step, c.key, c.index) == (change.step, change.key, change.index)]
         self.log = [c for c in self.log if c not in same] + [change]
         self.at = None
         self._revision += 1
         self._snap()
 
-    def _resettle(self, key: str, value: str) -> None:
-        """Another setting of training."""
+    def _change_setting(self, key: str, value: str) -> None:
+        """Change a training setting."""
         trainer, given = self.trainer, dataclasses.asdict(self.settings)
         settings = build(TrainSettings, {**given, key: value})
         if key == "batch_size":
@@ -268,7 +282,7 @@ class Live:
         if key == "batch_size":
             reject_large_steps(trainer, settings)
         if key in ("optimizer", "weight_decay", "momentum", "grad_clip"):
-            optimizers = build_optimizers(trainer.model, settings)  # rejects what cannot be
+            optimizers = build_optimizers(trainer.model, settings)  # raises for invalid settings
             if key == "optimizer":
                 trainer.optimizers = optimizers
         trainer.settings = settings
@@ -278,18 +292,18 @@ class Live:
             if key == "momentum" and group.get("momentum"):
                 group["momentum"] = settings.momentum
         if key == "batch_size":
-            self._epoch_anew()
+            self._restart_epoch()
 
-    def _redraw(self, ready: Prepared) -> None:
-        """The same data set, drawn anew."""
+    def _replace_data(self, ready: Prepared) -> None:
+        """Replace the data with a new draw of the same data set."""
         trainer, splits = self.trainer, ready.data.splits
         self.ready = dataclasses.replace(ready, model=self.ready.model)
         trainer.train = trainer.place.hold(splits["train"])
         trainer.val = trainer.place.hold(splits["val"]) if "val" in splits else None
-        self._epoch_anew()
+        self._restart_epoch()
 
-    def _remodel(self, ready: Prepared) -> None:
-        """The same weights in a model of other settings, and everything else as it stands."""
+    def _replace_model(self, ready: Prepared) -> None:
+        """Replace the model with one of other settings and the same weights; keep all other state."""
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
         self.trainer.state, self.trainer.objective.carried = old.state, old.objective.carried
@@ -300,20 +314,20 @@ class Live:
             self.trainer.average.load(old.average.weights)
         self.layout, self._running = Layout(self.trainer.model), None
 
-    def _epoch_anew(self) -> None:
-        """Begin the running epoch again: its batches are others now."""
+    def _restart_epoch(self) -> None:
+        """Restart the current epoch, because its batches have changed."""
         state = self.state
         state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
         self._seen, self._running = (0.0, 0.0), None
 
-    # --- beginning --------------------------------------------------------------------------------------------
+    # --- setup ------------------------------------------------------------------------------------------------
 
     def _trainer(self, ready: Prepared) -> Trainer:
         given = (ready.model, ready.data, ready.task, ready.settings, ready.place, self.folder, Progress(False))
         return Trainer(*given, teacher=ready.teacher)
 
-    def _take_up(self) -> None:
-        """Begin, or go on where the run that was opened has its checkpoint, with its curves."""
+    def _begin_or_resume(self) -> None:
+        """Initialize training, or resume from the checkpoint of the opened run, with its curves."""
         trainer, run = self.trainer, self.run
         checkpoints = run.folder / "checkpoints" if run is not None else self.folder
         if run is not None and newest(checkpoints) is not None:
@@ -327,14 +341,14 @@ class Live:
             self.curves.train.append((row["step"], row["train_loss"]))
             if row.get("val_loss") is not None:
                 self.curves.measured(row["step"], row["val_loss"])
-        trainer.state.history = []  # the curves hold it, in bounds
+        trainer.state.history = []  # the curves hold it, in bounded memory
         finished = self.state.epoch >= trainer.sequence.epochs
         if self.settings.schedule != "constant" and finished:
-            self._go_on_beyond()
+            self._continue_at_constant_lr()
             self.ended = False
 
     def _validate(self, when: Any) -> None:
-        """Metrics on the validation split, of what is looked at. Nothing of the training changes by it."""
+        """Measure validation metrics of the displayed weights. The state of training does not change."""
         assert self.trainer.val is not None
         if self.at is None:
             with torch.random.fork_rng([]):
@@ -350,13 +364,13 @@ class Live:
             self.layout.read(now)
 
     def _quick(self) -> bool:
-        """Whether a validation can be waited for."""
+        """Return whether a validation is fast enough to wait for."""
         val = self.trainer.val
         return val is not None and len(val) * sum(p.numel() for p in self.trainer.model.parameters()) <= QUICK
 
 
 def words_of(error: TrainingError) -> str:
-    """What a person is told when a number was not finite; there are no checkpoints here to go back to."""
+    """Return the message for a number that is not finite; there are no checkpoints here to return to."""
     return f"{str(error).replace(' There is no checkpoint yet.', '')} Then begin again."
 
 

@@ -1,4 +1,4 @@
-"""Files that a person hands to the page: kept in a folder of the studio's own, and known by their names since."""
+"""Uploaded files: stored in the studio's folder and referred to by name."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ from ...data.tables.table_files import TABLE_SUFFIXES, read_table
 from .choices import described
 
 LARGEST = 64 * 2**20  # bytes of one file
-LARGEST_IMAGE, IMAGES = 16 * 2**20, 8  # bytes of one that is tried, and how many are kept
+LARGEST_IMAGE, IMAGES = 16 * 2**20, 8  # bytes of one input image, and number of images kept
 PIXELS = 50_000_000
 TOGETHER = 512 * 2**20
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 
 
 class TooLarge(DataError):
-    """A file that is larger than what is taken."""
+    """An upload above the size limit."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """One file that was handed over."""
+    """One uploaded file."""
 
-    name: str  # what the page calls it
+    name: str  # its name on the page
     path: Path
-    title: str  # its own name
+    title: str  # its original name
     kind: str
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, without the path."""
+        """Return JSON values, without the path."""
         return {**self.choice(), "data": self.name, "columns": list(self.columns), "notes": list(self.notes)}
 
     def choice(self) -> dict[str, Any]:
-        """The file among the data that can be chosen."""
+        """Return the file as an entry of the data choices."""
         if self.kind == "text":
             return described(self.name, "text", self.title, "language modelling")
-        # Whether a table is of classes or of numbers is known once its target is.
+        # The target decides whether the task is classification or regression.
         return {**described(self.name, "table", self.title, "classification"), "learns": ["Classes", "Value"]}
 
 
 class Uploads:
-    """All files of one studio."""
+    """All uploaded files of one studio."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files = folder, dict[str, Upload]()
         self.taken, self.number, self.images = 0, 0, 0
 
     async def take(self, title: str, body: AsyncIterator[bytes]) -> Path:
-        """Write what comes to a file of its own, under a plain name. Raises DataError for a suffix that is no table or
-        text, TooLarge, FileError where it cannot be written."""
+        """Write a body to a new file under a sanitized name.
+
+        Raises DataError for a suffix other than of tables or text, TooLarge, and FileError if writing fails.
+        """
         stem, suffix = plain_name(title)
         self.number += 1
         path = self.folder / f"file-{self.number}" / f"{stem}{suffix}"
@@ -84,8 +86,8 @@ class Uploads:
         return path
 
     async def take_image(self, body: AsyncIterator[bytes]) -> int:
-        """Keep an image that is to be tried, as one that any reader of images takes; those of a while ago go. Its
-        number. Raises DataError for what is no image, and TooLarge."""
+        """Store an image as PNG, delete old ones, and return its number. Raises DataError for an invalid image, and
+        TooLarge."""
         content = bytearray()
         async for piece in body:
             content += piece
@@ -99,7 +101,7 @@ class Uploads:
         return number
 
     def look(self, path: Path, title: str) -> Upload:
-        """Read what was taken as far as to say what it is. Raises what reading raises, and forgets the file then."""
+        """Read a stored file and register it. Raises what reading raises, and deletes the file in this case."""
         columns: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
         kind = "text" if path.suffix == ".txt" else "table"
@@ -115,7 +117,7 @@ class Uploads:
             raise
         name, number = path.name, 1
         while name in self.files:
-            if cmp(self.files[name].path, path, shallow=False):  # it was handed over before
+            if cmp(self.files[name].path, path, shallow=False):  # uploaded before
                 self.taken -= path.stat().st_size
                 path.unlink()
                 return self.files[name]
@@ -127,7 +129,7 @@ class Uploads:
 
 
 def plain_name(title: str) -> tuple[str, str]:
-    """A stem of letters, digits, - and _, and the suffix. Raises DataError for a suffix that is not taken."""
+    """Return a stem of letters, digits, - and _, and the suffix. Raises DataError for a suffix that is not accepted."""
     stem, dot, suffix = title.rpartition(".")
     if f"{dot}{suffix.lower()}" not in SUFFIXES:
         raise DataError(
@@ -138,7 +140,7 @@ def plain_name(title: str) -> tuple[str, str]:
 
 
 def _kept_image(content: bytes, path: Path) -> None:
-    """Write an image as PNG, turned as its camera was held. Raises DataError for what is none."""
+    """Write an image as PNG, rotated by its EXIF orientation. Raises DataError for an invalid image."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -156,5 +158,5 @@ def _kept_image(content: bytes, path: Path) -> None:
 
 
 def without_folders(text: str, folder: Path) -> str:
-    """What is said of a file that was handed over, without the folder where it is kept, which is nobody's matter."""
+    """Remove the folder of an uploaded file from a message."""
     return re.sub(re.escape(str(folder)) + r"/file-\d+/", "", text)

@@ -1,5 +1,7 @@
-"""The process that looks at one side: it asks for a copy of the weights when there is somebody to show them to, and
-makes the views of it, with a model and data of its own. It lets every other process go first."""
+"""The process that computes the views of one side, with its own copy of the model and data.
+
+It requests a copy of the weights when a client waits for a frame, and runs at the lowest priority.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,15 @@ from .setup import Built, build_side
 from .shared_memory import Layout, shared_row
 from .state import Opening
 
-# What is shown where nobody has chosen: the first of these that suits.
+# Default view: the first of these that suits.
 USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
 ALWAYS = "gradients"
-LETTERS = 4_000_000  # of one view; a larger one is left out
+LETTERS = 4_000_000  # maximum size of one view in characters; a larger one is left out
 FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", "grad_clip", "schedule", "epochs")
 
 
 def view(commands: Connection, learner: Connection, folder: str) -> None:
-    """What the process does until the studio is gone."""
+    """Run the viewer until the studio ends. This is the main function of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     step_back()
     torch.set_num_threads(1)
@@ -51,7 +53,7 @@ def view(commands: Connection, learner: Connection, folder: str) -> None:
 
 
 def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
-    """The frame that is asked for, as JSON, after what the server has to know of it."""
+    """Return the reply for the server, and the requested frame as JSON."""
     began, head = time.thread_time(), {"id": message["id"]}
     try:
         frame = viewer.frame(message["watch"])
@@ -64,34 +66,35 @@ def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
         }, b""
     if frame is None:
         return {**head, "empty": True}, b""
-    seconds = 0.0 if viewer.anew else time.thread_time() - began  # what is done once says nothing of the next frame
+    seconds = (
+        0.0 if viewer.anew else time.thread_time() - began
+    )  # one-time work does not predict the time of the next frame
     return {**head, "seconds": seconds, "playing": frame["playing"], "step": frame["step"]}, body
 
 
 class Viewer:
-    """A side as it is looked at."""
+    """The display of one side."""
 
     def __init__(self, folder: Path, learner: Line) -> None:
-        """`folder` is where images lie that are to be tried."""
+        """Set up the viewer; `folder` holds the user's input images."""
         self.folder, self.learner = folder, learner
         self.key, self.file, self.asked = "", "", ""
-        self.anew = True  # whether the last frame was the first of what was opened
+        self.anew = True  # whether the last frame was the first of its subject
         self.found: tuple[Subject, list[str], list[str]] | None = None
         self.built: Built | None = None
         self.layout: Layout | None = None
-        self.way: dict[str, Any] | None = None  # to try something of one's own
+        self.way: dict[str, Any] | None = None  # form of the user's own input
         self.row: Tensor | None = None
 
     def expect(self, opening: Opening) -> None:
-        """Build what is to be looked at, while the other process does the same. What cannot be built is that one's to
-        tell."""
+        """Build the model while the learner does the same. The learner reports errors, so they are ignored here."""
         try:
             self._build(opening)
         except Exception:
             self.key = ""
 
     def frame(self, watch: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What is to be seen now; None where nothing is open."""
+        """Return the current frame, or None if nothing is open."""
         self.learner.send({"do": "hand over"})
         _, given = self.learner.inbox.get()
         if "empty" in given:
@@ -121,8 +124,11 @@ class Viewer:
         }
 
     def _subject(self, watch: Mapping[str, Any]) -> tuple[Subject, list[str], list[str]]:
-        """The model with the examples and options that are asked for, the views that suit it, and sentences on those
-        that failed to say so. What was found for the frame before holds as long as nothing else is asked for."""
+        """Return the model with the requested examples and options, the views that suit it, and notes on views that
+        failed to say.
+
+        The result is cached as long as the request does not change.
+        """
         assert self.built is not None
         asked = json.dumps([self.key, watch.get("example"), watch.get("options")], sort_keys=True)
         self.anew = self.found is None or asked != self.asked
@@ -133,18 +139,18 @@ class Viewer:
         return self.found
 
     def _build(self, opening: Opening) -> None:
-        """The model and data, unless they are those that stand here already."""
+        """Build the model and data, unless they are already built."""
         given = {key: value for key, value in opening.given.items() if key not in FITTING}
         key = json.dumps([opening.model, opening.source, opening.run, opening.anew, given], sort_keys=True)
         if key != self.key:
             built = build_side(opening)
             built.ready.model.eval()
             self.way, self.layout = way_to_try(built), Layout(built.ready.model)
-            self.built, self.key, self.found = built, key, None  # what was found is of the model that stood here
+            self.built, self.key, self.found = built, key, None  # the cached subject belongs to the old model
 
 
 def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
-    """The model with the examples and options that are asked for."""
+    """Return the model with the requested examples and options."""
     ready = built.ready
     ready.model.eval()
     subject = open_data(ready.model, ready.preset, ready.data, ready.task, built.run)
@@ -158,29 +164,29 @@ def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
 
 
 def usual(suit: Sequence[str]) -> list[str]:
-    """What is shown where nobody has chosen, of the views that suit."""
+    """Return the default views among those that suit."""
     return [name for name in USUAL if name in suit][:1] + [name for name in suit if name == ALWAYS]
 
 
 def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tuple[list[View], list[str]]:
-    """The views of these names, and sentences on those that could not be made."""
+    """Return the named views, and notes on those that failed."""
     views, notes = [], []
     for name in dict.fromkeys(names):
         if name not in suit:
             notes.append(f"The view {name} has nothing to show of {subject.preset.name} on this data.")
             continue
         try:
-            views.append(sound(module_of(name).view(_asked(subject, name))))
+            views.append(sound(module_of(name).view(_with_view_options(subject, name))))
         except CutawayError as error:
             notes.append(f"The view {name}: {error}")
-        except Exception as error:  # one view that fails takes no other with it
+        except Exception as error:  # a view that fails must not affect the others
             traceback.print_exc(file=sys.stderr)
             notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
     return views, notes
 
 
 def suiting(subject: Subject) -> tuple[list[str], list[str]]:
-    """The views that suit, and sentences on those that could not even say so."""
+    """Return the views that suit, and notes on those whose check failed."""
     suit, notes = [], []
     for name in VIEWS:
         try:
@@ -192,8 +198,9 @@ def suiting(subject: Subject) -> tuple[list[str], list[str]]:
     return suit, notes
 
 
-def _asked(subject: Subject, name: str) -> Subject:
-    """The subject with the options of that view alone: "layer" is for all that have one, "features.layer" for one."""
+def _with_view_options(subject: Subject, name: str) -> Subject:
+    """Return the subject with the options of one view: "layer" applies to all views that have it, "features.layer" to
+    one."""
     known = getattr(module_of(name), "OPTIONS", {})
     options = {key: value for key, value in subject.options.items() if key in known}
     own = {key.removeprefix(f"{name}."): value for key, value in subject.options.items() if key.startswith(f"{name}.")}
@@ -201,10 +208,7 @@ def _asked(subject: Subject, name: str) -> Subject:
 
 
 def sound(view: View) -> View:
-    """The view, if it is JSON of a size that can be drawn; numbers that JSON has not become null.
-
-    Raises ValueError for one that is too large.
-    """
+    """Return the view with NaN and infinity replaced by null. Raises ValueError if it is too large for a page."""
     try:
         text = json.dumps(view, allow_nan=False)
     except ValueError:
@@ -224,5 +228,5 @@ def _finite(value: Any) -> Any:
 
 
 def examples_of(subject: Subject) -> int:
-    """How many examples there are to look at."""
+    """Return the number of examples to choose from."""
     return len(subject.split) if subject.split is not None else subject.count

@@ -1,7 +1,7 @@
-"""The two processes of a side, as the server sees them: what is asked of them, and what becomes of those that end.
+"""The server's handles of the two processes of a side: requests to them, and their end.
 
-They are never forked from the server, whose libraries have threads by then, and begin with Ctrl-C blocked, which is the
-server's to hear; they end as soon as their pipe to the server does.
+The processes are never forked from the server, whose libraries have started threads by then. They start with Ctrl-C
+blocked, because the server handles it, and end as soon as their pipe to the server closes.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from ...core.errors import CutawayError
 from ..web.processes import START_METHOD, interrupts_blocked, process_context
 from .ipc import END, Message, parted
 
-PATIENCE = 2.0  # seconds in which a process ends by itself
+PATIENCE = 2.0  # seconds in which a process has to end before it is killed
 PRELOADED = f"{__package__}.preload"
 
 
 def learn(*words: Any) -> None:
-    """What the process does that learns."""
+    """Run the learner. This is the main function of its process."""
     from .learner import learn
 
     learn(*words)
 
 
 def view(*words: Any) -> None:
-    """What the process does that looks on."""
+    """Run the viewer. This is the main function of its process."""
     from .viewer import view
 
     view(*words)
 
 
 def warm_up() -> None:
-    """Begin to import, beside this process, what those of the studio need."""
+    """Start the import of the studio's modules in the fork server, in parallel with this process."""
     process_context(PRELOADED)
     if START_METHOD == "forkserver":
         with interrupts_blocked():
@@ -49,19 +49,19 @@ def warm_up() -> None:
 
 
 class Rejected(CutawayError):
-    """What a process said no to, in its own words."""
+    """An error that a process reported, with its message."""
 
 
 class Fault(Exception):
-    """What went wrong in a process, and is nobody's to fix."""
+    """An internal error of a process, which the user cannot fix."""
 
 
 class Ended(CutawayError):
-    """A process is gone."""
+    """A process has ended."""
 
 
 class Worker:
-    """One process, and the line to it."""
+    """One process, and the pipe to it."""
 
     def __init__(self, process: BaseProcess, connection: Connection, on_event: Callable[[Message], None]) -> None:
         self.process, self.connection, self.on_event = process, connection, on_event
@@ -73,7 +73,7 @@ class Worker:
         self.thread.start()
 
     async def ask(self, message: Message) -> tuple[Message, bytes]:
-        """Send a message and wait for its answer. Raises Rejected, Fault, or Ended where nobody answers any more."""
+        """Send a message and wait for its reply. Raises Rejected, Fault, or Ended if the process has ended."""
         if self.ended:
             raise Ended("This side's process has ended: open it anew.")
         number = next(self.numbers)
@@ -90,7 +90,7 @@ class Worker:
         return reply, body
 
     def tell(self, message: Message) -> None:
-        """Send a message that has no answer."""
+        """Send a message without a reply."""
         with contextlib.suppress(OSError):
             self.connection.send_bytes(json.dumps(message).encode() + b"\n")
 
@@ -110,15 +110,15 @@ class Worker:
             answer.set_result((message, body))
 
     def _gone(self) -> None:
-        """Tell everybody who waits."""
+        """Fail all pending requests after the process has ended."""
         self.ended = True
         for answer in self.waiting.values():
             if not answer.done():
-                answer.set_exception(Ended(self.epitaph()))
+                answer.set_exception(Ended(self.exit_message()))
         self.on_event({"event": "ended"})
 
-    def epitaph(self) -> str:
-        """How it ended, in words."""
+    def exit_message(self) -> str:
+        """Return a message on how the process ended."""
         self.process.join(PATIENCE)
         code = self.process.exitcode
         how = f" (by signal {-code})" if code is not None and code < 0 else ""
@@ -126,14 +126,14 @@ class Worker:
 
 
 class Pair:
-    """The process that learns and the one that looks on, which have a line to each other too."""
+    """The learner and the viewer of a side, which also have a pipe to each other."""
 
     def __init__(self, folder: str, side: str, on_event: Callable[[Message], None]) -> None:
         context = process_context(PRELOADED)
         to_learner, learner_end = context.Pipe()
         to_viewer, viewer_end = context.Pipe()
         between_learner, between_viewer = context.Pipe()
-        threads = max(1, (os.cpu_count() or 1) - 1)  # one is left for looking on and for the page
+        threads = max(1, (os.cpu_count() or 1) - 1)  # leave one core for the viewer and the page
         self.learner = self._started(
             context.Process(
                 target=learn, args=(learner_end, between_learner, folder, side, threads), name=f"learner-{side}"
@@ -147,7 +147,7 @@ class Pair:
             on_event,
         )
         for end in (learner_end, viewer_end, between_learner, between_viewer):
-            end.close()  # the processes have them; a line ends where its last holder does
+            end.close()  # the processes hold them; or the pipes would not close when they end
 
     @staticmethod
     def _started(process: Any, connection: Connection, on_event: Callable[[Message], None]) -> Worker:
@@ -158,11 +158,11 @@ class Pair:
 
     @property
     def ended(self) -> bool:
-        """Whether one of them is gone."""
+        """True if one of the processes has ended."""
         return self.learner.ended or self.viewer.ended
 
     def close(self) -> None:
-        """End both, gently, then not."""
+        """Ask both processes to end, then kill them."""
         workers = (self.learner, self.viewer)
         for worker in workers:
             worker.tell(END)
@@ -171,5 +171,5 @@ class Pair:
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join(PATIENCE)
-            worker.thread.join(PATIENCE)  # it has read to the end: the other end is gone
+            worker.thread.join(PATIENCE)  # it ends when the pipe is closed
             worker.connection.close()

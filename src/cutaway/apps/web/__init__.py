@@ -1,1 +1,1 @@
-"""What the studio and the prediction server have in common: where they listen, whom they answer, what they read."""
+"""Networking code that the studio and the prediction server share: sockets, connection limits, HTTP requests."""

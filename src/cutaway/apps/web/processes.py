@@ -1,4 +1,4 @@
-"""How the servers start processes of their own."""
+"""Start of the servers' worker processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ START_METHOD = "forkserver" if sys.platform.startswith("linux") else "spawn"
 
 
 def process_context(preload: str) -> Any:
-    """Return the multiprocessing context of the servers. They are never forked from a server, whose libraries have
-    threads by then: where forking is safe, from one process that has imported the module `preload` and run nothing, so
-    that the next one starts at once; elsewhere each from nothing."""
+    """Return the multiprocessing context of the servers' worker processes.
+
+    A worker is never forked from a server, because the libraries of the server have started threads by then. On Linux,
+    workers are forked from one process that has imported the module `preload` and run nothing else, so that the next
+    one starts at once. On other systems each worker is spawned.
+    """
     context = multiprocessing.get_context(START_METHOD)
     if START_METHOD == "forkserver":
         context.set_forkserver_preload([preload])
@@ -24,7 +27,8 @@ def process_context(preload: str) -> Any:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C within this context, and in the processes that are started in it, until they set their handler."""
+    """Block Ctrl-C within this context and in the processes that are started in it, until they install their own
+    handler."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,7 +1,7 @@
 """HTTP requests: bounded bodies, JSON, and checks of Host and Origin.
 
-- Host: a name that somebody else points at 127.0.0.1 does not reach the server (DNS rebinding): 421.
-- Origin: another site's page in the same browser does not reach it: 403.
+- Host: a foreign domain name that resolves to 127.0.0.1 is rejected with 421 (DNS rebinding).
+- Origin: a page of another site in the same browser is rejected with 403.
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ JSON = "application/json"
 
 
 def media_type(request: Request) -> str:
-    """The content type that a request names, in small letters and without its parameters."""
+    """Return the content type of a request, in lower case and without its parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def reject_longer(request: Request, most: int) -> None:
-    """Raise HTTPException 413 where a request says that its body is larger than that, before any of it is read."""
-    told = request.headers.get("content-length", "0")
-    if not told.isascii() or not told.isdigit() or len(told) > 18 or int(told) > most:
+    """Raise HTTPException 413 if a request declares a body of more than `most` bytes, before the body is read."""
+    declared = request.headers.get("content-length", "0")
+    if not declared.isascii() or not declared.isdigit() or len(declared) > 18 or int(declared) > most:
         raise too_large(most)
 
 
-async def read_body(request: Request, most: int, came: Callable[[int], None] = lambda size: None) -> bytes:
-    """The body, of at most so many bytes; `came` is told how many each piece has. Raises HTTPException 413 as soon as
-    it is larger; the rest is not read."""
+async def read_body(request: Request, most: int, on_bytes: Callable[[int], None] = lambda size: None) -> bytes:
+    """Read the body of a request, of at most `most` bytes, and call `on_bytes` with the size of each piece.
+
+    Raises HTTPException 413 as soon as the body is larger; the rest is not read.
+    """
     reject_longer(request, most)
     body = bytearray()
     async for piece in request.stream():
         if len(body) + len(piece) > most:
             raise too_large(most)
-        came(len(piece))
+        on_bytes(len(piece))
         body += piece
     return bytes(body)
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body is. Raises HTTPException 400 for what is none; NaN and Infinity are no JSON."""
+    """Parse a body as a JSON object. Raises HTTPException 400 for anything else; NaN and Infinity are not JSON."""
     try:
         value = json.loads(body, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
@@ -56,7 +58,7 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 def too_large(most: int) -> HTTPException:
-    """What is said of a body that is larger than that."""
+    """Return the exception for a body of more than `most` bytes."""
     size = f"{most / 2**20:g} MiB" if most >= 2**20 else f"{most:,} bytes"
     return HTTPException(413, f"The request is too large: it has at most {size} here.")
 
@@ -74,7 +76,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = {  # of every answer
+HEADERS = {  # of every response
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -88,21 +90,21 @@ _SEALS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Hosts:
-    """The names that a server has."""
+    """The host names of a server."""
 
     def __init__(self, host: str, port: int) -> None:
         self.port = port
         self.names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", written(host))}
         self.anywhere = host in EVERYWHERE
 
-    def strange(self, headers: dict[str, list[str]]) -> bool:
-        """Whether a request names another host, none, or several."""
+    def is_foreign_host(self, headers: dict[str, list[str]]) -> bool:
+        """Return whether the Host header is missing, repeated or not a name of this server."""
         host = headers.get("host", [])
         return len(host) != 1 or not self._is_ours(host[0])
 
     def _is_ours(self, host: str) -> bool:
-        """Whether that is a name of this server. One that listens everywhere is known by any number, never by a name,
-        which somebody else could give it."""
+        """Return whether `host` is a name of this server. A server that listens on all addresses accepts any IP
+        address, but no domain name, because anybody can point a domain name at it."""
         if host.lower() in self.names:
             return True
         name, _, port = host.rpartition(":")
@@ -116,7 +118,7 @@ class Hosts:
 
 
 def from_elsewhere(headers: dict[str, list[str]]) -> bool:
-    """Whether another site's page asks. The host is one of ours, once."""
+    """Return whether a page of another site sent the request. The Host header must have been checked before."""
     own = f"http://{headers['host'][0]}"
     if any(origin != own for origin in headers.get("origin", [])):
         return True
@@ -126,7 +128,7 @@ def from_elsewhere(headers: dict[str, list[str]]) -> bool:
 
 
 def headers_of(scope: Scope) -> dict[str, list[str]]:
-    """The headers of a request, each name in small letters with its values."""
+    """Return the headers of a request: each name in lower case, with its values."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -134,12 +136,12 @@ def headers_of(scope: Scope) -> dict[str, list[str]]:
 
 
 def sealed(send: Send) -> Send:
-    """`send`, with HEADERS on the answer where it has none of its own."""
+    """Wrap `send` so that each response has HEADERS, unless it sets them itself."""
 
     async def send_sealed(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            given = {name for name, _ in message["headers"]}
-            message["headers"] = [*message["headers"], *(pair for pair in _SEALS if pair[0] not in given)]
+            present = {name for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(pair for pair in _SEALS if pair[0] not in present)]
         await send(message)
 
     return send_sealed

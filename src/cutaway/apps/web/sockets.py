@@ -1,4 +1,4 @@
-"""A socket to listen at: on this machine alone unless asked otherwise, and said plainly where a port is taken."""
+"""Listening sockets: on this machine only by default, with a clear error if a port is in use."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from ...core.errors import FileError, SettingError
 
-BUFFER = 256 * 1024  # bytes on their way to a client, so that what it sees never lags far behind
+BUFFER = 256 * 1024  # bytes of the send buffer: small, so that what a client sees never lags far behind
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 def socket_on(host: str, ports: Sequence[int], way_out: str, backlog: int = 64) -> socket.socket:
-    """A socket that listens at the first of these ports that is free; port 0 is any that is.
+    """Return a socket that listens on the first free port of `ports`; port 0 means any free port.
 
-    Raises SettingError, which ends in the `way_out`, where the last is taken or not allowed; FileError for a host that
-    this machine has not.
+    Raises SettingError, which ends with `way_out`, if the last port is in use or not permitted. Raises FileError if
+    `host` is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
@@ -47,7 +47,7 @@ def socket_on(host: str, ports: Sequence[int], way_out: str, backlog: int = 64) 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens at that host."""
+    """Return whether only this machine can reach a server that listens on `host`."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -55,10 +55,10 @@ def is_loopback(host: str) -> bool:
 
 
 def written(host: str) -> str:
-    """A host as it stands in a URL: IPv6 in brackets."""
+    """Format a host for a URL: IPv6 addresses get brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def reachable(host: str) -> str:
-    """The host by which this machine reaches what listens there, as it stands in a URL."""
+    """Return the host, formatted for a URL, at which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in EVERYWHERE else written(host)
