@@ -21,9 +21,9 @@ k = 2, n = 5, α = 10⁻⁴, β = 0.75. Shapes, `alexnet` from (N, C, 224, 224),
             max over 3×3, stride 2          (N, 256,  6,  6)   (N, 256,  6,  6)
     fc6, fc7, fc8                           (N, 4096), (N, 4096), (N, classes)
 
-A layer in two towers is a convolution in two groups: each half of its feature maps sees one half of those before, which
-is how the original was spread over two GPUs. More than half of all parameters are in fc6. With `stem="small"`, for
-images of few pixels, conv1 is 3×3 with stride 1 and the grid before fc6 is 3×3: the last map of a 32×32 image.
+A layer in two towers is a convolution in two groups: each half of its feature maps takes one half of those before, as
+the original was split over two GPUs. More than half of all parameters are in fc6. With `stem="small"`, for images of
+few pixels, conv1 is 3×3 with stride 1 and the grid before fc6 is 3×3: the last map of a 32×32 image.
 """
 
 from __future__ import annotations

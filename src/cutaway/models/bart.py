@@ -67,9 +67,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """Return the preset with the vocabulary of `spec`, and positions for its texts and for answers half as long
-        again as the longest. Raises ModelError if its sides have a vocabulary each.
+        """Return the preset with the vocabulary of `spec`, and positions for its texts and for outputs 1.5 times as
+        long.
 
+        Raises ModelError if source and target have separate vocabularies.
         """
         reject_apart("bart", spec)
         answers = spec.target.longest + spec.target.longest // 2
@@ -167,7 +168,6 @@ class Bart(EncoderDecoder):
         """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
         real.
 
-
         Raises ModelError if the context is exceeded.
         """
         self._reject_beyond(source.shape[1])
@@ -200,8 +200,10 @@ class Bart(EncoderDecoder):
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Return the logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N,
-        T), their mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`.
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
+
+        The arguments are source ids (N, T), their mask (N, T), True where a token is real, and the target so far (N,
+        S), which begins with its `begin`.
         """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits

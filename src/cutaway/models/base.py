@@ -82,9 +82,9 @@ class Network(nn.Module):
 
     # Used by attribution.
     def explained(self, outputs: Tensor) -> Tensor:
-        """Return the outputs to explain, (N, …), with one number for each answer.
+        """Return the outputs to explain, (N, …), with one number for each class or value.
 
-        A model that answers at every position of an image returns one number for each class.
+        A model with outputs at every position of an image returns one number for each class.
         """
         return outputs
 
@@ -201,11 +201,10 @@ class EncodesPatches(Protocol):
     """An image network that can compute a subset of the patches only, for masked autoencoding."""
 
     def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
-        """Return the normalized output of the last block for the patches `kept` (N, K) of images (N, C, H, W), (N, K,
-        D).
+        """Return the normalized output of the last block for a subset of the patches, (N, K, D).
 
-
-        Patches are given by their indices in the token grid. Tokens that precede the patches, e.g. [CLS], come first.
+        `x` are images (N, C, H, W), and `kept` (N, K) are indices of patches in the token grid. Tokens that precede the
+        patches, e.g. [CLS], come first in the output.
         """
 
 

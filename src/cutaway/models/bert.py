@@ -152,7 +152,7 @@ class Bert(Network):
 
     takes = (TextSpec,)
     targets = (Masked, Classes, Value, Tags)
-    special_tokens = True  # a text stands between [CLS] and [SEP]
+    special_tokens = True  # a text is enclosed in [CLS] and [SEP]
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -219,9 +219,9 @@ class Bert(Network):
         return z
 
     def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Return the input of the head: each token, (N, T, dim), or the first, (N, dim), where the answer is one.
+        """Return the input of the head: each token, (N, T, dim), or for classes the first token, (N, dim).
 
-        Raises ModelError where that first one is padding.
+        Raises ModelError if the first token is padding.
         """
         mask = _without_full_mask(real_places(mask, tokens.shape))
         if self.config.head == "classes" and mask is not None and not _starts_with_token(mask):

@@ -111,7 +111,7 @@ class Zero(nn.Module):
     """No edge: zeros of the shape of the input."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to zeros (N, C, H, W)."""
+        """Map (N, C, H, W) to zeros of the same shape."""
         return torch.zeros_like(x)
 
 

@@ -55,7 +55,7 @@ class Config(Checked):
     grid: int = positive(3)  # cells of the last map, in height and width
     hidden_dim: int = positive(128)  # units of the LSTM
     layers: int = positive(1)  # stacked layers of the LSTM
-    pooling: str = one_of("last", ("last", "mean"))  # what the head sees: the last state, or the mean of all
+    pooling: str = one_of("last", ("last", "mean"))  # input of the head: the last state, or the mean of all
     dropout: float = fraction(0.0)  # dropout rate of the CNN's output and of the input of the head
     num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
@@ -116,8 +116,8 @@ class CNNLSTM(Network):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: the last state, or the mean of all, (N, hidden).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands after them.
-        Raises ModelError if it stands elsewhere.
+        `mask` (N, T) is True where a frame is real, at least for the first of each video, with padding on the right.
+        Raises ModelError for other padding.
         """
         mask = real_places(mask, x.shape)
         lengths = lengths_of(mask, x.shape[1])

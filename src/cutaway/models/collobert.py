@@ -39,7 +39,7 @@ class Config(Checked):
     approach: str = one_of("window", ("window", "sentence"))  # window: a tag for each word; sentence: a class for each
     vocab_size: int = at_least(2, 10_000)  # tokens, each with a row of the look-up table
     dim: int = positive(50)  # dimension of a row
-    window: int = positive(5)  # words that are seen at once, the one in question in their middle
+    window: int = positive(5)  # size of the window in words, with the word to tag in the middle
     hidden_dim: int = positive(300)  # units after the windows
     second: int = positive(500)  # sentence: units after the maximum
     num_classes: int = positive(45)  # tags or classes

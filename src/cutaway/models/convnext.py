@@ -1,4 +1,4 @@
-"""ConvNeXt: a ResNet brought step by step to the design of a Vision Transformer, with convolutions alone.
+"""ConvNeXt: a convolutional network with the design of a Vision Transformer, derived from a ResNet.
 
 Z. Liu, H. Mao, C.-Y. Wu, C. Feichtenhofer, T. Darrell, S. Xie, A ConvNet for the 2020s, 2022 (CVPR 2022).
 <https://arxiv.org/abs/2201.03545>

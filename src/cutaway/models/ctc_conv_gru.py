@@ -57,7 +57,7 @@ class Config(Checked):
 
     in_features: int = positive(64)  # F, the mel bands of a frame
     channels: tuple[int, ...] = positive((128, 128))  # of each convolution
-    kernel: int = positive(11)  # frames that a convolution sees; odd, so that it has a middle
+    kernel: int = positive(11)  # size of a convolution's window in frames, an odd number
     strides: tuple[int, ...] = positive((2, 2))  # of each convolution: their product is what frames are divided by
     hidden_dim: int = positive(128)  # units of the GRU, in each direction
     layers: int = positive(1)  # stacked layers of the GRU
@@ -110,8 +110,8 @@ class CTCConvGRU(Network):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: the states of both directions, (N, T', 2 · hidden), zeros at padding.
 
-        `mask` (N, T) is True where a frame is real; padding stands after all real ones. Raises ModelError if it stands
-        elsewhere, and for frames of another size.
+        `mask` (N, T) is True where a frame is real, with padding on the right. Raises ModelError for other padding, and
+        for frames of another size.
         """
         if x.ndim != 3 or x.shape[2] != self.config.in_features:
             raise ModelError(

@@ -145,8 +145,8 @@ class DCNN(Network):
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: the k_top numbers of each row of each map, (N, rows · maps · k_top).
 
-        `mask` (N, T) is True where a token is real; None where all are. Raises ModelError if padding stands before a
-        real one.
+        `mask` (N, T) is True where a token is real; None where all are. Raises ModelError if padding precedes a real
+        token.
         """
         mask = real_places(mask, tokens.shape)
         if mask is None:

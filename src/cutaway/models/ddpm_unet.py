@@ -194,7 +194,7 @@ class DDPM(Network):
         widths, dim = config.widths, 4 * config.widths[0]
         self.time1 = nn.Linear(widths[0], dim)
         self.time2 = nn.Linear(dim, dim)
-        self.classes = nn.Embedding(config.classes + 1, dim) if config.classes else None  # the last stands for none
+        self.classes = nn.Embedding(config.classes + 1, dim) if config.classes else None  # the last is "no class"
         self.stem = nn.Conv2d(config.in_channels, widths[0], 3, padding=1)
         self.down, self.downsample = nn.ModuleList(), nn.ModuleList()
         channels, kept = widths[0], [widths[0]]  # what each map on the way down has

@@ -71,7 +71,7 @@ CARD = Card(
             common="normal, standard deviation 0.02 (transformers)",
         ),
     ),
-    # The paper says nothing of its fine-tuning: BERT's.
+    # The paper gives no settings for fine-tuning; these are BERT's.
     settings={"distilbert-base": pre_training()},
     fine_tuning={"distilbert-base": fine_tuning(lr=5e-5)},
 )

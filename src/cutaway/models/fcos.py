@@ -137,7 +137,7 @@ class Body(nn.Module):
         return [self.config.width * 2**stage * expansion for stage in range(self.first_stage - 1, stages)]
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """(N, C, H, W) to maps (N, C_i, H/s_i, W/s_i), the largest first."""
+        """Map (N, C, H, W) to maps (N, C_i, H/s_i, W/s_i), largest first."""
         x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))  # (N, w, H/4, W/4)
         maps = []
         for stage in range(1, len(self.config.layers) + 1):
@@ -222,12 +222,12 @@ class FCOS(Network):
         These are class logits, l, t, r, b ≥ 0 in strides, the logit of centerness, and the location x, y, s in pixels.
         """
         levels = self.levels(x)
-        said = []
+        predictions = []
         for level in levels:
             by_class, by_box = self.class_tower(level), self.box_tower(level)
             answers = [self.head(by_class), F.relu(self.distances(by_box)), self.centerness(by_box)]
-            said.append(_flatten_locations(torch.cat(answers, 1)))  # (N, h · w, K + 5)
-        whole = torch.cat(said, 1)  # (N, L, K + 5)
+            predictions.append(_flatten_locations(torch.cat(answers, 1)))  # (N, h · w, K + 5)
+        whole = torch.cat(predictions, 1)  # (N, L, K + 5)
         if whole.dtype in (torch.bfloat16, torch.float16):  # these cannot represent both pixel 800 and pixel 801
             whole = whole.float()
         sizes = [(level.shape[2], level.shape[3]) for level in levels]

@@ -77,5 +77,5 @@ def _field(default: Any, holds: Callable[[Any], bool], allowed: str) -> Any:
 def sentences_of(config: type) -> dict[str, str]:
     """Return the description of each field of a Config, read from its comment in the source."""
     source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
-    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
-    return {f.name: said.get(f.name, "") for f in dataclasses.fields(config)}
+    comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
+    return {f.name: comments.get(f.name, "") for f in dataclasses.fields(config)}

@@ -108,7 +108,7 @@ class GATConv(MessagePassing):
         scores = h @ halves  # (K, V, 2)
         dropped = dropout(h, self.dropout, self.training)
         at_once = self.heads
-        if not torch.compiler.is_exporting():  # where nobody knows how many edges there will be
+        if not torch.compiler.is_exporting():  # where the number of edges is unknown
             at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
         sums = [
             self._attend(s, d, edges, k * at_once)

@@ -11,9 +11,9 @@ enough width the network distinguishes all graphs that the Weisfeiler–Leman te
 which the paper finds to generalize best) or learned (GIN-ε). No self-loop is added; one in the data is an ordinary
 edge.
 
-Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), of two linear layers with batch normalization and a ReLU
-after each. Of each graph in a batch the nodes of all layers are pooled, x among them, (n, F + layers · hidden), and a
-linear head gives (n, classes). For nodes the head sees the last layer alone, (n, hidden).
+Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), with two linear layers, each followed by batch
+normalization and a ReLU. The nodes of each graph are pooled from all layers, including x, (n, F + layers · hidden), and
+a linear head returns (n, classes). For nodes the head takes only the last layer, (n, hidden).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ omitted, and the sum is over ReLU(h_u). The last layer has no ReLU. No self-loop
 ordinary edge.
 
 Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); each layer (V, hidden), an MLP of two linear layers, the first
-(V, 2 · hidden) with a ReLU. Of each graph in a batch the nodes of the last layer are pooled, (n, hidden), and a linear
-head gives (n, classes); for nodes the head sees the nodes `rows`.
+(V, 2 · hidden) with a ReLU. The nodes of each graph are pooled from the last layer, (n, hidden), and a linear head
+returns (n, classes); for nodes the head takes the nodes `rows`.
 """
 
 from __future__ import annotations

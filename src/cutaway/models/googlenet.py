@@ -204,7 +204,6 @@ class GoogLeNet(Network):
         """Return the input of the head before dropout, and the logits of the auxiliary heads, which run in training
         only.
 
-
         They run in the middle of the forward pass, so that their backward pass comes when much memory is free again.
         """
         reject_small(x, self.config.least_size, "googlenet")
@@ -221,7 +220,7 @@ class GoogLeNet(Network):
         return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the input of the head, but for dropout: the mean over the last map, (N, 1024)."""
+        """Return the input of the head before dropout: the mean over the last map, (N, 1024)."""
         return self._features_and_auxiliary(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:

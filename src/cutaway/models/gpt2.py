@@ -60,7 +60,7 @@ class Config(Checked):
 
     @property
     def rates(self) -> tuple[float, float, float]:
-        """The dropout of what each layer adds, of the embedding and of the attention weights."""
+        """The dropout rates of layer outputs, of the embedding and of the attention weights."""
         embedding, attention = self.embedding_dropout, self.attention_dropout
         return (
             self.dropout,
@@ -131,10 +131,7 @@ class GPT2(Decoder):
         return y
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the input of the head: each token, (N, T, dim), or the last real one, (N, dim), where the answer is
-        one.
-
-        """
+        """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
         mask = real_places(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_real(z, mask)

@@ -13,7 +13,7 @@ Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU; the last o
 (n, classes). With `graph_level`, as in the paper, examples are whole graphs in one batch: every layer has
 `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear head gives (n, classes).
 
-The matrices have the names that PyTorch Geometric's GraphConv gives them; the bias is there one of `lin_rel`.
+The matrices have the names of PyTorch Geometric's GraphConv, where the bias belongs to `lin_rel`.
 """
 
 from __future__ import annotations

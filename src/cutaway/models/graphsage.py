@@ -15,7 +15,7 @@ logits of the nodes `rows`, (n, classes). With `graph_level`, examples are whole
 the head sees the nodes of each graph pooled, (n, hidden). With a `decoder` the last layer has neither ReLU nor length
 1: it gives embeddings (V, hidden), and the decoder the logits of links between the pairs `rows` (n, 2), (n, 1).
 
-The matrices have the names that PyTorch Geometric's SAGEConv gives them; the bias is there one of `lin_l`.
+The matrices have the names of PyTorch Geometric's SAGEConv, where the bias belongs to `lin_l`.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ class Config(forecasting.Config):
 
 
 def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") -> dict[str, Tensor]:
-    """Return one step, and all that it computes, each (N, hidden): x (N, inputs), the state h, and W, U, b and b'.
+    """Compute one step and return all its values, each (N, hidden), given x (N, inputs), the state h, W, U, b and b'.
 
-    `reset` says where the reset gate stands: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
-    published, so that r chooses among the numbers of h.
+    `reset` is the position of the reset gate: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
+    published, so that r selects among the numbers of h.
     """
     require(reset in ("after", "before"), "reset", reset, "after or before")
     (h,) = state

@@ -315,7 +315,6 @@ class InceptionV3(Network):
         """Return the input of the head before dropout, and the logits of the auxiliary head, which runs in training
         only.
 
-
         It runs in the middle of the forward pass, so that its backward pass comes when much memory is free again.
         """
         reject_small(x, self.config.least_size, "inception-v3")
@@ -329,7 +328,7 @@ class InceptionV3(Network):
         return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the input of the head, but for dropout: the mean over the last map, (N, 2048)."""
+        """Return the input of the head before dropout: the mean over the last map, (N, 2048)."""
         return self._features_and_auxiliary(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:

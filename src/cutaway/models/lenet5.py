@@ -132,11 +132,10 @@ class SubSampling(nn.Module):
 
 
 class TableConv2d(nn.Module):
-    """A convolution in which output map i sees only the input maps table[i]; no other weights exist.
+    """A convolution in which output map i takes only the input maps table[i]; no other weights exist.
 
-    `weight` has one kernel for each connection of two maps, in the table's order. PyTorch's one dense
-    convolution, with zeros where there is no connection, is faster than sixteen small ones. (N, C, H, W) to
-    (N, len(table), ...).
+    `weight` has one kernel for each connection of two maps, in the table's order. One dense PyTorch convolution, with
+    zeros for missing connections, is faster than sixteen small ones. (N, C, H, W) to (N, len(table), ...).
     """
 
     target: Tensor  # output map of each connection
@@ -222,7 +221,7 @@ class LeNet5(Network):
         return scaled_tanh(self.f6(x))  # (N, 84)
 
     def distances(self, x: Tensor) -> Tensor:
-        """Return the paper's outputs y, (N, classes): squared distances, the smallest is the answer."""
+        """Return the paper's outputs y, (N, classes): squared distances; the smallest is the prediction."""
         y: Tensor = self.output(self.features(x))
         return y
 

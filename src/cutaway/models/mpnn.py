@@ -13,9 +13,9 @@ several times; each time an LSTM attends to them, given its state so far:
 
     q_s = LSTM(q*_{s−1}),   a_v = softmax_v( h_v · q_s ),   q*_s = [ q_s ‖ Σ_v a_v h_v ]
 
-Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); nodes (V, d), matrices (E, d, d); of each graph set2set gives
-(n, 2d), an MLP (n, d), and a linear head (n, classes). Where edges have no features there is one matrix for all. For
-nodes the head sees h_v^(T) of the nodes `rows`.
+Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); nodes (V, d), matrices (E, d, d); for each graph set2set
+returns (n, 2d), an MLP (n, d), and a linear head (n, classes). Without edge features there is one matrix for all edges.
+For nodes the head takes h_v^(T) of the nodes `rows`.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class ParallelTransformer(Decoder):
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        # A block whose normalization stands after the sum has normalized already.
+        # With order=post the last block has already normalized its output.
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
         self.head: nn.Module
         if config.head == "next":
@@ -173,10 +173,7 @@ class ParallelTransformer(Decoder):
         return y
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the input of the head: each token, (N, T, dim), or the last real one, (N, dim), where the answer is
-        one.
-
-        """
+        """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
         mask = real_places(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_real(z, mask)

@@ -78,12 +78,12 @@ class Config(Checked):
 
     @property
     def patch(self) -> int:
-        """P: a window has four patches at least, side by side, where nobody says."""
+        """P, the patch size; by default a window has at least four patches without overlap."""
         return self.patch_size or min(PATCH, max(1, self.steps // 4))
 
     @property
     def apart(self) -> int:
-        """S: half of a patch, where nobody says."""
+        """S, the stride; half of a patch by default."""
         return self.stride or max(1, self.patch // 2)
 
     @property
@@ -173,9 +173,9 @@ class PatchTST(Network):
         return answers
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the input of the head: all tokens of each variable, (N, C, tokens · dim), or for one answer the means
-        of the tokens of all variables, (N, F · dim).
+        """Return the input of the head: all tokens of each variable, (N, C, tokens · dim).
 
+        Without a forecast it is the mean of the tokens of each variable, (N, F · dim).
         """
         return self._head_input(self._normalized(x)[0])
 
@@ -210,8 +210,10 @@ class PatchTST(Network):
         return {"positions": self.positions}
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and
-        what these were, (N, C, 1). Raises ModelError if the series have another shape.
+        """Return the windows of the variables, (N, C, T), normalized to mean 0 and standard deviation 1, and both
+        statistics.
+
+        The statistics have shape (N, C, 1). Raises ModelError if the series have another shape.
         """
         expected = (self.config.steps, self.config.in_features)
         if x.shape[1:] != expected:

@@ -173,8 +173,8 @@ class R3D(Network):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: the mean over the last maps of real frames, (N, channels).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands after them.
-        Raises ModelError if it stands elsewhere.
+        `mask` (N, T) is True where a frame is real, at least for the first of each video, with padding on the right.
+        Raises ModelError for other padding.
         """
         real = _frame_mask(mask, x)
         if real is not None:

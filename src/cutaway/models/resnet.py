@@ -201,7 +201,7 @@ def initialize(network: nn.Module) -> None:
 
 
 class Backbone(nn.Module):
-    """A residual network without its head, dilated, for networks that answer for every pixel."""
+    """A dilated residual network without its head, for networks with outputs at every pixel."""
 
     conv1: nn.Conv2d
     bn1: nn.BatchNorm2d

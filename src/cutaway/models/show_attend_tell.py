@@ -150,7 +150,10 @@ class ShowAttendTell(Network):
         return logits
 
     def begin(self, images: Tensor, source_mask: Tensor | None = None) -> State:
-        """Look at the images (N, C, H, W): what `step` needs, each tensor with N first. Images have no mask."""
+        """Encode the images (N, C, H, W) and return the state for `step`, whose tensors all have N first.
+
+        Images have no mask.
+        """
         del source_mask
         a = self.places(images)  # (N, L, D)
         mean = a.mean(1)  # (N, D)

@@ -195,8 +195,8 @@ class T5(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
-        said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
-        return said * float(self.config.dim**-0.5) if self.config.tie_weights else said
+        head_input: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
+        return head_input * float(self.config.dim**-0.5) if self.config.tie_weights else head_input
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the target, (N, S, dim)."""
@@ -205,8 +205,10 @@ class T5(EncoderDecoder):
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Return the logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N,
-        T), their mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`.
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
+
+        The arguments are source ids (N, T), their mask (N, T), True where a token is real, and the target so far (N,
+        S), which begins with its `begin`.
         """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits

@@ -202,8 +202,8 @@ class Transformer(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
-        said: Tensor = self.decoder_norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.decoder_norm(y)  # (N, S, dim)
+        return head_input
 
     def features(
         self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None

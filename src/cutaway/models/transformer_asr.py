@@ -201,7 +201,6 @@ class TransformerASR(EncoderDecoder):
         """Return the encoder output (N, T', dim) of frames (N, T, F); `mask` (N, 1, 1, T) is True where a frame is
         real.
 
-
         Raises ModelError for frames of another size, and for padding before a real frame.
         """
         if source.ndim != 3 or source.shape[2] != self.config.in_features:
@@ -238,8 +237,8 @@ class TransformerASR(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, _halved(mask), cross_kv)  # (N, S, dim)
-        said: Tensor = self.norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.norm(y)  # (N, S, dim)
+        return head_input
 
     def features(self, x: Tensor, mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the transcript, (N, S, dim)."""

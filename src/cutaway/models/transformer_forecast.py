@@ -163,9 +163,11 @@ class TransformerForecast(Network):
         return SeriesPatches(1, [(t, t) for t in range(config.steps + config.horizon)], config.steps)
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the windows with mean 0 and standard deviation 1 in each variable that is not known in advance, where
-        they are normalized; and what these were of the C variables to forecast, (N, 1, C). Raises ModelError if the
-        series have another shape.
+        """Return the windows, normalized to mean 0 and standard deviation 1, and the statistics of the C forecast
+        variables.
+
+        Known future variables are not normalized. The statistics have shape (N, 1, C). Raises ModelError if the series
+        have another shape.
         """
         config = self.config
         expected = (config.steps, config.in_features)

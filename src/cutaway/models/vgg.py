@@ -45,7 +45,7 @@ class Config(Checked):
     stages: tuple[int, ...] = positive((1, 1, 2, 2, 2))  # convolutions before each max-pool
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many, up to 8 times
     batch_norm: bool = False  # batch normalization after each convolution
-    pool_to: int = positive(7)  # side of the feature maps that fc6 sees; 1 for images of few pixels, 32×32 for one
+    pool_to: int = positive(7)  # side of the feature maps before fc6; 1 for small images such as 32×32
     hidden_dim: int = positive(4096)  # units of fc6 and of fc7
     dropout: float = fraction(0.5)  # dropout rate after fc6 and fc7
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB

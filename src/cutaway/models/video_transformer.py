@@ -132,7 +132,7 @@ class Block(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, z: Tensor, frames: int, real: Tensor | None = None) -> Tensor:
-        """Map (N, 1 + T·P, D) to the same, T frames of P patches; `real` (N, T) says which frames are real."""
+        """Map (N, 1 + T·P, D) to the same shape, with T frames of P patches; `real` (N, T) is True for real frames."""
         first, patches = z[:, :1], torch.unflatten(z[:, 1:], 1, (frames, -1))  # (N, 1, D), (N, T, P, D)
         n, _, places, _ = patches.shape
 

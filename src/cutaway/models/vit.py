@@ -88,7 +88,7 @@ class Config(Checked):
 
     @property
     def tokens_before(self) -> int:
-        """Tokens that stand before the patches': the class token, or none."""
+        """The number of tokens before the patches: 1 for the class token, or 0."""
         return 1 if self.pooling == "token" else 0
 
     @classmethod
@@ -218,7 +218,7 @@ class ViT(Network):
         return y
 
     def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
-        """Return the normalized tokens of the patches `kept` (N, K) alone, (N, K, D), the class token before them."""
+        """Return the normalized tokens of the patches `kept` (N, K) only, (N, K, D), after the class token."""
         y: Tensor = self.norm(self.tokens(x, kept))
         return y
 

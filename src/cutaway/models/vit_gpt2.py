@@ -118,8 +118,11 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """A block of GPT-2 that looks at the image too: attention over the words so far, attention over the patches, an MLP
-    on each word, each added to the residual stream."""
+    """A block of GPT-2 with cross-attention to the image.
+
+    It consists of attention over the words so far, attention over the patches, and an MLP on each word, each added to
+    the residual stream.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -238,16 +241,17 @@ class ViTGPT2(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, cross_kv)  # (N, S, dim)
-        said: Tensor = self.norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.norm(y)  # (N, S, dim)
+        return head_input
 
     def features(self, images: Tensor, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the caption, (N, S, dim)."""
         return self.decode(target_so_far, self.encode(images))
 
     def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:
-        """Return the logits of the word after each place of the caption so far, (N, S, vocab_size), which begins with
-        `begin`.
+        """Return the logits of the word after each position of the caption so far, (N, S, vocab_size).
+
+        The caption begins with `begin`.
         """
         logits: Tensor = self.head(self.features(images, target_so_far))
         return logits

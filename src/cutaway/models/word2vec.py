@@ -147,11 +147,12 @@ class Word2Vec(Network):
         """Return the sum of the logarithms of equation 2 or 4 of [2] for each word, (N, L); 0 for a word without
         context.
 
-
-        `words` (N, T) int64. `mask` (N, T) is True where a word is real; all are without it. `reach` (N, L, 2) says how
-        many words before and after it are the context of each of the L words in the middle, 0 and 0 for those that
-        nothing is learned from; the mask is not asked then. Without it, it is the whole window for all T words. `noise`
-        (N, K) are the words drawn for each stretch: without them, and with output=softmax, all words are taken.
+        Args:
+            words: Word ids, shape (N, T), int64.
+            mask: True where a word is real, shape (N, T); None if all are. Not used with `reach`.
+            reach: Number of words before and after each of the L words in the middle that are its context, shape (N, L,
+                2); 0 and 0 for words that are not trained. By default the whole window, for all T words.
+            noise: Noise words of each window, shape (N, K). Without them, and with output=softmax, all words are used.
         """
         with _no_autocast(words.device):
             return self._sums(words, mask, reach, noise)
