@@ -1,1 +1,1 @@
-"""The architectures: one file per paper or family, each read from top to bottom."""
+"""The model catalog: one file for each paper or family, readable from top to bottom."""

@@ -3,13 +3,13 @@
 After K. Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024.
 <https://arxiv.org/abs/2404.00498>
 
-The first layer is not learned. It takes patches of 2×2 pixels to numbers that are uncorrelated and of variance one,
-each of them once with either sign, so that the activation after it loses nothing:
+The first layer is not learned. It whitens patches of 2×2 pixels: its outputs are uncorrelated with variance one. Each
+is present with both signs, so that the activation after it loses no information:
 
     W = (v_1/√(λ_1 + ε), …, v_d/√(λ_d + ε)),   E[p pᵀ] v_i = λ_i v_i,   p a patch of d = 4C values;   x ↦ GELU(±Wp + b)
 
 E is the mean over the patches of training images (`initialize_from`); λ_i and v_i are eigenvalues and eigenvectors.
-Until then W is a random orthogonal basis: what whitens white noise.
+Before that, W is a random orthogonal basis, which whitens white noise.
 
       group (C to w channels)
 
@@ -41,16 +41,16 @@ from .card import Card, Divergence, Published
 from .fields import Checked, positive
 from .images import reject_small
 
-PATCH = 2  # height and width of what the first layer sees
-EPSILON = 5e-4  # added to every variance: directions in which the patches hardly vary are not blown up
-MOST_PATCHES = 5_000_000  # patches that E is taken over: of 5 200 images of 32×32, as many as the author takes
-PATCH_CHUNK = 250_000  # patches that lie in memory
-HEAD_SCALE = 1 / 9  # on the logits; the softmax then begins, and learns, more gently
+PATCH = 2  # height and width of the patches of the first layer
+EPSILON = 5e-4  # added to every variance, so that directions of little variance are not amplified
+MOST_PATCHES = 5_000_000  # patches for E: those of 5 200 images of 32×32, as in the author's code
+PATCH_CHUNK = 250_000  # patches in memory at once
+HEAD_SCALE = 1 / 9  # scale of the logits, for a softer softmax at the start of training
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     widths: tuple[int, ...] = positive((64, 256, 256))  # channels of each group
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -58,7 +58,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -68,7 +68,7 @@ class Config(Checked):
 
 
 class Whitening(nn.Module):
-    """The first layer: (N, C, H, W) to (N, 8C, H − 1, W − 1). The kernel is given by the data, the bias is trained."""
+    """The first layer: (N, C, H, W) to (N, 8C, H − 1, W − 1). The kernel is computed from data, the bias is trained."""
 
     weight: Tensor
 
@@ -81,7 +81,7 @@ class Whitening(nn.Module):
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
-        """Take the kernel from the patches of images (n, C, H, W); of very many images, from the first."""
+        """Compute the kernel from the patches of images (n, C, H, W); from the first images if there are very many."""
         in_each = (images.shape[2] - 1) * (images.shape[3] - 1)
         images = images[: math.ceil(MOST_PATCHES / in_each)].cpu()  # not every device has float64
         size = len(self.bias) // 2
@@ -94,22 +94,22 @@ class Whitening(nn.Module):
         self.weight.copy_(torch.cat([kernel, -kernel]))
 
     def dense_kernel(self) -> Tensor:
-        """±W, (8C, C, 2, 2)."""
+        """Return ±W, (8C, C, 2, 2)."""
         return self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """±Wp + b for every patch p."""
+        """Return ±Wp + b for every patch p."""
         return F.conv2d(x, self.weight, self.bias)
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch normalization whose scale stays one; its running statistics follow 0.4 of every batch."""
+    """Batch normalization with a fixed scale of one and a momentum of 0.4 for the running statistics."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, eps=1e-12, momentum=0.4)
         scale = self.weight.detach()
         del self.weight
-        self.register_buffer("weight", scale)  # the fused kernels take one; nothing trains it
+        self.register_buffer("weight", scale)  # the fused kernels need one; it is not trained
 
 
 class Group(nn.Module):
@@ -125,14 +125,14 @@ class Group(nn.Module):
             nn.init.dirac_(conv.weight.detach()[: conv.in_channels])
 
     def forward(self, x: Tensor) -> Tensor:
-        """The maximum stands right after the first convolution, so that all that follows costs a quarter."""
+        """Apply the group. The maximum follows the first convolution directly, so that the rest costs a quarter."""
         x = F.max_pool2d(self.conv1(x), 2)
         x = F.gelu(self.norm1(x))
         return F.gelu(self.norm2(self.conv2(x)))
 
 
 class Airbench(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -149,9 +149,9 @@ class Airbench(Network):
         self.head = nn.Linear(channels, config.num_classes, bias=False)
 
     def initialize_from(self, images: Tensor) -> None:
-        """Take the first layer from training images (n, C, H, W), prepared as the network will see them.
+        """Compute the first layer from training images (n, C, H, W), preprocessed as in training.
 
-        Raises ModelError where the images are of other channels or too small.
+        Raises ModelError if the images have other channels or are too small.
         """
         if images.ndim != 4 or images.shape[1] != self.config.in_channels:
             raise ModelError(
@@ -162,14 +162,14 @@ class Airbench(Network):
         self.whiten.fit(images)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the maximum of every channel over the last map, (N, channels)."""
+        """Return the input of the head: the maximum of every channel over the last map, (N, channels)."""
         reject_small(x, self.config.least_size, "airbench")
         x = F.gelu(self.whiten(x))  # (N, 8C, H − 1, W − 1)
         x = self.groups(x)  # (N, channels, H/8, W/8)
         return F.adaptive_max_pool2d(x, 1).flatten(1)  # (N, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits * HEAD_SCALE
 

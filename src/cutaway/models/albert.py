@@ -1,4 +1,4 @@
-"""ALBERT: BERT with one block for all layers and a narrow embedding, a tenth of its parameters.
+"""ALBERT: BERT with one block shared by all layers and a narrow embedding, a tenth of its parameters.
 
 Z. Lan, M. Chen, S. Goodman, K. Gimpel, P. Sharma, R. Soricut, ALBERT: A lite BERT for self-supervised learning of
 language representations, 2019 (ICLR 2020). <https://arxiv.org/abs/1909.11942>
@@ -7,11 +7,11 @@ language representations, 2019 (ICLR 2020). <https://arxiv.org/abs/1909.11942>
     z ← LN(z + MHA(z)),   z ← LN(z + MLP(z))                        twelve times with the same weights
     masked:    p(token_t | the others) = softmax(E LN(GELU(W z_t + b)) + c),   W from 768 to 128 numbers
 
-Shapes are those of `bert.py`, with an embedding of (N, T, 128). What is different from BERT:
+Shapes are those of `bert.py`, with an embedding of (N, T, 128). The differences from BERT are:
 - The embedding, segments, positions and their normalization have 128 numbers, and are projected to 768.
-- All layers are one block: less to keep, as much to compute.
+- All layers share one block: fewer parameters, the same computation.
 - GELU in its tanh form.
-- Tokens: 30 000 subwords by sentencepiece.
+- Tokens: 30 000 sentencepiece subwords.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ k = 2, n = 5, α = 10⁻⁴, β = 0.75. Shapes, `alexnet` from (N, C, 224, 224),
             max over 3×3, stride 2          (N, 256,  6,  6)   (N, 256,  6,  6)
     fc6, fc7, fc8                           (N, 4096), (N, 4096), (N, classes)
 
-A layer in two towers is a convolution in two groups: each half of its feature maps sees one half of those before, which
-is how the original was spread over two GPUs. More than half of all parameters are in fc6. With `stem="small"`, for
-images of few pixels, conv1 is 3×3 with stride 1 and the grid before fc6 is 3×3: the last map of a 32×32 image.
+A layer in two towers is a convolution in two groups: each half of its feature maps takes one half of those before, as
+the original was split over two GPUs. More than half of all parameters are in fc6. With `stem="small"`, for images of
+few pixels, conv1 is 3×3 with stride 1 and the grid before fc6 is 3×3: the last map of a 32×32 image.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     form: str = one_of("2014", ("2014", "2012"))  # 2014: one tower, as torchvision; 2012: two towers, as published
     stem: str = one_of("imagenet", ("imagenet", "small"))  # 11×11, stride 4; small: 3×3, stride 1, for few pixels
     widths: tuple[int, ...] = positive((64, 192, 384, 256, 256))  # channels of five convolutions; even in two towers
     hidden_dim: int = positive(4096)  # units of fc6 and of fc7
-    dropout: float = fraction(0.5)  # fraction of the units that training drops around fc6 and fc7
+    dropout: float = fraction(0.5)  # dropout rate around fc6 and fc7
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
@@ -64,7 +64,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        """Return the preset with the channels and classes of `spec` for images of at least `least_size`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -95,24 +95,29 @@ class Config(Checked):
 
 
 class LocalResponse(nn.LocalResponseNorm):
-    """b of the equation above, over the channels of (N, C, H, W); PyTorch's α is n times the paper's, by which it is
-    divided."""
+    """Local response normalization, b of the equation above, over the channels of (N, C, H, W).
+
+    PyTorch's α is n times the paper's, because PyTorch divides it by n.
+    """
 
     def __init__(self, k: float = 2.0, n: int = 5, alpha: float = 1e-4, beta: float = 0.75) -> None:
         super().__init__(n, alpha=n * alpha, beta=beta, k=k)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each channel, less where its neighbours are large."""
+        """Return each channel, reduced where its neighbours are large."""
         return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
 
 
 def pooled(x: Tensor) -> Tensor:
-    """The max over overlapping windows: (N, C, H, W) to (N, C, (H − 1)/2, (W − 1)/2)."""
+    """Apply the max over overlapping windows: (N, C, H, W) to (N, C, (H − 1)/2, (W − 1)/2)."""
     return F.max_pool2d(x, kernel_size=3, stride=2)
 
 
 class AlexNet(Network):
-    """(N, C, H, W) images to (N, classes) logits. Its layers have the papers' numbers."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
+
+    Its layers have the papers' numbers.
+    """
 
     takes = (ImageSpec,)
 
@@ -135,10 +140,11 @@ class AlexNet(Network):
             self.initialize()
 
     def initialize(self) -> None:
-        """Section 5: weights of standard deviation 0.01; biases of 1 where they give ReLUs something to pass.
+        """Initialize as in section 5: weights of standard deviation 0.01, and biases of 1 where ReLUs need positive
+        inputs.
 
-        It is made for the many inputs of the published layers: after the few of a small stem, hardly anything of an
-        image would come through.
+        It is meant for the many inputs of the published layers. With the few inputs of a small stem, almost no signal
+        would pass.
         """
         ones = (self.conv2, self.conv4, self.conv5, self.fc6, self.fc7)
         for layer in (self.conv1, self.conv3, self.fc8, *ones):
@@ -146,33 +152,33 @@ class AlexNet(Network):
             nn.init.constant_(layer.bias, float(layer in ones))  # type: ignore[arg-type]  # every layer has a bias
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: fc7, (N, 4096)."""
+        """Return the input of the head: fc7, (N, 4096)."""
         reject_small(x, self.config.least_size, "alexnet")
-        x = self._to_next(self.conv1(x), self.norm1)  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
-        x = self._to_next(self.conv2(x), self.norm2)  # (N, 192, 13, 13); (N, 256, 13, 13)
+        x = self._norm_and_pool(self.conv1(x), self.norm1)  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
+        x = self._norm_and_pool(self.conv2(x), self.norm2)  # (N, 192, 13, 13); (N, 256, 13, 13)
         x = F.relu(self.conv3(x), inplace=True)  # (N, 384, 13, 13)
         x = F.relu(self.conv4(x), inplace=True)  # (N, 256, 13, 13); (N, 384, 13, 13)
         x = F.relu(pooled(self.conv5(x)), inplace=True)  # (N, 256, 6, 6)
         x = self.avgpool(x).flatten(1)  # (N, 256·6·6)
-        # One tower drops what fc6 and fc7 see; the original drops what they give.
+        # The 2014 form applies dropout to the inputs of fc6 and fc7; the original to their outputs.
         if self.config.form == "2014":
-            x = self._dropped(x)
-        x = self._dropped(F.relu(self.fc6(x), inplace=True))  # (N, 4096)
+            x = self._dropout(x)
+        x = self._dropout(F.relu(self.fc6(x), inplace=True))  # (N, 4096)
         x = F.relu(self.fc7(x), inplace=True)  # (N, 4096)
-        return self._dropped(x) if self.config.form == "2012" else x
+        return self._dropout(x) if self.config.form == "2012" else x
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.fc8(self.features(x))
         return logits
 
-    def _to_next(self, x: Tensor, norm: nn.Module | None) -> Tensor:
-        """From conv1 to conv2, and from there to conv3."""
+    def _norm_and_pool(self, x: Tensor, norm: nn.Module | None) -> Tensor:
+        """Apply normalization, ReLU and max pooling between conv1 and conv2, and between conv2 and conv3."""
         if norm is not None:
             return pooled(norm(F.relu(x, inplace=True)))
         return F.relu(pooled(x), inplace=True)  # max and ReLU give the same in either order, this one on fewer pixels
 
-    def _dropped(self, x: Tensor) -> Tensor:
+    def _dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)
 
 

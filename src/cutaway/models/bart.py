@@ -1,4 +1,4 @@
-"""BART: an encoder–decoder trained to write a text anew from a damaged one.
+"""BART: an encoder–decoder pre-trained to reconstruct a corrupted text.
 
 M. Lewis, Y. Liu, N. Goyal, M. Ghazvininejad, A. Mohamed, O. Levy, V. Stoyanov, L. Zettlemoyer, BART: denoising
 sequence-to-sequence pre-training for natural language generation, translation, and comprehension, 2019.
@@ -16,11 +16,11 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the decoder                (N, S, dim)
     times the embedding, plus c              (N, S, vocab_size)
 
-One matrix E looks up the source, the target, and is the output layer, unless tie_weights=false gives that a matrix W_U
-of its own.
+One matrix E is the embedding of source and target and the output layer; with tie_weights=false the output layer is a
+separate matrix W_U.
 
-Texts have at most `context_length` tokens on either side. Padding stands after what is real and changes nothing. A
-decoded token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
+Texts have at most `context_length` tokens on either side. Padding comes after the real tokens and changes nothing.
+Decoding reads one token at a time: `begin` stores the source's keys and values, `step` those of the target so far.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, reject_apart
 from .fields import Checked, fraction, positive
 
-OFFSET = 2  # rows of the positions that are nobody's
+OFFSET = 2  # unused first rows of the position tables
 STD = 0.02  # standard deviation of the initialization
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = positive(50_265)  # token ids are below this, on both sides
-    context_length: int = positive(1024)  # tokens that positions are learned for: no more are read on either side
-    dim: int = positive(768)  # model dimension: numbers in a token
+    vocab_size: int = positive(50_265)  # size of the vocabulary of source and target
+    context_length: int = positive(1024)  # maximum number of tokens on either side: the size of the position table
+    dim: int = positive(768)  # model dimension
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
-    dropout: float = fraction(0.1)  # of the embedding and what each layer adds
-    attention_dropout: float = fraction(0.1)  # of the attention weights
-    activation_dropout: float = fraction(0.1)  # of the hidden units
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
+    dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of each layer
+    attention_dropout: float = fraction(0.1)  # dropout rate of the attention weights
+    activation_dropout: float = fraction(0.1)  # dropout rate of the hidden units
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,8 +67,11 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """The preset with the vocabulary of `spec`, and positions for its texts and for answers half as long again as
-        the longest. Raises ModelError where its sides have a vocabulary each."""
+        """Return the preset with the vocabulary of `spec`, and positions for its texts and for outputs 1.5 times as
+        long.
+
+        Raises ModelError if source and target have separate vocabularies.
+        """
         reject_apart("bart", spec)
         answers = spec.target.longest + spec.target.longest // 2
         return dataclasses.replace(
@@ -102,8 +105,11 @@ class Block(nn.Module):
         source_mask: Tensor | None = None,
         cross_kv: LayerCache | None = None,
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
-        mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
+        """Map (N, T, dim) to (N, T, dim).
+
+        `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`,
+        which keeps its keys and values, for cross-attention.
+        """
         x = self.norm1(x + self.dropout(self.attention(x, mask=mask, causal=causal, cache=cache)))  # (N, T, dim)
         if self.cross_attends:
             x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=cross_kv)))
@@ -122,12 +128,12 @@ class Output(nn.Module):
         self.register_buffer("constant", torch.zeros(1, embedding.num_embeddings))  # c
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, dim) to (…, vocabulary)."""
+        """Map (…, dim) to (…, vocabulary)."""
         logits: Tensor = self.words(x) + self.constant[0]
         return logits
 
     def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the last matrix is multiplied with, that matrix and what is added."""
+        """Return the input of the last matrix, the matrix and the bias."""
         return x, self.words.weight, self.constant[0]
 
 
@@ -159,8 +165,11 @@ class Bart(EncoderDecoder):
                 nn.init.normal_(parameter, std=STD)
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real.
-        Raises ModelError beyond the context."""
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
+        real.
+
+        Raises ModelError if the context is exceeded.
+        """
         self._reject_beyond(source.shape[1])
         positions = torch.arange(source.shape[1], device=source.device)
         words = self.embedding(source) + self.encoder_positions(positions + OFFSET)  # (N, T, dim)
@@ -170,9 +179,11 @@ class Bart(EncoderDecoder):
         return x
 
     def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
-        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source.
-        Raises ModelError beyond the context."""
+        """Return the input of the head for target ids (N, S), (N, S, dim).
+
+        `read` (N, T, dim) is the encoder output of a source with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the source, the ids continue after its end. Raises ModelError if the context is exceeded.
+        """
         self._reject_beyond(target.shape[1] + (cache.length if cache is not None else 0))
         positions, seen, causal = placed(target, cache)
         words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
@@ -183,19 +194,22 @@ class Bart(EncoderDecoder):
         return y
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the target, (N, S, dim)."""
+        """Return the input of the head at each place of the target, (N, S, dim)."""
         mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
         read = self.encode(source, mask)  # (N, T, dim)
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
-        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
+
+        The arguments are source ids (N, T), their mask (N, T), True where a token is real, and the target so far (N,
+        S), which begins with its `begin`.
+        """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Both from the row of the first token on."""
+        """Return both tables from the row of the first token on."""
         return {name: rows[OFFSET:] for name, rows in super().position_tables(places).items()}
 
     def _reject_beyond(self, length: int) -> None:
@@ -216,7 +230,7 @@ PRESETS = {
 _COUNTED = "counted on transformers' network, for 32 tokens on either side; fairseq names 140 M and 400 M"
 _AT = (32,)
 
-# The paper gives no rate for its pre-training, and the network is post-norm: a long warm-up, for little data.
+# The paper gives no rate for its pre-training. The network is post-norm, so it needs a long warm-up on little data.
 _FROM_SCRATCH = {
     "optimizer": "adamw",
     "lr": 3e-4,

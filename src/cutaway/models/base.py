@@ -1,8 +1,8 @@
-"""What every model of the catalog offers, and what some can do besides.
+"""The base class of all models, and protocols for optional capabilities.
 
-A model file has a `Config`, a `Network` under the name `Model`, `PRESETS` and a `CARD`; the registry finds it by these.
-Whoever trains, generates or looks inside asks for what stands here, by type: a misspelt hook is an error of the type
-checker, and never a hook that nobody calls.
+A model file defines a `Config`, a network class under the name `Model`, `PRESETS` and a `CARD`. The registry discovers
+the file by these names. Training, generation and inspection check for a capability by its type, so a misspelt hook is a
+type error and not a method that is never called.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ..nn.kv_cache import Cache
 
 
 class Dense(NamedTuple):
-    """A layer of a fully connected network, by the names of its modules."""
+    """A layer of a fully connected network, given by the names of its modules."""
 
     linear: str
-    gives: str  # whose output the next layer sees
-    norm: str = ""  # between the linear map and the activation, where there is one
+    gives: str  # the module whose output is the input of the next layer
+    norm: str = ""  # the normalization between the linear map and the activation, if any
     activation: str = "identity"  # one of nn/activations.py
 
     @property
     def sums(self) -> str:
-        """Whose output the activation sees."""
+        """The name of the module whose output is the input of the activation."""
         return self.norm or self.linear
 
 
 class TokenGrid(NamedTuple):
-    """How the tokens of an image lie: row by row, as its patches or places do, after the first `before` of them."""
+    """The layout of an image's tokens: row by row, after the first `before` tokens."""
 
     rows: int
     columns: int
@@ -40,173 +40,203 @@ class TokenGrid(NamedTuple):
 
 
 class SeriesPatches(NamedTuple):
-    """How a series is read in patches or steps, each variable by itself or all together."""
+    """The time steps that each token of a series covers, with channels independent or mixed."""
 
-    variables: int  # so many are read by themselves, the first ones; 1 where all are read together
+    variables: int  # number of leading variables that are read independently; 1 if all are read together
     spans: list[tuple[int, int]]  # the first and the last step of each token
-    seen: int | None = None  # steps of the window where there are tokens after it, for the steps to be forecast
+    seen: int | None = None  # steps of the input window, if further tokens for the forecast steps follow it
 
 
 class Network(nn.Module):
-    """A model: `Network(config)` keeps its `config`; `forward` takes plain tensors and gives the head's raw outputs. A
-    Config is a `Checked` dataclass with `for_spec(preset, spec)`, the preset fitted to a data set.
+    """The base class of all models.
+
+    `Network(config)` stores its `config`. `forward` takes plain tensors and returns the raw outputs of the head. A
+    Config is a `Checked` dataclass with `for_spec(preset, spec)`, which fits the preset to a data set.
     """
 
-    takes: ClassVar[tuple[type[Spec], ...]]  # the kinds of data that it accepts
-    targets: ClassVar[tuple[type[Target], ...]] = (Classes, Value)  # what it can learn of them
-    features: Callable[..., Tensor]  # as `forward`: what the head sees
+    takes: ClassVar[tuple[type[Spec], ...]]  # data specs that the model accepts
+    targets: ClassVar[tuple[type[Target], ...]] = (Classes, Value)  # targets that the model can learn
+    features: Callable[..., Tensor]  # same arguments as `forward`; returns the input of the head
 
-    # What training asks.
-    loss: ClassVar[str] = ""  # of classes, where the paper has another than cross-entropy
-    decayed: ClassVar[tuple[str, ...]] = ("*",)  # patterns of what weight decay is for, of two dimensions or more
-    auxiliary_weight: ClassVar[float] = 0.0  # of the loss of each auxiliary head, which answers in training
+    # Used by training.
+    loss: ClassVar[str] = ""  # classification loss, if the paper uses another one than cross-entropy
+    decayed: ClassVar[tuple[str, ...]] = (
+        "*",
+    )  # name patterns of the parameters with weight decay; only those with two or more dimensions
+    auxiliary_weight: ClassVar[float] = 0.0  # weight of the loss of each auxiliary head, which is used in training only
 
-    # What weights are asked for: the child that is another network but for its head, with that network's Config as its
-    # `config`, and the class of that network, whose weights it takes too.
+    # Used for pretrained weights: the name of the child that is another network without its head, with that network's
+    # Config as its `config`, and the class of that network, whose weights can be loaded too.
     built_on: ClassVar[tuple[str, type[Network]] | None] = None
 
-    # What data is asked for, unless a person asks otherwise.
-    special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
+    # Default settings of the data.
+    special_tokens: ClassVar[bool] = False  # add [CLS] before and [SEP] after each text
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
-    edge_attr: ClassVar[bool] = False  # what is known of each edge of a graph, beside that of its nodes
+    edge_attr: ClassVar[bool] = False  # use the features of edges as well as those of nodes
 
     def output_frames(self, frames: Tensor) -> Tensor:
-        """How many frames it answers at, (n,), of recordings of so many frames, (n,): fewer where it takes strides."""
+        """Return the number of output frames for recordings of `frames` frames, both of shape (n,); fewer if the model
+        strides.
+        """
         return frames
 
-    # What attribution asks.
+    # Used by attribution.
     def explained(self, outputs: Tensor) -> Tensor:
-        """What is explained of the outputs of a batch, (N, …) with one number for each answer: of a model that
-        answers at every place of an image, one for each class."""
+        """Return the outputs to explain, (N, …), with one number for each class or value.
+
+        A model with outputs at every position of an image returns one number for each class.
+        """
         return outputs
 
-    # What views ask.
-    block_passes: int = 1  # how often `forward` runs each of `blocks`
-    over_frames: ClassVar[tuple[str, ...]] = ()  # patterns of attention that looks from frame to frame of a video
+    # Used by views.
+    block_passes: int = 1  # number of times that `forward` runs each of `blocks`
+    over_frames: ClassVar[tuple[str, ...]] = ()  # name patterns of temporal attention in video models
 
     def dense_layers(self) -> list[Dense]:
-        """The layers of a fully connected network, first to last; none of any other."""
+        """Return the layers of a fully connected network, first to last; an empty list for other networks."""
         return []
 
     def token_grid(self, height: int, width: int) -> TokenGrid | None:
-        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some; of a video
-        those of a frame."""
+        """Return the layout of the tokens of an image, or of one frame of a video; None if there are none.
+
+        If the network has `blocks`, these are the tokens that they return.
+        """
         return None
 
     def series_patches(self) -> SeriesPatches | None:
-        """How the network reads a series in patches, where it does, each variable a row of its batches."""
+        """Return the patches in which the network reads a series, with each variable a row of its batches; None if it
+        has none.
+
+        """
         return None
 
     def attends_over_frames(self, name: str) -> bool:
-        """Whether the attention of that name looks from frame to frame of a video, each place by itself."""
+        """Return whether the attention layer of that name is temporal: from frame to frame, at each position
+        separately.
+
+        """
         return any(fnmatch(name, pattern) for pattern in self.over_frames)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """The vectors that tell places apart, (places, dim) from the first on, by the name of their table: of learned
-        tables all, of computed ones as many as asked."""
+        """Return the position embeddings, (places, dim) from the first position on, by the name of their table.
+
+        Learned tables are returned whole; computed ones have `places` rows.
+        """
         embeddings = ((name, module) for name, module in self.named_modules() if isinstance(module, nn.Embedding))
         return {name: module.weight for name, module in embeddings if name.endswith("positions")}
 
     def initialize_from(self, images: Tensor) -> None:
-        """Take what is initialized from data from these training images, (N, C, H, W), before the first step."""
+        """Initialize data-dependent weights from training images (N, C, H, W), before the first step."""
 
     def constrain(self) -> None:
-        """Bring the weights back to where they may be, after each step of the optimizer."""
+        """Project the weights onto their allowed range, after each optimizer step."""
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The tensors of a file, by name, in the shapes that this network has: positions of another size, for one."""
+        """Return the tensors of a file, by name, in this network's shapes, e.g. with position embeddings resized."""
         return tensors
 
 
 @runtime_checkable
 class Extends(Protocol):
-    """A language model that goes on from a KV cache."""
+    """A language model that continues from a KV cache."""
 
     def extend(
         self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
     ) -> tuple[Tensor, Cache]:
-        """Logits after the last of tokens (N, T), (N, vocab_size), or after `every` one of them, (N, T, vocab_size);
-        and the cache that knows them now."""
+        """Return the logits after the last of `tokens` (N, T) and the updated cache.
+
+        The logits have shape (N, vocab_size), or (N, T, vocab_size) with `every`, after each token.
+        """
 
 
 @runtime_checkable
 class Advances(Protocol):
-    """A network with a state that is carried from step to step: truncated back-propagation through time."""
+    """A network with a state that is carried from step to step, for truncated back-propagation through time."""
 
     def advance(
         self, x: Tensor, mask: Tensor | None = None, state: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Answers at each step of x (N, T), and the state after the last."""
+        """Return the outputs at each step of x (N, T), and the state after the last step."""
 
 
 @runtime_checkable
 class Decodes(Protocol):
-    """An encoder–decoder, which writes a target token by token."""
+    """An encoder–decoder, which generates a target token by token."""
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Any:
-        """The state before the first token: the source, ids (N, T) with a mask or images (N, C, H, W), encoded. What
-        `forward` takes is the source, its mask where it has one, and the target so far."""
+        """Encode the source and return the state before the first token.
+
+        The source is token ids (N, T) with a mask, or images (N, C, H, W). `forward` takes the source, its mask if it
+        has one, and the target so far.
+        """
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Logits after the token (N,), and the next state."""
+        """Return the logits after the token (N,), and the next state."""
 
 
 @runtime_checkable
 class DrawsImages(Protocol):
-    """A network that makes images out of noise."""
+    """A network that generates images from noise."""
 
     def draw(self, noise: Tensor, **process: Any) -> Tensor:
-        """Images (N, C, H, W), from −1 to 1, of `noise` of that shape; `process` says how, where it goes step by
-        step."""
+        """Return images (N, C, H, W), from −1 to 1, generated from `noise` of that shape.
+
+        `process` holds settings of the sampling process, for models that generate step by step.
+        """
 
 
 @runtime_checkable
 class Encodes(Protocol):
-    """A network that holds an image as a code of few numbers, each with a normal distribution."""
+    """A network that encodes an image as a low-dimensional code, each number with a normal distribution."""
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and ln of the variance of the codes of images (N, C, H, W), (N, d) each."""
+        """Return the mean and the log variance of the codes of images (N, C, H, W), (N, d) each."""
 
     def decode(self, z: Tensor) -> Tensor:
-        """The images (N, C, H, W), from −1 to 1 as a rule, of codes (N, d)."""
+        """Return the images (N, C, H, W) of codes (N, d), usually from −1 to 1."""
 
 
 @runtime_checkable
 class EncodesPatches(Protocol):
-    """A network of images that answers for some of their patches, and computes no others: masked autoencoding."""
+    """An image network that can compute a subset of the patches only, for masked autoencoding."""
 
     def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
-        """What leaves the last block of the patches `kept` (N, K) of images (N, C, H, W), by their numbers in the token
-        grid: (N, K, D), normalized, with the tokens before those of patches before them."""
+        """Return the normalized output of the last block for a subset of the patches, (N, K, D).
+
+        `x` are images (N, C, H, W), and `kept` (N, K) are indices of patches in the token grid. Tokens that precede the
+        patches, e.g. [CLS], come first in the output.
+        """
 
 
 @runtime_checkable
 class Residual(Protocol):
-    """A network of blocks that add what they compute to what comes in."""
+    """A network of residual blocks, which add their output to their input."""
 
     def reduced(self, fraction: float) -> Any:
-        """A new one with that fraction of the blocks, narrow, for small RGB images of ten classes."""
+        """Return a new network with that fraction of the blocks, narrow, for small RGB images of ten classes."""
 
     def residual_blocks(self) -> list[nn.Module]:
-        """The blocks in the order in which they run: each adds what its module `downsample` makes of its input."""
+        """Return the blocks in execution order. Each adds to its output its input after its module `downsample`."""
 
 
 @runtime_checkable
 class Convolves(Protocol):
-    """A module that is a convolution of stride 1 without padding, and holds its kernel in a form of its own."""
+    """A convolution module with stride 1 and no padding that stores its kernel in its own form."""
 
     def dense_kernel(self) -> Tensor:
-        """The kernel (O, C, *size), zeros where there are no weights."""
+        """Return the kernel (O, C, *size), with zeros where there are no weights."""
 
 
 @runtime_checkable
 class ComparesByAddition(Protocol):
-    """An attention with the scores vᵀ tanh(q + k), one query a call."""
+    """Additive attention, with scores vᵀ tanh(q + k) and one query per call."""
 
     def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """q (N, d), k (N, S, d), the values (N, S, d_v), the mask (N, S) and v (d,), of what `forward` takes."""
+        """Return q (N, d), k (N, S, d), the values (N, S, d_v), the mask (N, S) and v (d,) from the arguments of
+        `forward`.
+        """
 
 
 def contract_of(model: nn.Module) -> Network:
-    """The model, to be asked for what a Network has; for a module that is none, one that has the defaults."""
+    """Return the model if it is a Network; for any other module return a Network with the defaults."""
     return model if isinstance(model, Network) else Network()

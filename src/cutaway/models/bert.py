@@ -1,4 +1,4 @@
-"""BERT: a stack of blocks in which every token looks at all the others, learned by predicting hidden ones.
+"""BERT: a bidirectional Transformer encoder, pre-trained by predicting masked tokens.
 
 J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, BERT: Pre-training of deep bidirectional Transformers for language
 understanding, 2018 (NAACL 2019). <https://arxiv.org/abs/1810.04805>
@@ -17,12 +17,12 @@ Shapes, from token ids (N, T):
     classes                                  (N, classes), from the first token (N, dim)
     tags                                     (N, T, tags)
 
-Its kin are the same network with other values in the Config, and have files of their own that say which: `roberta.py`,
-`distilbert.py`, `albert.py`. A text stands between [CLS] and [SEP]; of two texts the second has segment 1. No token
-looks at padding: what comes out of padding itself means nothing. It stands after what is real; in front, it takes up
-positions, as in the common implementations, but for RoBERTa, whose positions are counted over real tokens.
+RoBERTa, DistilBERT and ALBERT are the same network with other values in the Config; their files document them:
+`roberta.py`, `distilbert.py`, `albert.py`. A text is enclosed in [CLS] and [SEP]; of two texts the second has segment
+1. No token attends to padding, and the outputs of padding have no meaning. Padding comes after the real tokens. Left
+padding takes up positions, as in the common implementations, except in RoBERTa, whose positions count real tokens.
 
-What the head is made of is all in `head`: a backbone learned with one head is taken over to another.
+All parts of the head are in `head`, so that a backbone trained with one head can be loaded under another.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ from .base import Network
 from .card import Card, Divergence, Published
 from .fields import Checked, at_least, fraction, one_of, positive
 
-STD = 0.02  # standard deviation of the initialization, cut off at two of them
+STD = 0.02  # standard deviation of the initialization, truncated at two of them
 HEADS = ("masked", "classes", "tags")
 POOLERS = ("tanh", "relu")
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network, and all that tells BERT, RoBERTa, DistilBERT and ALBERT apart."""
+    """Configuration of the network, with all differences between BERT, RoBERTa, DistilBERT and ALBERT."""
 
-    vocab_size: int = positive(30_522)  # token ids are below this
-    context_length: int = positive(512)  # tokens that positions are learned for, at most that many can be read
-    dim: int = positive(768)  # model dimension: numbers in a token
-    layers: int = positive(12)  # blocks
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    vocab_size: int = positive(30_522)  # size of the vocabulary
+    context_length: int = positive(512)  # maximum number of tokens: the size of the position table
+    dim: int = positive(768)  # model dimension
+    layers: int = positive(12)  # number of blocks
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     embedding_dim: int | None = positive(None)  # numbers in an embedding, projected to dim; none for dim, not projected
-    share_layers: bool = False  # whether one block stands in all layers
-    token_types: int = at_least(0, 2)  # segments that a token can be of; 0 knows none
+    share_layers: bool = False  # whether all layers share one block
+    token_types: int = at_least(0, 2)  # number of segments; 0 for none
     first_position: int = at_least(0, 0)  # the row of the first token in the table of positions
     activation: str = one_of("gelu", ACTIVATIONS)  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
     pooler_activation: str = one_of("tanh", POOLERS)  # of the pooled first token: tanh or relu
-    eps: float = 1e-12  # of the normalizations
-    dropout: float = fraction(0.1)  # of the embedding, and of what attention and MLP add, unless drops_… says otherwise
-    attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
-    head_dropout: float | None = fraction(None)  # before the last layer of classes and tags; none for dropout
-    drops_before: bool = False  # whether head_dropout stands before the pooled layer too
-    drops_tags_as_backbone: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
-    drops_attention: bool = True  # whether dropout falls on what attention adds
-    drops_mlp: bool = True  # whether dropout falls on what the MLP adds
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
+    eps: float = 1e-12  # ε of the normalizations
+    dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of attention and MLP; see drops_…
+    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
+    head_dropout: float | None = fraction(None)  # rate before the last layer of classes and tags; none for dropout
+    drops_before: bool = False  # whether head_dropout is also applied before the pooled layer
+    drops_tags_as_backbone: bool = False  # whether tags use dropout instead of head_dropout
+    drops_attention: bool = True  # whether dropout is applied to the output of attention
+    drops_mlp: bool = True  # whether dropout is applied to the output of the MLP
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     head: str = one_of("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
-    num_classes: int = positive(2)  # values of an answer of classes and tags
+    num_classes: int = positive(2)  # size of the output for classes and tags
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +82,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and the head that the target of `spec` asks for."""
+        """Return the preset with the vocabulary and the head that the target of `spec` asks for."""
         if isinstance(spec.target, Masked):
             return dataclasses.replace(preset, vocab_size=spec.vocab_size, head="masked")
         head = "tags" if isinstance(spec.target, Tags) else "classes"
@@ -103,14 +103,14 @@ class Block(nn.Module):
         self.dropout2 = nn.Dropout(dropout if config.drops_mlp else 0.0)
 
     def forward(self, z: Tensor, mask: Tensor | None) -> Tensor:
-        """(N, T, dim) to (N, T, dim). `mask` (N, 1, 1, T) is True where a token is real."""
+        """Map (N, T, dim) to (N, T, dim). `mask` (N, 1, 1, T) is True where a token is real."""
         z = self.norm1(z + self.dropout1(self.attention(z, mask=mask)))  # (N, T, dim)
         y: Tensor = self.norm2(z + self.dropout2(self.mlp(z)))  # (N, T, dim)
         return y
 
 
 class MaskedHead(nn.Module):
-    """Which token stands there: E LN(g(W z + b)) + c, (…, dim) to (…, vocabulary)."""
+    """The head that predicts masked tokens: E LN(g(W z + b)) + c, (…, dim) to (…, vocabulary)."""
 
     def __init__(self, config: Config, embedding: nn.Embedding) -> None:
         super().__init__()
@@ -121,17 +121,17 @@ class MaskedHead(nn.Module):
         self.words = Unembedding(embedding, tied=config.tie_weights, bias=True)  # W_U, E unless it is untied, and c
 
     def forward(self, z: Tensor) -> Tensor:
-        """(…, dim) to (…, vocabulary)."""
+        """Map (…, dim) to (…, vocabulary)."""
         logits: Tensor = self.words(self.last(z)[0])
         return logits
 
     def last(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the last matrix is multiplied with, (…, embedding_dim), that matrix and what is added."""
+        """Return the input of the last matrix, (…, embedding_dim), the matrix and the bias."""
         return self.norm(self.activation(self.dense(z))), self.words.weight, self.words.bias
 
 
 class ClassHead(nn.Module):
-    """What a text is, from its first token: W_c tanh(W_p z_1 + b_p) + b_c, (N, dim) to (N, classes)."""
+    """The head that classifies a text by its first token: W_c tanh(W_p z_1 + b_p) + b_c, (N, dim) to (N, classes)."""
 
     def __init__(self, config: Config, dropout: float) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class ClassHead(nn.Module):
         self.linear = nn.Linear(config.dim, config.num_classes)  # W_c
 
     def forward(self, z: Tensor) -> Tensor:
-        """(N, dim) to (N, classes)."""
+        """Map (N, dim) to (N, classes)."""
         logits: Tensor = self.linear(self.dropout(self.activation(self.pooler(self.before(z)))))
         return logits
 
@@ -152,7 +152,7 @@ class Bert(Network):
 
     takes = (TextSpec,)
     targets = (Masked, Classes, Value, Tags)
-    special_tokens = True  # a text stands between [CLS] and [SEP]
+    special_tokens = True  # a text is enclosed in [CLS] and [SEP]
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -189,8 +189,11 @@ class Bert(Network):
                 nn.init.trunc_normal_(parameter, std=STD, a=-2 * STD, b=2 * STD)
 
     def embed(self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """z⁰, what enters the first block, (N, T, dim). `mask` (N, T) is asked only where positions are counted over
-        real tokens. Raises ModelError beyond the context, and for segments where there are none."""
+        """Return z⁰, the input of the first block, (N, T, dim).
+
+        `mask` (N, T) is used only if positions count real tokens. Raises ModelError if the context is exceeded, and for
+        segments if the network has none.
+        """
         self._reject(tokens.shape[1], types)
         z = self.embedding(tokens)  # (N, T, embedding_dim)
         if self.config.token_types:
@@ -201,9 +204,12 @@ class Bert(Network):
         return y
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """What leaves the last block, (N, T, dim). `mask` (N, T) is True where a token is real, `types` (N, T) the
-        segment of each, 0 where there are none. Raises ModelError beyond the context."""
-        return self._through(tokens, _needed(real_places(mask, tokens.shape)), types)
+        """Return the output of the last block, (N, T, dim).
+
+        `mask` (N, T) is True where a token is real; `types` (N, T) are segments, 0 by default. Raises ModelError if the
+        context is exceeded.
+        """
+        return self._through(tokens, _without_full_mask(real_places(mask, tokens.shape)), types)
 
     def _through(self, tokens: Tensor, mask: Tensor | None, types: Tensor | None) -> Tensor:
         z = self.embed(tokens, types, mask)
@@ -213,10 +219,12 @@ class Bert(Network):
         return z
 
     def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """What the head sees: each token, (N, T, dim), or the first, (N, dim), where the answer is one. Raises
-        ModelError where that first one is padding."""
-        mask = _needed(real_places(mask, tokens.shape))
-        if self.config.head == "classes" and mask is not None and not _begins(mask):
+        """Return the input of the head: each token, (N, T, dim), or for classes the first token, (N, dim).
+
+        Raises ModelError if the first token is padding.
+        """
+        mask = _without_full_mask(real_places(mask, tokens.shape))
+        if self.config.head == "classes" and mask is not None and not _starts_with_token(mask):
             raise ModelError(
                 "The answer is read from the first token of a text, and a row of this mask has padding there: padding "
                 "must stand after what is real."
@@ -226,16 +234,16 @@ class Bert(Network):
         return y
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocab_size), (N, classes) or (N, T, tags), of token ids (N, T)."""
+        """Return the logits, shape (N, T, vocab_size), (N, classes) or (N, T, tags), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask, types))
         return logits
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """P from the row of the first token on."""
+        """Return P from the row of the first token on."""
         return {"positions": self.positions.weight[self.config.first_position :]}
 
     def _rows(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        """The rows of P for the tokens, (T,) or (N, T). The row before the first is that of padding."""
+        """Return the rows of P for the tokens, (T,) or (N, T). The row before the first is that of padding."""
         first = self.config.first_position
         if mask is None or not first:
             return first + torch.arange(tokens.shape[1], device=tokens.device)
@@ -253,16 +261,18 @@ class Bert(Network):
             )
 
 
-def _needed(mask: Tensor | None) -> Tensor | None:
-    """The mask, or None where all is real: attention is faster without one. On the meta device nobody can know, and
-    what is compiled or exported must not ask."""
+def _without_full_mask(mask: Tensor | None) -> Tensor | None:
+    """Return the mask, or None if all tokens are real, because attention is faster without a mask.
+
+    On the meta device, and in compiled or exported graphs, this cannot be determined.
+    """
     if mask is None or mask.is_meta:
         return None
     return mask if torch.compiler.is_compiling() or not bool(mask.all()) else None
 
 
-def _begins(mask: Tensor) -> bool:
-    """Whether the first token of each text is real; in a compiled graph nobody can know."""
+def _starts_with_token(mask: Tensor) -> bool:
+    """Return whether the first token of each text is real; in a compiled graph this cannot be determined."""
     return torch.compiler.is_compiling() or bool(mask[:, 0].all())
 
 
@@ -285,8 +295,9 @@ _SHAPE = (128,)
 
 
 def pre_training(**others: object) -> dict[str, object]:
-    """The paper's appendix A.2, for less data: its rate of 1e-4 and decay, a linear rise and fall; batches of 32 texts
-    instead of 256, and gradients clipped at 1 as in its code. Small networks learn faster at 1e-3."""
+    """Return the paper's appendix A.2, for less data: its rate of 1e-4 and decay, a linear rise and fall; batches of 32
+    texts instead of 256, and gradients clipped at 1 as in its code. Small networks learn faster at 1e-3.
+    """
     return {
         "optimizer": "adamw",
         "lr": 1e-4,
@@ -301,8 +312,10 @@ def pre_training(**others: object) -> dict[str, object]:
 
 
 def fine_tuning(**others: object) -> dict[str, object]:
-    """The paper's appendix A.3: batches of 16 or 32, a rate of 5e-5, 3e-5 or 2e-5, 2 to 4 epochs. All layers learn at
-    one rate from the first step on."""
+    """Return the paper's appendix A.3: batches of 16 or 32, a rate of 5e-5, 3e-5 or 2e-5, 2 to 4 epochs.
+
+    All layers learn at one rate from the first step on.
+    """
     return {"lr": 3e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0, **others}
 
 

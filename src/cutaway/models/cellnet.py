@@ -5,8 +5,8 @@ and 2.2. <https://arxiv.org/abs/2001.00326>
 
     xⱼ = Σ_{i<j} o⁽ⁱʲ⁾(xᵢ),   j = 1, 2, 3;   x₀ is what comes into the cell, x₃ what leaves it
 
-Each of the six edges i → j of a cell has one operation o⁽ⁱʲ⁾ of five, so that there are 5⁶ = 15 625 cells, written as
-the paper does, node after node, OPERATION~FROM:
+Each of the six edges i → j of a cell has one operation o⁽ⁱʲ⁾ of five, which gives 5⁶ = 15 625 cells. The notation is
+the paper's, node after node, OPERATION~FROM:
 
     |nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|skip_connect~2|
 
@@ -49,7 +49,7 @@ LARGEST = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_
 
 
 def written(operations: Sequence[str]) -> str:
-    """The cell with these six operations, in the order of EDGES, in the paper's notation."""
+    """Return the cell with these six operations, in the order of EDGES, in the paper's notation."""
     nodes = (
         "|".join(f"{op}~{source}" for op, (source, node) in zip(operations, EDGES) if node == j) for j in (1, 2, 3)
     )
@@ -57,7 +57,7 @@ def written(operations: Sequence[str]) -> str:
 
 
 def operations_of(arch: str) -> tuple[str, ...]:
-    """The six operations of a cell, in the order of EDGES. Raises ModelError for what is no cell."""
+    """Return the six operations of a cell, in the order of EDGES. Raises ModelError for an invalid cell."""
     pairs = re.findall(r"([\w]+)~(\d)", arch)
     found = tuple(op for op, _ in pairs)
     for op in found:
@@ -73,19 +73,19 @@ def operations_of(arch: str) -> tuple[str, ...]:
 
 
 def every_cell() -> Iterator[str]:
-    """The 15 625 cells."""
+    """Return an iterator over the 15 625 cells."""
     return map(written, itertools.product(OPERATIONS, repeat=len(EDGES)))
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     arch: str = LARGEST  # the cell, in the paper's notation
-    cells: int = positive(5)  # a stage, of which there are three
+    cells: int = positive(5)  # cells in each of the three stages
     channels: int = positive(16)  # of the first stage; twice as many in the second, four times in the third
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,7 +93,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -103,20 +103,20 @@ class Config(Checked):
 
     @property
     def size_step(self) -> int:
-        """Height and width are multiples of it: both branches of a residual block then halve alike."""
+        """Height and width are multiples of this, so that both branches of a residual block have the same size."""
         return 4
 
 
 class Zero(nn.Module):
-    """No edge: zeros, of the shape of what came in."""
+    """No edge: zeros of the shape of the input."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to zeros (N, C, H, W)."""
+        """Map (N, C, H, W) to zeros of the same shape."""
         return torch.zeros_like(x)
 
 
 def relu_conv_bn(inputs: int, outputs: int, kernel: int, stride: int = 1, affine: bool = True) -> nn.Sequential:
-    """BN(W ∗ ReLU(x)), (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
+    """Return BN(W ∗ ReLU(x)), (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
     return nn.Sequential(
         nn.ReLU(),
         nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False),
@@ -125,8 +125,10 @@ def relu_conv_bn(inputs: int, outputs: int, kernel: int, stride: int = 1, affine
 
 
 def operation(name: str, channels: int, affine: bool = True) -> nn.Module:
-    """One of OPERATIONS on maps (N, channels, H, W), which keep their shape. Without `affine` the normalization has no
-    scale and shift of its own, as where operations are weighed against each other."""
+    """Return one of OPERATIONS on maps (N, channels, H, W), whose shape it keeps.
+
+    Without `affine` the normalization has no scale and shift, as when operations are weighed against each other.
+    """
     if name == "none":
         return Zero()
     if name == "skip_connect":
@@ -145,7 +147,7 @@ class Cell(nn.Module):
         self.edges = nn.ModuleList(operation(name, channels) for name in operations)  # in the order of EDGES
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, C, H, W)."""
+        """Map (N, C, H, W) to (N, C, H, W)."""
         nodes = [x]
         for edge, (source, node) in zip(self.edges, EDGES):
             y = edge(nodes[source])
@@ -157,7 +159,7 @@ class Cell(nn.Module):
 
 
 class Reduction(nn.Module):
-    """A residual block that halves the maps: two convolutions beside a mean over 2×2 with a 1×1 convolution."""
+    """A residual block that halves the maps: two convolutions, plus a mean over 2×2 with a 1×1 convolution."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -166,13 +168,13 @@ class Reduction(nn.Module):
         self.shortcut = nn.Conv2d(inputs, outputs, kernel_size=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, 2C, H/2, W/2)."""
+        """Map (N, C, H, W) to (N, 2C, H/2, W/2)."""
         y: Tensor = self.conv_b(self.conv_a(x)) + self.shortcut(F.avg_pool2d(x, 2))
         return y
 
 
 class CellNet(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -191,7 +193,7 @@ class CellNet(Network):
         self.head = nn.Linear(4 * c, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the means of the last maps, (N, 4c)."""
+        """Return the input of the head: the means of the last maps, (N, 4c)."""
         reject_small(x, self.config.least_size, "cellnet")
         height, width = x.shape[2:]
         if height % 4 or width % 4:
@@ -203,7 +205,7 @@ class CellNet(Network):
         return F.relu(self.bn(x)).mean((2, 3))  # (N, 4c)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

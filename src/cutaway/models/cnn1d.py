@@ -6,8 +6,8 @@ After S. Greydanus, D. Kobak, Scaling down deep learning with MNIST-1D, 2020 (IC
     h_l[c, t] = ReLU( b_l[c] + Σ_{c', k} W_l[c, c', k] · h_{l−1}[c', 2t + k − 1] ),   l = 1, 2, 3
     z = W vec(h₃) + b
 
-Each layer looks at every second place, so that the steps are halved three times, and shifts of the signal shift the
-feature maps. The sum is a cross-correlation, as everywhere in PyTorch; one step of zero padding stands on either side.
+Each layer has stride 2, so the steps are halved three times, and shifts of the signal shift the feature maps. The sum
+is a cross-correlation, as everywhere in PyTorch, with one step of zero padding on either side.
 
 Shapes, from a series (N, T, F), which a convolution takes as (N, F, T), here with T = 40, F = 1:
     conv 5, stride 2, padding 1, ReLU     (N, 25, 19)
@@ -15,9 +15,8 @@ Shapes, from a series (N, T, F), which a convolution takes as (N, F, T), here wi
     conv 3, stride 2, padding 1, ReLU     (N, 25, 5)
     linear                                (N, classes)
 
-The last layer has a weight for every step that is left, so that one set of weights serves one length T alone. The
-parts have the names of the authors' implementation (`ConvBase` in the repository greydanus/mnist1d), whose weights load
-as they are.
+The last layer has a weight for every remaining step, so one set of weights serves only one length T. The module names
+are those of the authors' implementation (`ConvBase` in the repository greydanus/mnist1d), whose weights load unchanged.
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ from .base import Network
 from .card import Card, Divergence, Published
 from .fields import Checked, at_least, positive
 
-KERNELS = (5, 3, 3)  # steps that each convolution sees
+KERNELS = (5, 3, 3)  # kernel sizes
 LEAST_STEPS = KERNELS[0] - 2  # with the padding of one on either side, the first kernel just fits
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     steps: int = at_least(LEAST_STEPS, 40)  # T, the length of a series
     in_features: int = positive(1)  # F, the variables at each step
     channels: int = positive(25)  # of each convolution
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
-        """The preset with the length, variables and classes of `spec`. Raises ModelError where it is too short."""
+        """Return the preset with the length, variables and classes of `spec`. Raises ModelError if it is too short."""
         return dataclasses.replace(preset, steps=spec.steps, in_features=spec.features, num_classes=spec.target.outputs)
 
     @property
     def steps_left(self) -> int:
-        """How many steps the last map has."""
+        """The number of steps of the last map."""
         steps = self.steps
         for kernel in KERNELS:
             steps = (steps + 2 - kernel) // 2 + 1
@@ -62,7 +61,7 @@ class Config(Checked):
 
 
 class CNN1d(Network):
-    """(N, T, F) series to (N, classes) logits."""
+    """A network that maps series of shape (N, T, F) to logits of shape (N, classes)."""
 
     takes = (SeriesSpec,)
 
@@ -76,9 +75,9 @@ class CNN1d(Network):
         self.linear = nn.Linear(config.channels * config.steps_left, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the last maps, channel after channel, (N, channels · steps left).
+        """Return the input of the head: the last maps, channel after channel, (N, channels · steps left).
 
-        Raises ModelError where the series are of another length or number of variables.
+        Raises ModelError if the series are of another length or number of variables.
         """
         expected = (self.config.steps, self.config.in_features)
         if x.shape[1:] != expected:
@@ -93,7 +92,7 @@ class CNN1d(Network):
         return h.flatten(1)  # (N, channels · T/8)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.linear(self.features(x))
         return logits
 

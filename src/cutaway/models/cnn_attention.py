@@ -1,9 +1,9 @@
-"""Convolution, then attention: a small network that looks near first, then everywhere.
+"""Convolution followed by attention: a small network with first a local and then a global receptive field.
 
-The form is ours, the smallest that has each part once. What it is made of: attention between all places of a
-convolutional map, added to the map, is after X. Wang, R. Girshick, A. Gupta, K. He, Non-local neural networks, 2017
-(CVPR 2018) <https://arxiv.org/abs/1711.07971>; several heads and 1/√d are after A. Vaswani et al., Attention is all
-you need, 2017 <https://arxiv.org/abs/1706.03762>.
+The architecture is our own, the smallest with each part once. Its parts: attention between all positions of a
+convolutional map, added to the map, is from X. Wang, R. Girshick, A. Gupta, K. He, Non-local neural networks, 2017
+(CVPR 2018) <https://arxiv.org/abs/1711.07971>; several heads and 1/√d are from A. Vaswani et al., Attention is all you
+need, 2017 <https://arxiv.org/abs/1706.03762>.
 
     G = conv₃(conv₂(conv₁(x))),   conv(x) = ReLU(BN(W ∗ x)), halved by max-pooling between
     z_i = g_i + MultiHead(LN(G))_i,   logits = W mean_i z_i + b        g_i: the token of place i in the map G
@@ -11,15 +11,15 @@ you need, 2017 <https://arxiv.org/abs/1706.03762>.
 Shapes, from an image (N, C, H, W), H and W at least 4:
     conv 3×3, BN, ReLU, max over 2×2     (N, 48, H/2, W/2)
     conv 3×3, BN, ReLU, max over 2×2     (N, 96, H/4, W/4)
-    conv 3×3, BN, ReLU                   (N, 192, H/4, W/4)     what a place sees: 18×18 pixels
+    conv 3×3, BN, ReLU                   (N, 192, H/4, W/4)     receptive field: 18×18 pixels
     places as tokens                     (N, HW/16, 192)
     attention of 4 heads, added          (N, HW/16, 192)        every place sees every other
     mean over the tokens                 (N, 192)
     linear                               (N, classes)
 
-Images of any size will do, with the remainder of a halving dropped; 32×32 pixels are 64 tokens. There are no
-positions, as in Wang et al.: attention and mean treat the tokens as a set, and only the padding of the convolutions
-tells a token anything of where it is. The convolutions have no bias: the normalization after them has one.
+Images of any size are accepted, with the remainder of a halving dropped; 32×32 pixels are 64 tokens. There are no
+position embeddings, as in Wang et al.: attention and mean treat the tokens as a set, and only the padding of the
+convolutions carries positional information. The convolutions have no bias: the normalization after them has one.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     widths: tuple[int, ...] = positive((48, 96, 192))  # channels of each convolution; between two the map is halved
-    heads: int = positive(4)  # of attention; a divisor of the last width
+    heads: int = positive(4)  # attention heads; a divisor of the last width
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,12 +60,12 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
 class CNNAttention(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -84,11 +84,11 @@ class CNNAttention(Network):
         self.head = nn.Linear(dim, config.num_classes)
 
     def token_grid(self, height: int, width: int) -> TokenGrid:
-        """The pixels of G."""
+        """Return the grid of the pixels of G."""
         return TokenGrid(height // self.config.least_size, width // self.config.least_size)
 
     def grid(self, x: Tensor) -> Tensor:
-        """The convolutional map G, (N, D, H/4, W/4) with three convolutions."""
+        """Return the convolutional map G, (N, D, H/4, W/4) with three convolutions."""
         reject_small(x, self.config.least_size, "cnn-attention")
         for i, (conv, bn) in enumerate(zip(self.convs, self.bns)):
             if i > 0:
@@ -97,13 +97,13 @@ class CNNAttention(Network):
         return x
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean over the tokens, (N, D)."""
+        """Return the input of the head: the mean over the tokens, (N, D)."""
         g = self.grid(x).flatten(2).transpose(1, 2)  # (N, T, D), row by row
         z: Tensor = g + self.attention(self.norm(g))
         return z.mean(1)  # (N, D)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -3,8 +3,8 @@
 After J. Donahue, L. A. Hendricks, M. Rohrbach, S. Venugopalan, S. Guadarrama, K. Saenko, T. Darrell, Long-term
 recurrent convolutional networks for visual recognition and description, 2014 (CVPR 2015). <https://arxiv.org/abs/1411.4389>
 
-The same weights V see every frame v_t; what they tell of it is the input of the recurrent layer (sections 2 and 3 of
-the paper):
+The same weights V process every frame v_t; the resulting features are the input of the recurrent layer (sections 2 and
+3 of the paper):
 
     φ_t = φ_V(v_t)
     i, f, o = σ(W φ_t + U h_{t−1} + b),   g = tanh(W_g φ_t + U_g h_{t−1} + b_g)
@@ -21,9 +21,9 @@ frames of the batch:
     LSTM over the frames of each video     (N, T, 128)
     read-out, linear                       (N, 128), (N, classes)
 
-Only real frames enter the convolutions and the steps of the LSTM. Padding so costs nothing; more than that, it leaves
-no trace: normalization in training takes the mean over all that enters, and frames of zeros, which show nothing, would
-change the statistics of those that do. A video alone and the same video beside a longer one have the same answer.
+Only real frames enter the convolutions and the steps of the LSTM. Padding therefore costs nothing and does not change
+the result: batch normalization in training averages over all its inputs, and frames of zeros would change the
+statistics of the others. A video has the same output alone and in a batch with a longer one.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
     channels: tuple[int, ...] = positive((16, 32, 64))  # of each convolution; each is followed by a halving
-    grid: int = positive(3)  # cells of the last map that are told apart, in height and width
+    grid: int = positive(3)  # cells of the last map, in height and width
     hidden_dim: int = positive(128)  # units of the LSTM
-    layers: int = positive(1)  # of the LSTM, one above the other
-    pooling: str = one_of("last", ("last", "mean"))  # what the head sees: the last state, or the mean of all
-    dropout: float = fraction(0.0)  # fraction of what leaves the CNN, and of what the head sees, dropped in training
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    layers: int = positive(1)  # stacked layers of the LSTM
+    pooling: str = one_of("last", ("last", "mean"))  # input of the head: the last state, or the mean of all
+    dropout: float = fraction(0.0)  # dropout rate of the CNN's output and of the input of the head
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
     @classmethod
     def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:
-        """The preset with the channels and classes of `spec`; videos of any length and size will do.
+        """Return the preset with the channels and classes of `spec`; videos of any length and size are accepted.
 
-        Raises ModelError where the target is neither a class nor a number.
+        Raises ModelError if the target is neither a class nor a number.
         """
         if not isinstance(spec.target, CNNLSTM.targets):
             raise ModelError(f"cnn-lstm learns a class or a number of each video, and not {spec.target.column}.")
@@ -71,7 +71,7 @@ class Config(Checked):
 
     @property
     def least_size(self) -> int:
-        """The smallest height and width: after the halvings, each cell of the grid still has a pixel of its own."""
+        """The smallest height and width: each cell of the grid has at least one pixel after the halvings."""
         side: int = self.grid * 2 ** len(self.channels)
         return side
 
@@ -88,12 +88,12 @@ class Stage(nn.Module):
         self.bn = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps of half the height and width, the remainder left out."""
+        """Return maps of half the height and width, rounded down."""
         return F.max_pool2d(F.relu(self.bn(self.conv(x)), inplace=True), 2)
 
 
 class CNNLSTM(Network):
-    """(N, T, C, H, W) videos to (N, classes) logits."""
+    """A network that maps videos of shape (N, T, C, H, W) to logits of shape (N, classes)."""
 
     takes = (VideoSpec,)
     targets = (Classes, Value)
@@ -108,16 +108,16 @@ class CNNLSTM(Network):
         self.fc = nn.Linear(config.hidden_dim, config.num_classes)
 
     def frames(self, x: Tensor) -> Tensor:
-        """φ_V: frames (M, C, H, W) to what the LSTM sees of each, (M, channels · grid · grid)."""
+        """Apply φ_V: frames (M, C, H, W) to the input of the LSTM for each, (M, channels · grid · grid)."""
         reject_small(x, self.config.least_size, "cnn-lstm")
         cells = F.adaptive_avg_pool2d(self.cnn(x), self.config.grid)  # (M, channels, grid, grid)
         return F.dropout(cells.flatten(1), self.config.dropout, self.training)
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the last state, or the mean of all, (N, hidden).
+        """Return the input of the head: the last state, or the mean of all, (N, hidden).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands after them.
-        Raises ModelError where it stands elsewhere.
+        `mask` (N, T) is True where a frame is real, at least for the first of each video, with padding on the right.
+        Raises ModelError for other padding.
         """
         mask = real_places(mask, x.shape)
         lengths = lengths_of(mask, x.shape[1])
@@ -126,15 +126,17 @@ class CNNLSTM(Network):
             states, (last, _) = self.lstm(seen)  # (N, T, hidden), (layers, N, hidden)
             mean: Tensor = states.mean(1)
         else:
-            seen = self._seen(x, mask)
+            seen = self._lstm_inputs(x, mask)
             states, last = self.lstm(seen, lengths=lengths)  # zeros after the last real frame
             mean = states.sum(1) / mask.sum(1)[:, None]
         top: Tensor = last[-1]  # of the upper layer, (N, hidden)
         return top if self.config.pooling == "last" else mean
 
-    def _seen(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What the LSTM sees of each frame, (N, T, D); of those that are not real nothing is computed, but in a graph
-        that is exported, where nobody knows how many there are."""
+    def _lstm_inputs(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return the input of the LSTM for each frame, (N, T, D), without computing padding frames.
+
+        In an exported graph all frames are computed, because their number is unknown.
+        """
         if torch.compiler.is_exporting():
             return self.frames(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (N, T, D)
         real = self.frames(x[mask])  # (M, D)
@@ -143,7 +145,7 @@ class CNNLSTM(Network):
         return seen
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         features = F.dropout(self.features(x, mask), self.config.dropout, self.training)
         logits: Tensor = self.fc(features)
         return logits

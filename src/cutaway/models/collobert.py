@@ -1,4 +1,4 @@
-"""Two networks for language from almost nothing: one tags each word by its window, one reads a whole sentence.
+"""Two networks for language from scratch: one tags each word by its window, one classifies a whole sentence.
 
 After R. Collobert, J. Weston, L. Bottou, M. Karlen, K. Kavukcuoglu, P. Kuksa, Natural language processing (almost) from
 scratch, 2011 (JMLR 12); the sentence network is that of R. Collobert, J. Weston, A unified architecture for natural
@@ -7,8 +7,8 @@ language processing, 2008 (ICML). <https://arxiv.org/abs/1103.0398>
     window:     f(t) = W² HardTanh(W¹ [x_{t−2}; x_{t−1}; x_t; x_{t+1}; x_{t+2}] + b¹) + b²       a tag for each word t
     sentence:   m = max_t (W¹ [x_{t−1}; x_t; x_{t+1}] + b¹),  f = W³ HardTanh(W² m + b²) + b³    a class for it all
 
-x_t is word t's row of a look-up table, which is learned with the rest. Words before the first and after the last are a
-word of their own, with a row of its own: it is row 0, so that padding says what the border of a sentence says.
+x_t is the row of word t in a look-up table, which is learned with the rest. Positions before the first and after the
+last word use row 0, so that padding and the border of a sentence are the same.
 
 Shapes, from token ids (N, T) with d = 50:
     window:     look-up (N, T, 50), windows of 5 words (N, T, 250), hidden (N, T, 300), tags (N, T, K)
@@ -34,12 +34,12 @@ from .fields import Checked, at_least, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the networks."""
+    """Configuration of the networks."""
 
     approach: str = one_of("window", ("window", "sentence"))  # window: a tag for each word; sentence: a class for each
     vocab_size: int = at_least(2, 10_000)  # tokens, each with a row of the look-up table
-    dim: int = positive(50)  # numbers in a row
-    window: int = positive(5)  # words that are seen at once, the one in question in their middle
+    dim: int = positive(50)  # dimension of a row
+    window: int = positive(5)  # size of the window in words, with the word to tag in the middle
     hidden_dim: int = positive(300)  # units after the windows
     second: int = positive(500)  # sentence: units after the maximum
     num_classes: int = positive(45)  # tags or classes
@@ -50,7 +50,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and tags or classes of `spec`. Raises ModelError for the other of the two."""
+        """Return the preset with the vocabulary and tags or classes of `spec`.
+
+        Raises ModelError for the other of the two.
+        """
         tags = isinstance(spec.target, Tags)
         if tags != (preset.approach == "window"):
             other = "collobert-window" if tags else "collobert-sentence"
@@ -59,7 +62,7 @@ class Config(Checked):
 
 
 class Collobert(Network):
-    """(N, T) token ids to (N, T, tags) or (N, classes) logits."""
+    """A network that maps token ids (N, T) to logits (N, T, tags) or (N, classes)."""
 
     takes = (TextSpec,)
     targets = (Classes, Tags)
@@ -77,8 +80,10 @@ class Collobert(Network):
         self.fc = nn.Linear(ahead, config.num_classes)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: (N, T, hidden), or (N, second) of a sentence. `mask` (N, T) is True where a token is
-        real; None where all are."""
+        """Return the input of the head: (N, T, hidden), or (N, second) of a sentence.
+
+        `mask` (N, T) is True where a token is real; None where all are.
+        """
         half, mask = self.config.window // 2, real_places(mask, tokens.shape)
         if mask is not None:
             tokens = tokens * mask
@@ -91,7 +96,7 @@ class Collobert(Network):
         return F.hardtanh(self.linear(h.amax(2)))  # (N, second)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits of token ids (N, T): (N, T, tags), or (N, classes) of a sentence."""
+        """Return the logits of token ids (N, T): (N, T, tags), or (N, classes) of a sentence."""
         logits: Tensor = self.fc(self.features(tokens, mask))
         return logits
 

@@ -11,11 +11,11 @@ Shapes, from an image (N, C, H, W); downsampling=max, conv4, and downsampling=st
     conv 3×3, padding 1, BN, ReLU, max over 2×2    (N, 64, H/2, W/2), rounded down
     conv 3×3, padding 1, stride 2, BN, ReLU        (N, 64, H/2, W/2), rounded up
     three more of these                            (N, 64, H/16, W/16)
-    the mean over the places                       (N, 64); of Omniglot's 28×28 pixels max leaves but one place
+    the mean over the map                          (N, 64); max reduces Omniglot's 28×28 pixels to one position
     linear                                         (N, classes)
 
-Prototypical networks compare images by h alone and have no linear layer. The strided form is what the paper on
-meta-learning has for Omniglot, with a quarter of the multiply-adds.
+Prototypical networks compare images by h alone and have no linear layer. The strided form is that of the paper on
+meta-learning for Omniglot, with a quarter of the multiply-adds.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ BLOCKS = 4
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(5)  # values that the head gives: one for each class of an episode
+    num_classes: int = positive(5)  # size of the output: number of classes of an episode
     width: int = positive(64)  # channels of each block
     downsampling: str = one_of("max", ("max", "stride"))  # how a block halves the sides: pooling, or strides
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
     def least_size(self) -> int:
-        """The smallest height and width: after halving four times, one place is left."""
+        """The smallest height and width: one pixel is left after halving four times."""
         return 2**BLOCKS if self.downsampling == "max" else 1
 
 
 class Conv4(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -70,7 +70,7 @@ class Conv4(Network):
         self.head = nn.Linear(config.width, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: (N, 64)."""
+        """Return the input of the head: (N, 64)."""
         reject_small(x, self.config.least_size, "conv4")
         for conv, norm in zip(self.convs, self.norms):
             x = F.relu(norm(conv(x)))
@@ -79,7 +79,7 @@ class Conv4(Network):
         return x.mean((2, 3))  # (N, 64)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -1,9 +1,9 @@
-"""ConvNeXt: a ResNet brought step by step to the design of a Vision Transformer, with convolutions alone.
+"""ConvNeXt: a convolutional network with the design of a Vision Transformer, derived from a ResNet.
 
 Z. Liu, H. Mao, C.-Y. Wu, C. Feichtenhofer, T. Darrell, S. Xie, A ConvNet for the 2020s, 2022 (CVPR 2022).
 <https://arxiv.org/abs/2201.03545>
 
-    y = x + γ ⊙ W₂ GELU(W₁ LN(D ⊛ x))      D ⊛: convolution of 7×7, each channel by itself; LN: layer normalization
+    y = x + γ ⊙ W₂ GELU(W₁ LN(D ⊛ x))      D ⊛: depthwise convolution of 7×7; LN: layer normalization
                                            of each pixel over its channels; W₁: from C to 4C of them, W₂: back, the
                                            same at every pixel; γ: layer scale, a factor for each channel
 
@@ -17,14 +17,14 @@ Z. Liu, H. Mao, C.-Y. Wu, C. Feichtenhofer, T. Darrell, S. Xie, A ConvNet for th
                      + ◄──────────┘
                      y
 
-In training the branch of each image is left out with a probability that rises linearly with the block's number, from 0
-to `drop_path_rate` (stochastic depth, G. Huang et al., 2016 <https://arxiv.org/abs/1603.09382>), and is divided by the
-probability that it is not, so that its mean is the same.
+In training the branch of each image is dropped with a probability that rises linearly with the index of the block, from
+0 to `drop_path_rate` (stochastic depth, G. Huang et al., 2016 <https://arxiv.org/abs/1603.09382>). Kept branches are
+divided by the probability of keeping them, so that the mean is the same.
 
 Shapes, from (N, 3, 224, 224), convnext-tiny: the stem, a convolution of 4×4 with stride 4, and LN (N, 96, 56, 56); four
-stages of 3, 3, 9 and 3 blocks with C = 96, 192, 384 and 768 on maps of 56, 28, 14 and 7; mean over the map, LN
-(N, 768), logits (N, classes). Sides of any length will do: where a patch does not fit whole, what is left of the map
-is not read.
+stages of 3, 3, 9 and 3 blocks with C = 96, 192, 384 and 768 on maps of 56, 28, 14 and 7; mean over the map, LN (N,
+768), logits (N, classes). Images of any size are accepted: where the size is not a multiple of the patch, the rest of
+the map is not read.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from .card import Card, Divergence, Published
 from .fields import Checked, at_least, fraction, positive
 from .images import reject_small
 
-EPS = 1e-6  # of the normalizations, as in the authors' code: not PyTorch's default
+EPS = 1e-6  # ε of the normalizations, as in the authors' code: not PyTorch's default
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 3, 9, 3))  # blocks in each stage
     width: int = positive(96)  # channels of the first stage; each further stage has twice as many
@@ -60,7 +60,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -78,14 +78,14 @@ class Stem(nn.Module):
         self.norm = nn.LayerNorm(channels, eps=EPS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The map, each pixel normalized over its channels."""
+        """Return the map, each pixel normalized over its channels."""
         x = self.conv(x).permute(0, 2, 3, 1)  # (N, H/p, W/p, C')
         y: Tensor = self.norm(x)
         return y.permute(0, 3, 1, 2)  # (N, C', H/p, W/p)
 
 
 class Downsample(nn.Module):
-    """What is between two stages: (N, C, H, W) to (N, 2C, H/2, W/2)."""
+    """The layer between two stages: (N, C, H, W) to (N, 2C, H/2, W/2)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -93,14 +93,14 @@ class Downsample(nn.Module):
         self.conv = nn.Conv2d(channels, 2 * channels, 2, stride=2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """A convolution of the map, each pixel of it normalized over its channels."""
+        """Return a convolution of the map, each pixel of it normalized over its channels."""
         x = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # (N, C, H, W)
         y: Tensor = self.conv(x)
         return y
 
 
 class Block(nn.Module):
-    """Each channel by itself, then each pixel by itself, beside the input: (N, C, H, W) to (N, C, H, W)."""
+    """A residual block of a depthwise convolution and a pointwise MLP: (N, C, H, W) to (N, C, H, W)."""
 
     def __init__(self, channels: int, layer_scale: float, drop_path_rate: float) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Block(nn.Module):
         self.layer_scale = nn.Parameter(torch.full((channels, 1, 1), layer_scale))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x and what the branch adds."""
+        """Return x plus the output of the branch."""
         y: Tensor = self.depthwise(x).permute(0, 2, 3, 1)  # (N, H, W, C): the 1×1 convolutions are products of matrices
         y = self.project(F.gelu(self.expand(self.norm(y))))  # (N, H, W, C)
         y = self.layer_scale * y.permute(0, 3, 1, 2)  # (N, C, H, W)
@@ -122,7 +122,7 @@ class Block(nn.Module):
 
 
 class ConvNeXt(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
     decayed = ("*.weight",)  # layer scale (C, 1, 1) is a gain, as in the authors' code
@@ -147,17 +147,17 @@ class ConvNeXt(Network):
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # they all have one
+                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # every layer has one
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean of the last map, normalized, (N, 8C)."""
+        """Return the input of the head: the mean of the last map, normalized, (N, 8C)."""
         reject_small(x, self.config.least_size, "convnext")
         x = self.stages(x)  # (N, C, H/4, W/4), (N, 2C, H/8, W/8), (N, 4C, H/16, W/16), then (N, 8C, H/32, W/32)
         y: Tensor = self.norm(x.mean((2, 3)))  # (N, 8C)
         return y
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -1,20 +1,20 @@
-"""Speech to text by connectionist temporal classification: convolutions, gated units in both directions, a text.
+"""Speech to text by connectionist temporal classification (CTC), with convolutions and a bidirectional GRU.
 
 A. Graves, S. Fernández, F. Gomez, J. Schmidhuber, Connectionist temporal classification: labelling unsegmented
 sequence data with recurrent neural networks, ICML 2006. <https://doi.org/10.1145/1143844.1143891>
 
-The network says at every frame t which character is spoken there, or the blank, that none is: y_t = softmax(z_t).
-Nobody has to say when. A path π is one token a frame, B(π) is what it reads: repeats once, then without blanks. The
-text l has the probability of all paths that read it, and −log p(l | x) is what is learned from (`nn/ctc.py`):
+At every frame t the network predicts a character or the blank (none): y_t = softmax(z_t). No alignment
+is needed. A path π is one token per frame; B(π) is its text: repeats are merged, then blanks removed. The probability
+of a text l is that of all paths with B(π) = l, and the loss is −log p(l | x) (`nn/ctc.py`):
 
     p(l | x) = Σ_{π: B(π) = l} Π_t y_t(π_t) = Σ_s α_t(s) β_t(s)     at any t, with l' = (blank, l_1, blank, …, blank)
     α_t(s) = y_t(l'_s) (α_{t−1}(s) + α_{t−1}(s − 1) + [l'_s ≠ blank, l'_s ≠ l'_{s−2}] α_{t−1}(s − 2))
     β_t(s) = Σ_{s'} β_{t+1}(s') y_{t+1}(l'_{s'}),     s' = s, s + 1 and, under the same condition, s + 2
     ∂(−log p)/∂z_t(k) = y_t(k) − Σ_{s: l'_s = k} α_t(s) β_t(s) / p(l | x)
 
-Before the recurrent layer stand two convolutions over time, each of which takes every second frame, as D. Amodei et al.
-have them in Deep Speech 2, 2015 <https://arxiv.org/abs/1512.02595>: a quarter as many steps to run, one every 40 ms,
-which is still more than people say characters.
+Two convolutions over time with stride 2 come before the recurrent layer, as in D. Amodei et al., Deep Speech 2, 2015
+<https://arxiv.org/abs/1512.02595>. They leave a quarter of the steps, one every 40 ms, which is still more than the
+rate of spoken characters.
 
     h = ReLU(conv₂(ReLU(conv₁(x)))),   s_t = (GRU→(h)_t, GRU←(h)_t),   z_t = W s_t + b
 
@@ -26,9 +26,9 @@ Shapes, from frames (N, T, F) with a mask (N, T), T' = ⌈⌈T / 2⌉ / 2⌉:
     GRU in both directions                 (N, T', 2 · hidden)
     linear                                 (N, T', 1 + characters)
 
-What pads a recording changes nothing: it enters the convolutions as zeros, as what lies beyond their ends does, the
-recurrent layer does not see it, and the answer there is the blank for certain. With that, a text has the same
-probability in T' frames and in more: nobody who reads the answers needs to know where a recording ends.
+Padding does not change the result. It enters the convolutions as zeros, like everything beyond the ends of a recording,
+and the recurrent layer skips it. Its output is the blank with certainty, so a text has the same probability in T'
+frames and in more, and a decoder need not know where a recording ends.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from .fields import Checked, fraction, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_features: int = positive(64)  # F, the mel bands of a frame
     channels: tuple[int, ...] = positive((128, 128))  # of each convolution
-    kernel: int = positive(11)  # frames that a convolution sees; odd, so that it has a middle
+    kernel: int = positive(11)  # size of a convolution's window in frames, an odd number
     strides: tuple[int, ...] = positive((2, 2))  # of each convolution: their product is what frames are divided by
     hidden_dim: int = positive(128)  # units of the GRU, in each direction
-    layers: int = positive(1)  # of the GRU, one above the other
-    dropout: float = fraction(0.1)  # fraction of what enters the GRU, and the head, dropped in training
-    num_classes: int = positive(28)  # values that the head gives at a frame: the blank, then one for each character
+    layers: int = positive(1)  # stacked layers of the GRU
+    dropout: float = fraction(0.1)  # dropout rate of the inputs of the GRU and of the head
+    num_classes: int = positive(28)  # size of the output at a frame: the blank, then the characters
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +72,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: AudioSpec) -> Config:
-        """The preset with the mel bands and characters of `spec`. Raises ModelError where it has no transcripts."""
+        """Return the preset with the mel bands and characters of `spec`. Raises ModelError if it has no transcripts."""
         if not isinstance(spec.target, Transcript):
             raise ModelError(
                 f"ctc-conv-gru writes what is said, and learns no {spec.target.column}: give recordings with their "
@@ -82,7 +82,7 @@ class Config(Checked):
 
 
 class CTCConvGRU(Network):
-    """(N, T, F) log-mel frames to (N, T', 1 + characters) logits."""
+    """A network that maps log-mel frames (N, T, F) to logits (N, T', 1 + characters)."""
 
     takes = (AudioSpec,)
     targets = (Transcript,)
@@ -95,23 +95,23 @@ class CTCConvGRU(Network):
             nn.Conv1d(before, after, config.kernel, stride, padding=around)
             for before, after, stride in zip(widths, config.channels, config.strides)
         )
-        between = config.dropout if config.layers > 1 else 0.0  # PyTorch has dropout between layers alone
+        between = config.dropout if config.layers > 1 else 0.0  # PyTorch applies dropout between layers only
         self.rnn = recurrent.GRU(
             widths[-1], config.hidden_dim, config.layers, batch_first=True, bidirectional=True, dropout=between
         )
         self.head = nn.Linear(2 * config.hidden_dim, config.num_classes)
 
     def output_frames(self, frames: Tensor) -> Tensor:
-        """T' of so many frames, (n,): each convolution leaves one for each stride begun."""
+        """Return T' for recordings of `frames` frames, (n,): each convolution divides by its stride, rounding up."""
         for stride in self.config.strides:
             frames = -(-frames // stride)
         return frames
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the states of both directions, (N, T', 2 · hidden), zeros at padding.
+        """Return the input of the head: the states of both directions, (N, T', 2 · hidden), zeros at padding.
 
-        `mask` (N, T) is True where a frame is real; padding stands after all real ones. Raises ModelError where it
-        stands elsewhere, and for frames of another size.
+        `mask` (N, T) is True where a frame is real, with padding on the right. Raises ModelError for other padding, and
+        for frames of another size.
         """
         if x.ndim != 3 or x.shape[2] != self.config.in_features:
             raise ModelError(
@@ -119,33 +119,36 @@ class CTCConvGRU(Network):
                 f"{tuple(x.shape)}: build one with other in_features."
             )
         lengths = lengths_of(real_places(mask, x.shape), x.shape[1])
-        h = _silenced(x, lengths).transpose(1, 2)  # (N, F, T)
+        h = _zero_padding(x, lengths).transpose(1, 2)  # (N, F, T)
         for convolution, stride in zip(self.convolutions, self.config.strides):
             h = F.relu(convolution(h))  # (N, channels, T')
             lengths = None if lengths is None else -(-lengths // stride)
-            h = _silenced(h.transpose(1, 2), lengths).transpose(1, 2)
+            h = _zero_padding(h.transpose(1, 2), lengths).transpose(1, 2)
         h = F.dropout(h.transpose(1, 2), self.config.dropout, self.training)  # (N, T', channels)
         states, _ = self.rnn(h) if lengths is None else self.rnn(h, lengths=lengths)
         return F.dropout(states, self.config.dropout, self.training)  # (N, T', 2 · hidden)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, T', 1 + characters), the blank first; after the end of a recording the blank for certain."""
+        """Return the logits, shape (N, T', 1 + characters), the blank first.
+
+        After the end of a recording the blank has probability 1.
+        """
         logits: Tensor = self.head(self.features(x, mask))
         lengths = lengths_of(real_places(mask, x.shape), x.shape[1])
         if lengths is None:
             return logits
         silence = logits.new_full((logits.shape[2],), SILENT)
         silence[BLANK] = 0
-        return torch.where(_real(self.output_frames(lengths), logits), logits, silence)
+        return torch.where(_frame_mask(self.output_frames(lengths), logits), logits, silence)
 
 
-def _silenced(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """x (N, T, …) with zeros from each of the lengths (N,) on."""
-    return x if lengths is None else x * _real(lengths, x)
+def _zero_padding(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return x (N, T, …) with zeros after each of the lengths (N,)."""
+    return x if lengths is None else x * _frame_mask(lengths, x)
 
 
-def _real(lengths: Tensor, x: Tensor) -> Tensor:
-    """Which places of x (N, T, …) are before the lengths (N,), (N, T, 1)."""
+def _frame_mask(lengths: Tensor, x: Tensor) -> Tensor:
+    """Return the mask (N, T, 1) of the positions of x (N, T, …) that are before the lengths (N,)."""
     return (torch.arange(x.shape[1]) < lengths[:, None])[:, :, None].to(x.device)
 
 

@@ -1,4 +1,4 @@
-"""The dynamic convolutional network for sentences: wide convolutions, and as many maxima as the sentence is long.
+"""The dynamic convolutional network for sentences: wide convolutions and k-max pooling with k by the sentence length.
 
 After N. Kalchbrenner, E. Grefenstette, P. Blunsom, A convolutional neural network for modelling sentences, 2014 (ACL).
 <https://arxiv.org/abs/1404.2188>
@@ -9,7 +9,7 @@ After N. Kalchbrenner, E. Grefenstette, P. Blunsom, A convolutional neural netwo
     k_l = max(k_top, ⌈(L − l)/L · s⌉)                    of a sentence of s words; k_L = k_top
     logits = W vec(F) + b_W
 
-The k largest numbers of each row stay in the order in which they stand.
+The k largest numbers of each row keep their order.
 
 Shapes, from token ids (N, T), d = 48 rows, 6 and 14 feature maps, windows of 7 and 5 words, k_top = 4:
     embedding                    (N, 1 map, 48 rows, T)
@@ -17,7 +17,7 @@ Shapes, from token ids (N, T), d = 48 rows, 6 and 14 feature maps, windows of 7 
     wide convolution 5           (N, 14, 24, k₁ + 4), folded (N, 14, 12, k₁ + 4), k₂ = 4: (N, 14, 12, 4)
     linear                       (N, classes)
 
-Sentences of a batch have different s, and so different k_l: what is beyond is masked, as padding is.
+The sentences of a batch differ in s and so in k_l: numbers beyond k_l are masked, as padding is.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from .fields import Checked, at_least, fraction, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 10_000)  # tokens, each with a vector
-    dim: int = positive(48)  # d, numbers in a word's vector: rows of the sentence's matrix
+    vocab_size: int = at_least(2, 10_000)  # size of the vocabulary
+    dim: int = positive(48)  # d, dimension of a word vector: rows of the sentence matrix
     feature_maps: tuple[int, ...] = positive((6, 14))  # of each layer
     kernel_sizes: tuple[int, ...] = positive((7, 5))  # words that each layer's filters see
     k_top: int = positive(4)  # numbers that the last layer keeps of each row
-    dropout: float = fraction(0.5)  # of what the last layer keeps
-    num_classes: int = positive(2)  # values that the head gives
+    dropout: float = fraction(0.5)  # dropout rate of the numbers that the last layer keeps
+    num_classes: int = positive(2)  # size of the output
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and classes of `spec`."""
+        """Return the preset with the vocabulary and classes of `spec`."""
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
@@ -82,8 +82,11 @@ class Layer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(rows // 2, maps[1]))
 
     def forward(self, x: Tensor, lengths: Tensor, kept: Tensor, most: int | None = None) -> Tensor:
-        """(N, d · maps, T), `lengths` (N,) of it real, to (N, d/2 · maps', max k), `kept` (N,) of it real; what is not
-        is 0. `most` is the largest k, where that is known. Row by row: the channels of a row stand together."""
+        """Map (N, d · maps, T), of which `lengths` (N,) are real, to (N, d/2 · maps', max k), of which `kept` (N,) are
+        real.
+
+        The others are 0. `most` is the largest k, if known. The channels of a row are adjacent.
+        """
         c: Tensor = self.conv(x)  # (N, d · maps', T + m − 1)
         folded = c.view(c.shape[0], self.rows // 2, 2, -1, c.shape[2]).sum(2)  # (N, d/2, maps', T + m − 1)
         pooled, real = k_max_of_each(folded, lengths + self.window - 1, kept, most)
@@ -91,25 +94,30 @@ class Layer(nn.Module):
 
 
 def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
-    """The k largest numbers of each row in their order, with a k and a length for each example.
+    """Return the k largest numbers of each row in their order, with a k and a length for each example.
 
-    x (N, …, T), of which `lengths` (N,) are real, to (N, …, max k) and a mask (N, max k), True where a number is real;
-    the others are 0. k is at least 1 and at most the length. `most` is max k, where that is known; in a graph that is
-    exported it is else taken for T.
+    Args:
+        x: Numbers, shape (N, …, T).
+        lengths: Number of real ones of each example, shape (N,).
+        k: Number to keep of each example, shape (N,), from 1 to the length.
+        most: The largest k, if known. In an exported graph the default is T.
+
+    Returns:
+        The numbers, shape (N, …, max k), and a mask (N, max k) that is True where a number is real; the others are 0.
     """
     one = (slice(None), *(None,) * (x.ndim - 2))  # (N,) beside (N, …, T)
     place = torch.arange(x.shape[-1], device=x.device)
     held = x.masked_fill(place >= lengths[one][..., None], float("-inf"))
     if most is None:
         most = x.shape[-1] if torch.compiler.is_exporting() else int(k.max())
-    # A stable sort: of equal numbers the first are taken. ONNX knows no other, nor torch's name for it.
+    # A stable sort: of equal numbers the first are taken. ONNX has no argument for it; its sort is stable.
     if torch.compiler.is_exporting():
         ranked = held.sort(dim=-1, descending=True)
     else:
         ranked = held.sort(dim=-1, descending=True, stable=True)
     first = ranked.indices[..., :most]
     real = place[:most] < k[:, None]  # (N, max k)
-    # Those that are too many are sent to the end, so that sorting the places puts the others in their order.
+    # Surplus numbers are moved to the end, so that sorting the positions restores the order of the others.
     spread = real[one]
     order = first.masked_fill(~spread, x.shape[-1]).sort(dim=-1).values
     taken = x.gather(-1, order.clamp(max=x.shape[-1] - 1))
@@ -117,7 +125,7 @@ def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None
 
 
 class DCNN(Network):
-    """(N, T) token ids to (N, classes) logits."""
+    """A network that maps token ids of shape (N, T) to logits of shape (N, classes)."""
 
     takes = (TextSpec,)
     targets = (Classes, Value)
@@ -135,8 +143,11 @@ class DCNN(Network):
         self.fc = nn.Linear(rows * before * config.k_top, config.num_classes)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the k_top numbers of each row of each map, (N, rows · maps · k_top). `mask` (N, T) is
-        True where a token is real; None where all are. Raises ModelError where padding stands before a real one."""
+        """Return the input of the head: the k_top numbers of each row of each map, (N, rows · maps · k_top).
+
+        `mask` (N, T) is True where a token is real; None where all are. Raises ModelError if padding precedes a real
+        token.
+        """
         mask = real_places(mask, tokens.shape)
         if mask is None:
             mask = torch.ones_like(tokens, dtype=torch.bool)
@@ -156,7 +167,7 @@ class DCNN(Network):
         return features  # (N, rows · maps · k_top)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, classes), of token ids (N, T)."""
+        """Return the logits, shape (N, classes), of token ids (N, T)."""
         logits: Tensor = self.fc(self.dropout(self.features(tokens, mask)))
         return logits
 

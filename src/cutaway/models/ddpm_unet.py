@@ -1,4 +1,4 @@
-"""DDPM's U-Net: a network that predicts the noise in an image, and so makes images out of noise.
+"""DDPM's U-Net: a diffusion model, which predicts the noise in an image and so generates images from noise.
 
 J. Ho, A. Jain, P. Abbeel, Denoising diffusion probabilistic models, 2020. <https://arxiv.org/abs/2006.11239>
 Classes, and their dropout for guidance: J. Ho, T. Salimans, Classifier-free diffusion guidance, 2022,
@@ -15,7 +15,7 @@ Classes, and their dropout for guidance: J. Ho, T. Salimans, Classifier-free dif
                   └ down ─ R R ──────── R R R ─ up ┘
                               └ R A R ─┘
 
-Each block on the way up is given the output of its counterpart on the way down beside its own input.
+Each block on the way up takes the output of its counterpart on the way down in addition to its own input.
 
 Shapes, from an image (N, C, H, W), `widths` channels at H, H/2, H/4, …:
     vector of the timestep                       (N, 4 · widths[0])
@@ -43,16 +43,16 @@ from .fields import Checked, at_least, fraction, one_of, positive, several
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    classes: int = at_least(0, 0)  # that an image can be asked of; 0 for images without classes
+    classes: int = at_least(0, 0)  # number of classes for conditional generation; 0 for none
     widths: tuple[int, ...] = positive((128, 256, 256, 256))  # channels at each resolution, halved from one to the next
     layers: int = positive(2)  # residual blocks at each resolution on the way down; one more on the way up
     attention_levels: tuple[int, ...] = several((2,))  # the resolutions with self-attention, counted from 1
     groups: int = positive(32)  # of channels in group normalization
-    dropout: float = fraction(0.1)  # within a residual block
-    class_dropout: float = fraction(0.1)  # how often the class is hidden in training, for guidance
+    dropout: float = fraction(0.1)  # dropout rate within a residual block
+    class_dropout: float = fraction(0.1)  # probability that the class is dropped in training, for guidance
     timesteps: int = at_least(2, 1000)  # T, the steps in which noise is added
     noise_schedule: str = one_of("linear", SCHEDULES)  # how much in each: linear (Ho) or cosine (Nichol and Dhariwal)
 
@@ -66,7 +66,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`. Raises ModelError for other targets."""
+        """Return the preset with the channels and classes of `spec`. Raises ModelError for other targets."""
         assert isinstance(spec.target, Noise), "what the network learns"
         return dataclasses.replace(preset, in_channels=spec.channels, classes=len(spec.target.names))
 
@@ -102,7 +102,7 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.conv2.bias)  # type: ignore[arg-type]  # it has one
 
     def forward(self, h: Tensor, e: Tensor) -> Tensor:
-        """(N, in_channels, H, W) and the vector (N, 4 · widths[0]) to (N, channels, H, W)."""
+        """Map (N, in_channels, H, W) and the vector (N, 4 · widths[0]) to (N, channels, H, W)."""
         y = self.conv1(F.silu(self.norm1(h)))
         y = y + self.time(F.silu(e))[:, :, None, None]
         y = self.conv2(self.dropout(F.silu(self.norm2(y))))
@@ -111,7 +111,7 @@ class ResidualBlock(nn.Module):
 
 
 class SpatialAttention(nn.Module):
-    """A(h): each place of a map attends to all of its places, with one head."""
+    """A(h): single-head attention among all positions of a map."""
 
     def __init__(self, channels: int, config: Config) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class SpatialAttention(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        """(N, channels, H, W) to the same shape."""
+        """Map (N, channels, H, W) to the same shape."""
         places = self.norm(h).flatten(2).transpose(1, 2)  # (N, H·W, channels)
         q, k, v = self.qkv(places)[:, None].chunk(3, dim=-1)  # (N, 1, H·W, channels) each
         seen = self.out(F.scaled_dot_product_attention(q, k, v)[:, 0])  # (N, H·W, channels)
@@ -138,7 +138,7 @@ class Downsample(nn.Module):
         self.conv = nn.Conv2d(channels, channels, 3, stride=2)
 
     def forward(self, h: Tensor) -> Tensor:
-        """(N, channels, H, W) to (N, channels, H/2, W/2)."""
+        """Map (N, channels, H, W) to (N, channels, H/2, W/2)."""
         y: Tensor = self.conv(F.pad(h, (0, 1, 0, 1)))
         return y
 
@@ -151,13 +151,13 @@ class Upsample(nn.Module):
         self.conv = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, h: Tensor) -> Tensor:
-        """(N, channels, H, W) to (N, channels, 2H, 2W)."""
+        """Map (N, channels, H, W) to (N, channels, 2H, 2W)."""
         y: Tensor = self.conv(F.interpolate(h, scale_factor=2.0, mode="nearest"))
         return y
 
 
 class Level(nn.Module):
-    """The residual blocks of one resolution, each followed by attention where there is some."""
+    """The residual blocks of one resolution, each optionally followed by attention."""
 
     def __init__(self, in_channels: list[int], channels: int, attends: bool, config: Config) -> None:
         super().__init__()
@@ -167,21 +167,21 @@ class Level(nn.Module):
         )
 
     def forward(self, h: Tensor, e: Tensor, skips: list[Tensor]) -> Tensor:
-        """Down: the output of each block is put on `skips`."""
+        """Run the blocks on the way down, and append the output of each to `skips`."""
         for block, attention in zip(self.blocks, self.attentions):
             h = attention(block(h, e))
             skips.append(h)
         return h
 
     def back(self, h: Tensor, e: Tensor, skips: list[Tensor]) -> Tensor:
-        """Up: each block takes from `skips` what its counterpart put there."""
+        """Run the blocks on the way up; each takes the output of its counterpart from `skips`."""
         for block, attention in zip(self.blocks, self.attentions):
             h = attention(block(torch.cat([h, skips.pop()], dim=1), e))
         return h
 
 
 class DDPM(Network):
-    """Images (N, C, H, W) with noise in them to that noise, (N, C, H, W)."""
+    """A network that maps noisy images (N, C, H, W) to their noise, (N, C, H, W)."""
 
     takes = (ImageSpec,)
     targets = (Noise,)
@@ -194,7 +194,7 @@ class DDPM(Network):
         widths, dim = config.widths, 4 * config.widths[0]
         self.time1 = nn.Linear(widths[0], dim)
         self.time2 = nn.Linear(dim, dim)
-        self.classes = nn.Embedding(config.classes + 1, dim) if config.classes else None  # the last stands for none
+        self.classes = nn.Embedding(config.classes + 1, dim) if config.classes else None  # the last is "no class"
         self.stem = nn.Conv2d(config.in_channels, widths[0], 3, padding=1)
         self.down, self.downsample = nn.ModuleList(), nn.ModuleList()
         channels, kept = widths[0], [widths[0]]  # what each map on the way down has
@@ -220,25 +220,30 @@ class DDPM(Network):
         self.head = nn.Conv2d(channels, config.in_channels, 3, padding=1)
         nn.init.zeros_(self.head.weight)  # at first no noise is predicted
         nn.init.zeros_(self.head.bias)  # type: ignore[arg-type]  # it has one
-        # Of each timestep √ᾱ_t and √(1 − ᾱ_t): no weights, and not kept in files.
+        # √ᾱ_t and √(1 − ᾱ_t) of each timestep: not weights, and not saved.
         self.register_buffer("image_scale", config.signal.sqrt(), persistent=False)
         self.register_buffer("noise_scale", (1 - config.signal).sqrt(), persistent=False)
 
     def forward(
         self, x: Tensor, t: Tensor | None = None, noise: Tensor | None = None, classes: Tensor | None = None
     ) -> Tensor:
-        """The noise in x_t, (N, C, H, W).
+        """Return the noise in x_t, (N, C, H, W).
 
-        t (N,) are timesteps, int64, or fractions of T from 0 to below 1; without them all are 0. With `noise` ε, x is
-        x_0, and x_t is made of both here; without, it is x_t. `classes` (N,) int64, the number of classes standing for
-        none; without them all are none.
+        Args:
+            x: Images x_t, shape (N, C, H, W), or x_0 if `noise` is given.
+            t: Timesteps, shape (N,), int64, or fractions of T from 0 to below 1. All are 0 if None.
+            noise: Noise ε, from which x_t is computed.
+            classes: Classes, shape (N,), int64; the number of classes means no class. None means no class for all.
         """
         return self.head(self.features(x, t, noise, classes))  # type: ignore[no-any-return]
 
     def features(
         self, x: Tensor, t: Tensor | None = None, noise: Tensor | None = None, classes: Tensor | None = None
     ) -> Tensor:
-        """What the last convolution sees, (N, widths[0], H, W). Raises ModelError for sizes that cannot be halved."""
+        """Return the input of the last convolution, (N, widths[0], H, W).
+
+        Raises ModelError for sizes that cannot be halved.
+        """
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
             raise ModelError(
@@ -275,9 +280,17 @@ class DDPM(Network):
         more: Draw = torch.randn_like,
         watch: Watch = unwatched,
     ) -> Tensor:
-        """Images (N, C, H, W) out of `noise` of that shape, in so many of the timesteps: by DDIM, or with `eta` 1 by
-        ancestral sampling, for which `more` draws noise. `guidance` is the scale of classifier-free guidance towards
-        the `classes` (N,). `watch` is given timestep, x_t and x̂_0 along the way."""
+        """Return images (N, C, H, W) generated from `noise` of that shape.
+
+        Args:
+            noise: Noise, shape (N, C, H, W).
+            classes: Classes to generate, shape (N,).
+            steps: Number of timesteps.
+            guidance: Scale of classifier-free guidance towards the classes.
+            eta: 0 for DDIM, 1 for ancestral sampling.
+            more: Function that draws the noise of ancestral sampling.
+            watch: Called with the timestep, x_t and x̂_0 at each step.
+        """
 
         def predict(x: Tensor, t: Tensor, classes: Tensor | None = None) -> Tensor:
             return cast(Tensor, self(x, t, None, classes))
@@ -292,7 +305,7 @@ class DDPM(Network):
         return (t * self.config.timesteps).long() if t.is_floating_point() else t
 
     def _vector(self, x: Tensor, t: Tensor, classes: Tensor | None) -> Tensor:
-        """e of timesteps (N,) and classes (N,): (N, 4 · widths[0])."""
+        """Return e of timesteps (N,) and classes (N,): (N, 4 · widths[0])."""
         half = self.config.widths[0] // 2
         powers = torch.arange(half, device=x.device, dtype=torch.float64) / max(1, half - 1)
         angles = t[:, None] * 10_000.0**-powers  # (N, widths[0] / 2)

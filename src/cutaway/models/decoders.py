@@ -1,7 +1,7 @@
-"""What language models with causal blocks share: their fitting to data, initialization, and reading on from a cache.
+"""Shared parts of causal language models: config fitting, initialization, and decoding from a KV cache.
 
-Padding that stands after what is real is where a causal model never looks. Elsewhere no token looks at it, and
-positions are counted over the real ones: either way it changes nothing.
+Right padding is never attended to, because attention is causal. Other padding is masked, and positions count real
+tokens only. Either way padding does not change the result.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ FittedConfig = TypeVar("FittedConfig")
 
 
 def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
-    """A decoder's config with the vocabulary, the length and the target of `spec`: a language model reads as many
-    tokens as the texts have, a classifier at least as many."""
+    """Return a decoder's config with the vocabulary, the length and the target of `spec`.
+
+    The context of a language model is as long as the texts; that of a classifier is at least as long.
+    """
     known: Any = preset
     if isinstance(spec.target, NextToken):
         known = dataclasses.replace(known, vocab_size=spec.vocab_size, context_length=spec.longest, head="next")
@@ -44,8 +46,11 @@ def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
 
 @torch.no_grad()
 def initialize(model: nn.Module, layers: int) -> None:
-    """Draw matrices with standard deviation 0.02, and those that a residual branch ends in, of which there are
-    2 · `layers`, smaller by the root of that number: their sum keeps its variance. Biases are 0."""
+    """Initialize matrices with standard deviation 0.02 and biases with 0.
+
+    The 2 · `layers` matrices that end a residual branch are scaled by 1/√(2 · layers), so that the variance of their
+    sum stays the same.
+    """
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
@@ -55,7 +60,7 @@ def initialize(model: nn.Module, layers: int) -> None:
 
 
 def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
-    """The last real token of each row, (N, dim), of z (N, T, dim). Of a row that has none it is the first."""
+    """Return the last real token of each row, (N, dim), of z (N, T, dim); the first token if none is real."""
     if mask is None:
         return z[:, -1]
     places = torch.arange(mask.shape[1], device=mask.device)
@@ -63,46 +68,63 @@ def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Decoder(Network):
-    """What a language model has beside its forward: `extend`, which reads on from a cache, and where tokens stand.
+    """The base class of causal language models: `extend`, which continues from a cache, and positions.
 
-    A child has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`.
+    A subclass has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`.
     """
 
     takes = (TextSpec,)
     targets = (NextToken, Classes, Value)
-    limit = "the model reads at most"  # what is said of the context where there are more tokens
+    context_message = "the model reads at most"  # start of the error message
 
     config: Any
     head: nn.Module
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
-        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
+        """Return the normalized output of the last block, (N, T, dim).
+
+        `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
+        if the context is exceeded.
+        """
         raise NotImplementedError
 
     def extend(
         self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
     ) -> tuple[Tensor, Cache]:
-        """Logits of the token after the last real one of each row, (N, vocab_size), or after `every` one, (N, T,
-        vocab_size), and the cache, which knows `tokens` (N, T) now. Without a cache the tokens are the beginning."""
+        """Return the logits of the next token and the updated cache.
+
+        Args:
+            tokens: Token ids, shape (N, T). With a cache they continue after its end, else they are the beginning.
+            mask: True where a token is real, shape (N, T); None if all are.
+            cache: The keys and values of earlier tokens.
+            every: Return logits after every token and not only after the last real one.
+
+        Returns:
+            Logits, shape (N, vocab_size), or (N, T, vocab_size) with `every`, and the cache.
+        """
         mask = real_places(mask, tokens.shape)
         if cache is None:
             cache = Cache(self.config.layers, self.config.context_length)
         z = self.hidden(tokens, mask, cache)
         return self.head(z if every else last_real(z, mask)), cache
 
-    def place(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
-        """The positions of the tokens, (T,) or (N, T), and what their attention is told: a mask or none, and whether it
-        is causal. Raises ModelError beyond the context."""
+    def position_ids_and_mask(
+        self, tokens: Tensor, mask: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor | None, bool]:
+        """Return the positions of the tokens, (T,) or (N, T), their attention mask or None, and whether attention is
+        causal.
+
+        Raises ModelError if the context is exceeded.
+        """
         length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
         if length > context:
             raise ModelError(
-                f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger "
+                f"{self.context_message} {context:,} tokens, and these are {length:,}: give fewer, or a larger "
                 "model.context_length in training."
             )
         mask = real_places(mask, tokens.shape)
         if cache is not None:
             return cache.read(tokens, mask)
-        if mask is None or real_first(mask):  # no token looks past itself, where padding stands
+        if mask is None or real_first(mask):  # causal attention never reaches right padding
             return torch.arange(tokens.shape[1], device=tokens.device), None, True
         return places_among_real(mask), visible(mask, causal=True, length=tokens.shape[1]), False

@@ -1,10 +1,10 @@
-"""DeepLabV3: semantic segmentation through windows with gaps of several widths, on a residual network.
+"""DeepLabV3: semantic segmentation with atrous convolutions of several rates, on a residual network.
 
 After L.-C. Chen, G. Papandreou, F. Schroff, H. Adam, Rethinking atrous convolution for semantic image segmentation,
 2017. <https://arxiv.org/abs/1706.05587>
 
-A convolution with rate r has gaps of r − 1 pixels between the places that it looks at (equation 1), so that it looks
-further at no cost; atrous spatial pyramid pooling (ASPP) looks at one map with several rates side by side:
+An atrous convolution with rate r has gaps of r − 1 pixels between its inputs (equation 1), and so a larger receptive
+field at the same cost. Atrous spatial pyramid pooling (ASPP) applies several rates to one map in parallel:
 
     y[i] = Σ_k x[i + r·k] w[k]
 
@@ -14,14 +14,14 @@ further at no cost; atrous spatial pyramid pooling (ASPP) looks at one map with 
       └──────────┴─────────┼─────────┴───────────┘
                  1×1, BN, ReLU, dropout ── 3×3, BN, ReLU ── 1×1 ──▶ logits, drawn at H × W
 
-The last two stages of the backbone do not stride but have gaps too, so that the map has an eighth of the image's height
+The last two stages of the backbone are dilated and have no stride, so that the map has an eighth of the image's height
 and width.
 
 Shapes, deeplabv3-resnet50, from (N, 3, 520, 520): backbone (N, 2048, 65, 65), ASPP (N, 256, 65, 65), logits
-(N, classes, 65, 65), drawn at (N, classes, 520, 520). Images of any size and number of channels will do.
+(N, classes, 65, 65), drawn at (N, classes, 520, 520). Images of any size and number of channels are accepted.
 
-In training an auxiliary head, FCN's, looks at what the last stage but one gives; its loss counts `auxiliary_weight`
-times the head's. In eval mode it is not run, and `auxiliary=False` leaves it out.
+In training an auxiliary FCN head uses the output of the last stage but one; its loss has the weight `auxiliary_weight`.
+It is not run in eval mode, and `auxiliary=False` removes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .fields import Checked, fraction, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
     block: str = one_of("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
@@ -53,10 +53,10 @@ class Config(Checked):
     stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
     rates: tuple[int, ...] = positive((12, 24, 36))  # of the atrous convolutions, in pixels of the map
     dim: int = positive(256)  # channels of each branch of the pyramid, and of what it gives
-    dropout: float = fraction(0.5)  # after the pyramid; in the auxiliary head it is 0.1
+    dropout: float = fraction(0.5)  # dropout rate after the pyramid; in the auxiliary head it is 0.1
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(21)  # logits at each pixel, the ground's first
+    num_classes: int = positive(21)  # logits at each pixel, the background's first
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +64,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -76,21 +76,21 @@ class Config(Checked):
 
 
 def convolution(in_channels: int, out_channels: int, kernel: int, rate: int = 1) -> list[nn.Module]:
-    """Convolution, normalization, ReLU: (N, C, h, w) to (N, C', h, w)."""
+    """Return convolution, normalization and ReLU: (N, C, h, w) to (N, C', h, w)."""
     return [resnet.conv(in_channels, out_channels, kernel, dilation=rate), nn.BatchNorm2d(out_channels), nn.ReLU()]
 
 
 class Mean(nn.Sequential):
-    """The branch that sees all of the map: its mean, 1×1, normalization, ReLU: (N, C, h, w) to (N, dim, 1, 1)."""
+    """The branch of the whole map: its mean, 1×1, normalization, ReLU: (N, C, h, w) to (N, dim, 1, 1)."""
 
     def __init__(self, in_channels: int, dim: int) -> None:
         super().__init__(nn.AdaptiveAvgPool2d(1), *convolution(in_channels, dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same at every place, (N, dim, h, w)."""
+        """Return the same values at every position, (N, dim, h, w)."""
         mean, conv, norm, relu = self
         y: Tensor = conv(mean(x))  # (N, dim, 1, 1)
-        # One image alone has no variance: the running one stands in.
+        # A single image has no variance, so the running statistics are used.
         if isinstance(norm, nn.BatchNorm2d) and norm.training and len(x) == 1:
             y = F.batch_norm(y, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
         else:
@@ -111,13 +111,16 @@ class Pyramid(nn.Module):
         self.project = nn.Sequential(*convolution(len(self.convs) * dim, dim, 1), nn.Dropout(config.dropout))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches side by side, then joined."""
+        """Concatenate the branches and project them."""
         y: Tensor = self.project(torch.cat([branch(x) for branch in self.convs], dim=1))
         return y
 
 
 class DeepLabV3(Network):
-    """(N, C, H, W) images to logits (N, classes, H, W). The names of its parts are torchvision's, key for key."""
+    """A network that maps images (N, C, H, W) to logits (N, classes, H, W).
+
+    The names of its parts are torchvision's.
+    """
 
     takes = (ImageSpec,)
     targets = (Mask,)
@@ -136,12 +139,12 @@ class DeepLabV3(Network):
         )
 
     def features(self, x: Tensor) -> Tensor:
-        """What the last convolution sees, (N, dim, h, w)."""
+        """Return the input of the last convolution, (N, dim, h, w)."""
         features: Tensor = self.classifier[:-1](self.backbone(x)[1])
         return features
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
+        """Return the logits, shape (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
         before, last = self.backbone(x)  # (N, channels / 2, h, w), (N, channels, h, w)
         logits = drawn_at(self.classifier(last), x)
         if not (self.training and self.config.auxiliary):

@@ -3,7 +3,8 @@
 After G. Huang, Z. Liu, L. van der Maaten, K. Q. Weinberger, Densely connected convolutional networks, 2016 (CVPR 2017).
 <https://arxiv.org/abs/1608.06993>
 
-Within a block every layer sees the feature maps of all before it, side by side, and adds k of its own (equation 2):
+Within a block every layer takes the concatenated feature maps of all layers before it, and adds k of its own (equation
+2):
 
     x_l = H_l([x_0, x_1, …, x_{l−1}])        [ ]: joined along the channels;  k: the growth rate
 
@@ -28,11 +29,10 @@ blocks on maps of 56, 28, 14 and 7 with a transition between each two, BN, ReLU,
 layers on maps of 32, 16 and 8; 3n + 4 layers, with bottlenecks 6n + 4. The stem rounds sizes up and a transition rounds
 them down, so there is a least size of image; larger ones may have any.
 
-A layer joins what is there with what the layer before it added, so all earlier maps are copied once per layer and each
-copy is kept for the backward pass: memory grows with the square of the depth. `recompute=True` keeps the maps alone,
-and joins and normalizes them again in the backward pass (G. Pleiss and others, Memory-efficient implementation of
-DenseNets, 2017, <https://arxiv.org/abs/1707.06990>): the same numbers bit for bit, for some more time. Under
-torch.compile it has no effect: the compiler itself chooses what to keep.
+Each layer concatenates all earlier maps, and every copy is kept for the backward pass: memory grows with the square of
+the depth. `recompute=True` keeps only the maps, and concatenates and normalizes them again in the backward pass (G.
+Pleiss and others, Memory-efficient implementation of DenseNets, 2017, <https://arxiv.org/abs/1707.06990>). The results
+are bit-identical, for some more time. Under torch.compile it has no effect: the compiler chooses what to keep.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((6, 12, 24, 16))  # layers in each dense block
     growth_rate: int = positive(32)  # k: channels that each layer adds
-    bottleneck: bool = True  # a layer's 3×3 convolution sees 4k channels, from a 1×1; without, it sees all there are
-    compression: float = 0.5  # θ: fraction of the channels that a transition lets through; 1 for all
+    bottleneck: bool = True  # a 1×1 convolution reduces the input of each 3×3 convolution to 4k channels
+    compression: float = 0.5  # θ: fraction of the channels that a transition keeps; 1 for all
     stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
     stem_channels: int = positive(64)  # channels into the first block: 2k with bottleneck and compression, 16 without
-    dropout: float = fraction(0.0)  # after every convolution but the first
-    recompute: bool = False  # join and normalize anew in the backward pass: less memory, more time, the same numbers
+    dropout: float = fraction(0.0)  # dropout rate after every convolution but the first
+    recompute: bool = False  # recompute concatenation and normalization in the backward pass: less memory, more time
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
@@ -77,7 +77,7 @@ class Config(Checked):
 
     @property
     def enters(self) -> tuple[int, ...]:
-        """The channels that enter each block."""
+        """The number of input channels of each block."""
         channels = [self.stem_channels]
         for layers in self.layers[:-1]:
             channels.append(int((channels[-1] + layers * self.growth_rate) * self.compression))
@@ -85,7 +85,7 @@ class Config(Checked):
 
     @property
     def least_size(self) -> int:
-        """The smallest height and width of an image: those that leave one pixel to the last block.
+        """The smallest height and width of an image, which leave one pixel to the last block.
 
         Each transition halves the map, rounding down; the ImageNet stem quarters the image, rounding up.
         """
@@ -94,23 +94,26 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size from `least_size` on will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size from `least_size` on are
+        accepted.
+
+        """
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
+    """Return a convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def joined(maps: Sequence[Tensor]) -> Tensor:
-    """[x_0, …, x_{l−1}]: maps (N, C_i, H, W) side by side, (N, ΣC_i, H, W). One alone is not copied."""
+    """Return [x_0, …, x_{l−1}]: maps (N, C_i, H, W) concatenated, (N, ΣC_i, H, W). A single map is not copied."""
     return maps[0] if len(maps) == 1 else torch.cat(tuple(maps), dim=1)
 
 
 @contextlib.contextmanager
 def statistics_untouched(norm: nn.Module) -> Iterator[None]:
-    """Within, a normalization gives what it always gives, and counts the batch in copies of its running statistics."""
+    """Restore the running statistics of a normalization on exit; its outputs are unchanged."""
     kept = dict(norm.named_buffers())
     for name, buffer in kept.items():
         setattr(norm, name, buffer.clone())
@@ -122,7 +125,7 @@ def statistics_untouched(norm: nn.Module) -> Iterator[None]:
 
 
 class DenseLayer(nn.Module):
-    """H_l: everything before it, (N, C, H, W), to k new channels, (N, k, H, W)."""
+    """H_l: all maps before it, (N, C, H, W), to k new channels, (N, k, H, W)."""
 
     def __init__(self, in_channels: int, config: Config) -> None:
         super().__init__()
@@ -137,9 +140,9 @@ class DenseLayer(nn.Module):
             self.conv1 = conv(in_channels, k, 3)
 
     def forward(self, *maps: Tensor) -> Tensor:
-        """x_l, of maps (N, C_i, H, W) that have C channels together."""
+        """Return x_l, given maps (N, C_i, H, W) with C channels together."""
         if self.recompute and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            # Recomputation stops at the input of the convolution, the last that its gradient asks for.
+            # Recomputation stops at the input of the convolution, the last value that its gradient needs.
             x = checkpoint(
                 self.first_convolution,
                 *maps,
@@ -156,13 +159,13 @@ class DenseLayer(nn.Module):
         return x
 
     def first_convolution(self, *maps: Tensor) -> Tensor:
-        """What takes the memory: (N, C, H, W) joined, normalized, and convolved to (N, 4k or k, H, W)."""
+        """Concatenate (N, C, H, W), normalize, and convolve to (N, 4k or k, H, W): the part that takes the memory."""
         x: Tensor = self.conv1(F.relu(self.norm1(joined(maps)), inplace=True))
         return x
 
 
 class DenseBlock(nn.Sequential):
-    """Layers that each see all before them: (N, C, H, W) to (N, C + layers · k, H, W)."""
+    """A block whose layers each take all maps before them: (N, C, H, W) to (N, C + layers · k, H, W)."""
 
     def __init__(self, layers: int, in_channels: int, config: Config) -> None:
         super().__init__()
@@ -171,7 +174,7 @@ class DenseBlock(nn.Sequential):
             self.add_module(f"denselayer{i + 1}", DenseLayer(in_channels + i * config.growth_rate, config))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[x_0, …, x_L] of x_0."""
+        """Return [x_0, …, x_L], given x_0."""
         maps = [x]
         for layer in self:
             maps.append(layer(*maps))
@@ -181,7 +184,7 @@ class DenseBlock(nn.Sequential):
 
 
 class Transition(nn.Module):
-    """Between two blocks: (N, m, H, W) to (N, ⌊θm⌋, ⌊H/2⌋, ⌊W/2⌋)."""
+    """The layer between two blocks: (N, m, H, W) to (N, ⌊θm⌋, ⌊H/2⌋, ⌊W/2⌋)."""
 
     def __init__(self, in_channels: int, out_channels: int, config: Config) -> None:
         super().__init__()
@@ -191,19 +194,22 @@ class Transition(nn.Module):
         self.pool = nn.AvgPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """BN, ReLU, 1×1, mean over 2×2."""
+        """Apply BN, ReLU, 1×1 and the mean over 2×2."""
         x = dropped(self.conv(F.relu(self.norm(x), inplace=True)), self)
         y: Tensor = self.pool(x)
         return y
 
 
 def dropped(x: Tensor, part: DenseLayer | Transition) -> Tensor:
-    """Dropout by the part's own rate while it trains. At rate 0 no random number is drawn."""
+    """Apply dropout with the part's own rate in training. At rate 0 no random number is drawn."""
     return F.dropout(x, part.dropout) if part.training and part.dropout > 0 else x
 
 
 class DenseNet(Network):
-    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, without `features.`."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
+
+    The names of its parts are torchvision's, without `features.`.
+    """
 
     takes = (ImageSpec,)
 
@@ -232,7 +238,10 @@ class DenseNet(Network):
         nn.init.zeros_(self.classifier.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean over each feature map, (N, channels). Raises ModelError for images too small."""
+        """Return the input of the head: the mean over each feature map, (N, channels).
+
+        Raises ModelError for images too small.
+        """
         reject_small(x, self.config.least_size, "densenet")
         x = self.conv0(x)  # (N, stem_channels, H/2, W/2); H, W with the CIFAR stem
         if self.config.stem == "imagenet":
@@ -245,7 +254,7 @@ class DenseNet(Network):
         return F.adaptive_avg_pool2d(x, 1).flatten(1)  # (N, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.classifier(self.features(x))
         return logits
 
@@ -254,7 +263,7 @@ Model = DenseNet
 
 
 def cifar(layers: int, growth: int, bc: bool = False) -> Config:
-    """The CIFAR family by its depth: three blocks of n layers, two transitions, the stem and the head."""
+    """Return the CIFAR config of that depth: three blocks of n layers, two transitions, stem and head."""
     n = (layers - 4) // (6 if bc else 3)
     return Config(
         layers=(n, n, n),

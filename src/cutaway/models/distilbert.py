@@ -1,4 +1,4 @@
-"""DistilBERT: BERT with half of its layers, which learned to answer as the whole one does.
+"""DistilBERT: BERT with half of its layers, trained by distillation from the whole one.
 
 V. Sanh, L. Debut, J. Chaumond, T. Wolf, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter,
 2019. <https://arxiv.org/abs/1910.01108>
@@ -6,9 +6,9 @@ V. Sanh, L. Debut, J. Chaumond, T. Wolf, DistilBERT, a distilled version of BERT
     z⁰_t = LN(E[token_t] + P[t]),   the rest as in `bert.py`, with 6 layers
     classes:   p(class) = softmax(W_c ReLU(W_p z_1 + b_p) + b_c)
 
-Shapes are those of `bert.py`. What is different from BERT:
+Shapes are those of `bert.py`. The differences from BERT are:
 - Layers: 6 for 12.
-- There are no segments, and the pooled layer of the head for classes is rectified.
+- There are no segments, and the pooled layer of the head for classes uses ReLU.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ CARD = Card(
             common="normal, standard deviation 0.02 (transformers)",
         ),
     ),
-    # The paper says nothing of its fine-tuning: BERT's.
+    # The paper gives no settings for fine-tuning; these are BERT's.
     settings={"distilbert-base": pre_training()},
     fine_tuning={"distilbert-base": fine_tuning(lr=5e-5)},
 )

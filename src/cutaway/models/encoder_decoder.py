@@ -1,7 +1,7 @@
-"""What every encoder–decoder of attention offers beside its forward: a source read once, then token after token.
+"""The base class of attention-based encoder–decoders: encode the source once, then decode token by token.
 
-`transformer.py`, `t5.py` and `bart.py` say how tokens are looked up, where they stand, what the blocks are, and how a
-sequence goes through all of them. The rest is here, as it is the same.
+`transformer.py`, `t5.py` and `bart.py` define the embeddings, the positions, the blocks and the order in which they
+run. The shared rest is here.
 """
 
 from __future__ import annotations
@@ -19,32 +19,38 @@ from .base import Network
 
 
 class EncoderDecoder(Network):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size).
+    """A network that maps source ids (N, T) and the target so far (N, S) to next-token logits (N, S, vocab_size).
 
-    A network of this kind has `decoder`, a list of blocks with `cross_attention`, and `head`; it writes `encode` and
-    `decode`. The source's mask (N, T) is True where a token is real, which it is everywhere where there is none. Of a
-    source without a real token the decoder takes nothing: its cross-attention gives 0.
+    A subclass has `decoder`, a list of blocks with `cross_attention`, and `head`; it implements `encode` and `decode`.
+    The source mask (N, T) is True where a token is real; None means that all are. For a source without real tokens,
+    cross-attention returns 0.
     """
 
     takes: ClassVar[tuple[type[Spec], ...]] = (PairSpec,)
     targets: ClassVar[tuple[type[Target], ...]] = (Tokens,)
-    joint_vocab = True  # data is read with one vocabulary for both sides, unless it is told otherwise
+    joint_vocab = True  # one vocabulary for source and target by default
     decoder: nn.ModuleList
     head: nn.Module
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
+        real.
+
+        """
         raise NotImplementedError
 
     def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
-        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        """Return the input of the head for target ids (N, S), (N, S, dim).
+
+        `read` (N, T, dim) is the encoder output of a source with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the source, the ids continue after its end.
+        """
         raise NotImplementedError
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Cache:
-        """Read source ids (N, T): the state for `step`, with the keys and values of every block's cross-attention.
+        """Encode source ids (N, T) and return the state for `step`: the keys and values of every cross-attention.
 
-        Raises ModelError for a source without a real token: an answer to nothing is made up.
+        Raises ModelError for a source without a real token, because its answer would be made up.
         """
         source_mask = real_places(source_mask, source.shape)
         if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
@@ -58,14 +64,17 @@ class EncoderDecoder(Network):
         return cache
 
     def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:
-        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
         return self.head(y[:, 0]), state
 
 
 def sides(src: Tensor, tgt: Tensor | None, src_mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The source, its mask and the target so far, of a call as `model(src, tgt, src_mask)`, or of one with what a batch
-    of pairs holds, in its order: source, mask or None, target. Token ids are whole numbers, and no mask."""
+    """Return the source, its mask and the target so far from the arguments of `forward`.
+
+    Accepts both `model(src, tgt, src_mask)` and the order of a batch of pairs: source, mask or None, target. Token ids
+    are integers, so a mask is recognized by its dtype.
+    """
     if tgt is None or tgt.dtype == torch.bool or tgt.is_floating_point():
         src_mask, tgt = tgt, src_mask
     if tgt is None:
@@ -74,15 +83,17 @@ def sides(src: Tensor, tgt: Tensor | None, src_mask: Tensor | None) -> tuple[Ten
 
 
 def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
-    """The positions of target ids (N, S), (S,), and what their attention is told: a mask or None, and whether it is
-    causal. With a `cache` they go on where it ends."""
+    """Return the positions (S,) of target ids (N, S), their attention mask or None, and whether attention is causal.
+
+    With a `cache` the ids continue after its end.
+    """
     if cache is None:
         return torch.arange(target.shape[1], device=target.device), None, True
     return cache.read(target)
 
 
 def reject_apart(name: str, spec: PairSpec) -> None:
-    """Raise ModelError for data whose sides have a vocabulary each."""
+    """Raise ModelError for data with separate vocabularies for source and target."""
     if not spec.joint_vocab:
         raise ModelError(
             f"{name} needs one vocabulary for source and target, and the two sides of this data are tokenized "

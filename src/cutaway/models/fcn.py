@@ -3,8 +3,8 @@
 After J. Long, E. Shelhamer, T. Darrell, Fully convolutional networks for semantic segmentation, 2014 (CVPR 2015).
 <https://arxiv.org/abs/1411.4038>
 
-A network that classifies images becomes one that classifies pixels: its head is a convolution, which answers at every
-place of the map, and the answers are drawn at the image's size again:
+An image classifier becomes a pixel classifier: its head is a convolution with an output at every position of the map,
+and the outputs are interpolated to the size of the image:
 
     y = U(h(b(x)))        b backbone, h head, U bilinear, to the size of x
 
@@ -12,14 +12,14 @@ place of the map, and the answers are drawn at the image's size again:
                 │
                 └ last stage but one ── 3×3, BN, ReLU, dropout ── 1×1 ── bilinear: auxiliary head, in training
 
-So that little is lost of where things are, the last two stages of the backbone do not stride: their windows have gaps
-instead (dilation), and the map has an eighth of the image's height and width, not a 32nd.
+To keep spatial resolution, the last two stages of the backbone are dilated and have no stride, so that the map has an
+eighth of the image's height and width, not a 32nd.
 
 Shapes, fcn-resnet50, from (N, 3, 520, 520): backbone (N, 2048, 65, 65), head (N, 512, 65, 65), logits
-(N, classes, 65, 65), drawn at (N, classes, 520, 520). Images of any size and number of channels will do.
+(N, classes, 65, 65), drawn at (N, classes, 520, 520). Images of any size and number of channels are accepted.
 
-In training an auxiliary head looks at what the last stage but one gives; its loss counts `auxiliary_weight` times the
-head's. In eval mode it is not run, and `auxiliary=False` leaves it out.
+In training an auxiliary head uses the output of the last stage but one; its loss has the weight `auxiliary_weight`. It
+is not run in eval mode, and `auxiliary=False` removes it.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from .fields import Checked, fraction, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
     block: str = one_of("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
-    dropout: float = fraction(0.1)  # before the last convolution of each head
+    dropout: float = fraction(0.1)  # dropout rate before the last convolution of each head
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(21)  # logits at each pixel, the ground's first
+    num_classes: int = positive(21)  # logits at each pixel, the background's first
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +57,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -84,12 +84,15 @@ class Head(nn.Sequential):
 
 
 def drawn_at(logits: Tensor, x: Tensor) -> Tensor:
-    """(N, classes, h, w) at the size of the images x (N, C, H, W): (N, classes, H, W)."""
+    """Interpolate logits (N, classes, h, w) to the size of the images x (N, C, H, W): (N, classes, H, W)."""
     return F.interpolate(logits, x.shape[2:], mode="bilinear", align_corners=False)
 
 
 class FCN(Network):
-    """(N, C, H, W) images to logits (N, classes, H, W). The names of its parts are torchvision's, key for key."""
+    """A network that maps images (N, C, H, W) to logits (N, classes, H, W).
+
+    The names of its parts are torchvision's.
+    """
 
     takes = (ImageSpec,)
     targets = (Mask,)
@@ -106,12 +109,12 @@ class FCN(Network):
         self.classifier = Head(channels, config.num_classes, config.dropout)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees, (N, channels, h, w)."""
+        """Return the input of the head, (N, channels, h, w)."""
         features: Tensor = self.backbone(x)[1]
         return features
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
+        """Return the logits, shape (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
         before, features = self.backbone(x)  # (N, channels / 2, h, w), (N, channels, h, w)
         logits = drawn_at(self.classifier(features), x)
         if not (self.training and self.config.auxiliary):

@@ -1,10 +1,10 @@
-"""FCOS: a detector without anchors, which asks of every location of a feature pyramid what stands there.
+"""FCOS: an anchor-free object detector, which predicts a box at every location of a feature pyramid.
 
 After Z. Tian, C. Shen, H. Chen, T. He, FCOS: Fully convolutional one-stage object detection, 2019 (ICCV 2019).
 <https://arxiv.org/abs/1904.01355>
 
-At the location (x, y) of a map of stride s the network gives a logit for each class, the distances to the four sides of
-the box that it stands in, in strides, and a logit for how near it is to the middle (section 3.1, equation 1; 3.3):
+At the location (x, y) of a map of stride s the network predicts a logit for each class, the distances to the four sides
+of the box around it, in strides, and a logit for its centerness (section 3.1, equation 1; 3.3):
 
     l* = (x − x₁) / s    t* = (y − y₁) / s    r* = (x₂ − x) / s    b* = (y₂ − y) / s
     centerness* = √( min(l*, r*)/max(l*, r*) · min(t*, b*)/max(t*, b*) )
@@ -21,9 +21,9 @@ the box that it stands in, in strides, and a logit for how near it is to the mid
         P ───┤                              ┌► 3×3, ReLU ─► l, t, r, b
              └─ 4 × (3×3, group norm, ReLU) ┴► 3×3 ─► centerness
 
-Shapes: (N, C, H, W) to (N, L, K + 8), L the locations of all levels, ⌈H/s⌉ · ⌈W/s⌉ of each: K class logits, l, t, r, b,
-the logit of centerness, and the location itself, (x, y, s) in pixels, so that an answer says where it stands.
-`nn/boxes` makes boxes of them. 800×800 pixels have 10 000 + 2 500 + 625 + 169 + 49 locations.
+Shapes: (N, C, H, W) to (N, L, K + 8), with L the locations of all levels, ⌈H/s⌉ · ⌈W/s⌉ of each: K class logits, l, t,
+r, b, the logit of centerness, and the location (x, y, s) in pixels. `nn/boxes` converts them to boxes. 800×800 pixels
+have 10 000 + 2 500 + 625 + 169 + 49 locations.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ PRIOR = 0.01  # the probability of each class at first (Lin 2017, focal loss, se
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the ResNet
     block: str = one_of("bottleneck", ("basic", "bottleneck"))  # of the ResNet, whose first map has stride 4
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     norm: str = one_of("frozen", ("batch", "frozen"))  # of the ResNet: batch learns, frozen is as it was loaded
-    first_stage: int = positive(2)  # whose maps are the lowest of the pyramid, counted from 1: 2 has stride 8
+    first_stage: int = positive(2)  # lowest stage of the pyramid, counted from 1: 2 has stride 8
     extra_levels: int = at_least(0, 2)  # of the pyramid above the last stage, each of half the size
     dim: int = positive(256)  # channels of the pyramid and of the head
     head_layers: int = positive(4)  # convolutions before each answer
     groups: int = positive(32)  # of channels in the head's group normalization
-    centred: bool = False  # whether a location is the middle of its cell, as published, or its corner, as torchvision's
+    centred: bool = False  # locations are the middles of their cells, as published, not the corners, as in torchvision
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(91)  # logits of each location
 
@@ -88,12 +88,12 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
 class FrozenBatchNorm2d(nn.Module):
-    """Batch normalization that learns nothing: its statistics, scale and shift are those that it was loaded with."""
+    """Batch normalization with fixed statistics, scale and shift, as loaded."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -101,13 +101,13 @@ class FrozenBatchNorm2d(nn.Module):
             self.register_buffer(name, torch.full((channels,), value))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to the same."""
+        """Map (N, C, H, W) to the same shape."""
         mean, var = self.get_buffer("running_mean"), self.get_buffer("running_var")
         return F.batch_norm(x, mean, var, self.get_buffer("weight"), self.get_buffer("bias"))
 
 
 def freeze_norms(module: nn.Module) -> None:
-    """Put a frozen normalization in the place of each that learns."""
+    """Replace every batch normalization with a frozen one."""
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d):
             setattr(module, name, FrozenBatchNorm2d(child.num_features))
@@ -116,7 +116,7 @@ def freeze_norms(module: nn.Module) -> None:
 
 
 class Body(nn.Module):
-    """The ResNet without its head: the maps of each stage from `first_stage` on."""
+    """The ResNet without its head. It returns the maps of each stage from `first_stage` on."""
 
     conv1: nn.Conv2d
     bn1: nn.Module
@@ -132,12 +132,12 @@ class Body(nn.Module):
 
     @property
     def channels(self) -> list[int]:
-        """Those of each map that it gives."""
+        """The number of channels of each returned map."""
         expansion, stages = resnet.BLOCKS[self.config.block].expansion, len(self.config.layers)
         return [self.config.width * 2**stage * expansion for stage in range(self.first_stage - 1, stages)]
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """(N, C, H, W) to maps (N, C_i, H/s_i, W/s_i), the largest first."""
+        """Map (N, C, H, W) to maps (N, C_i, H/s_i, W/s_i), largest first."""
         x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))  # (N, w, H/4, W/4)
         maps = []
         for stage in range(1, len(self.config.layers) + 1):
@@ -148,7 +148,7 @@ class Body(nn.Module):
 
 
 class FeaturePyramid(nn.Module):
-    """Maps of one number of channels at every scale: each has what the coarser ones know added to it."""
+    """A feature pyramid: maps with the same number of channels at every scale, each with the coarser ones added."""
 
     def __init__(self, channels: list[int], config: Config) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class FeaturePyramid(nn.Module):
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # each has one
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """Maps (N, C_i, H_i, W_i), the largest first, to levels (N, dim, H_i, W_i) and the extra ones after them."""
+        """Map the maps (N, C_i, H_i, W_i), largest first, to levels (N, dim, H_i, W_i), then the extra levels."""
         summed = self.lateral[-1](maps[-1])
         levels = [self.smooth[-1](summed)]
         for i in range(len(maps) - 2, -1, -1):
@@ -175,7 +175,7 @@ class FeaturePyramid(nn.Module):
 
 
 def tower(config: Config) -> nn.Sequential:
-    """What stands before an answer: 3×3 convolutions, each with group normalization and ReLU."""
+    """Return the convolutions before an output: 3×3, each with group normalization and ReLU."""
     parts: list[nn.Module] = []
     for _ in range(config.head_layers):
         parts += [nn.Conv2d(config.dim, config.dim, 3, padding=1), nn.GroupNorm(config.groups, config.dim), nn.ReLU()]
@@ -183,7 +183,7 @@ def tower(config: Config) -> nn.Sequential:
 
 
 class FCOS(Network):
-    """(N, C, H, W) images to what each location says, (N, L, K + 8)."""
+    """A network that maps images (N, C, H, W) to the predictions of each location, (N, L, K + 8)."""
 
     takes = (ImageSpec,)
     targets = (Boxes,)
@@ -207,38 +207,40 @@ class FCOS(Network):
         nn.init.constant_(self.head.bias, -math.log((1 - PRIOR) / PRIOR))  # type: ignore[arg-type]
 
     def levels(self, x: Tensor) -> list[Tensor]:
-        """The maps of the pyramid, (N, dim, ⌈H/s⌉, ⌈W/s⌉) for each of the strides s."""
+        """Return the maps of the pyramid, (N, dim, ⌈H/s⌉, ⌈W/s⌉) for each of the strides s."""
         reject_small(x, self.config.least_size, "FCOS")
         levels: list[Tensor] = self.pyramid(self.body(x))
         return levels
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees at each location, (N, L, dim)."""
-        return torch.cat([_by_location(level) for level in self.levels(x)], 1)
+        """Return the input of the head at each location, (N, L, dim)."""
+        return torch.cat([_flatten_locations(level) for level in self.levels(x)], 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What each location says, (N, L, K + 8): class logits, l, t, r, b ≥ 0 in strides, the logit of centerness, and
-        the location x, y, s in pixels."""
+        """Return the predictions of each location, (N, L, K + 8).
+
+        These are class logits, l, t, r, b ≥ 0 in strides, the logit of centerness, and the location x, y, s in pixels.
+        """
         levels = self.levels(x)
-        said = []
+        predictions = []
         for level in levels:
             by_class, by_box = self.class_tower(level), self.box_tower(level)
             answers = [self.head(by_class), F.relu(self.distances(by_box)), self.centerness(by_box)]
-            said.append(_by_location(torch.cat(answers, 1)))  # (N, h · w, K + 5)
-        whole = torch.cat(said, 1)  # (N, L, K + 5)
-        if whole.dtype in (torch.bfloat16, torch.float16):  # which do not tell pixel 801 from pixel 800
+            predictions.append(_flatten_locations(torch.cat(answers, 1)))  # (N, h · w, K + 5)
+        whole = torch.cat(predictions, 1)  # (N, L, K + 5)
+        if whole.dtype in (torch.bfloat16, torch.float16):  # these cannot represent both pixel 800 and pixel 801
             whole = whole.float()
         sizes = [(level.shape[2], level.shape[3]) for level in levels]
         places = locations(sizes, self.config.strides, 0.5 if self.config.centred else 0.0).to(whole)  # (L, 3)
         return torch.cat([whole, places.expand(x.shape[0], -1, -1)], 2)
 
     def explained(self, outputs: Tensor) -> Tensor:
-        """The logit of each class where it is surest, (N, K)."""
+        """Return the largest logit of each class over all locations, (N, K)."""
         return outputs[:, :, : self.config.num_classes].amax(1)
 
 
-def _by_location(maps: Tensor) -> Tensor:
-    """(N, C, h, w) to (N, h · w, C), row by row."""
+def _flatten_locations(maps: Tensor) -> Tensor:
+    """Map (N, C, h, w) to (N, h · w, C), row by row."""
     return maps.flatten(2).transpose(1, 2)
 
 

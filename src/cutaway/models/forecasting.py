@@ -1,16 +1,17 @@
-"""Recurrent networks that forecast: the next H steps of C variables, step after step, in one of three ways.
+"""Recurrent forecasters: the next H steps of C variables, in one of three ways.
 
-    direct          all H · C numbers at once from r, as `recurrent.py` answers once for a sequence
-    known future    a decoder, layers of the same kind, begins in the final states, reads the K variables that are known
-                    in advance at each of the H steps to come, and answers C numbers there
-    recursive       C numbers for the next step, which are then read as if they had been seen, and so on
+    direct          all H · C numbers at once from r, as in `recurrent.py`
+    known future    a decoder, layers of the same kind, starts in the final states, reads the K variables that are known
+                    in advance at each of the H forecast steps, and predicts C numbers there
+    recursive       C numbers for the next step, which are fed back as the next input, and so on
 
-Shapes: x (N, T, F), the first C of whose variables are forecast; what is known in advance (N, H, K), the second
-argument of `forward`; answers (N, H · C). A recursive forecaster has the K known variables, and no others, after the C.
+Shapes: x (N, T, F), of which the first C variables are forecast; known future values (N, H, K), the second argument of
+`forward`; forecasts (N, H · C). A recursive forecaster has exactly the K known variables after the C.
 
-A forecaster reads how far each variable was from its last value, and answers how far it will be, because a level that
-is new leads others astray (A. Zeng, M. Chen, L. Zhang, Q. Xu, Are transformers effective for time series forecasting?,
-2022, NLinear, <https://arxiv.org/abs/2205.13504>); `relative=false` reads and forecasts the values themselves.
+A forecaster reads the differences of each variable from its last value, and predicts such differences, because a level
+outside the training range misleads other models (A. Zeng, M. Chen, L. Zhang, Q. Xu, Are transformers effective for time
+series forecasting?, 2022, NLinear, <https://arxiv.org/abs/2205.13504>). With `relative=false` it reads and forecasts
+the values themselves.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from .recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Config(recurrent.Config):
-    """What can be set in the network: all of `recurrent.Config`, and what is forecast, and how."""
+    """Configuration of the network: all of `recurrent.Config`, and settings of the forecast."""
 
-    horizon: int = at_least(0, 0)  # H, the steps to forecast; 0 forecasts nothing
-    known_future: int = at_least(0, 0)  # K, the variables known in advance of the steps to forecast
-    recursive: bool = False  # forecast one step at a time, from the forecasts before it
-    relative: bool | None = None  # read and forecast how far values are from the last one seen; auto does
+    horizon: int = at_least(0, 0)  # H, number of steps to forecast; 0 for no forecast
+    known_future: int = at_least(0, 0)  # K, number of variables that are known for the steps to forecast
+    recursive: bool = False  # forecast one step at a time and feed each forecast back as input
+    relative: bool | None = None  # read and forecast differences from the last observed value; auto does
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,13 +46,13 @@ class Config(recurrent.Config):
 
     @classmethod
     def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | AudioSpec) -> Self:
-        """The preset fitted to what `spec` has and asks for. Raises ModelError where it cannot answer that."""
+        """Return the preset fitted to `spec`. Raises ModelError if it cannot learn the target."""
         horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0
         known = spec.known_future if horizon and isinstance(spec, SeriesSpec) else 0
         return super().for_spec(dataclasses.replace(preset, horizon=horizon, known_future=known), spec)
 
     def check(self) -> None:
-        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
+        """Raise ModelError if settings contradict each other. This cannot be checked before the data is known."""
         super().check()
         if not self.horizon:
             for name in ("recursive", "relative", "known_future"):
@@ -77,23 +78,23 @@ class Config(recurrent.Config):
 
     @property
     def columns(self) -> int:
-        """C, the variables to forecast."""
+        """C, the number of variables to forecast."""
         return self.num_classes // max(self.horizon, 1)
 
     @property
     def by_step(self) -> bool:
-        """Whether a forecast is made step by step, with C answers at each."""
+        """True if a forecast is made step by step, with C outputs at each."""
         return bool(self.horizon and (self.known_future or self.recursive))
 
 
 class Forecasting(Recurrent):
-    """A recurrent network that forecasts where its config has a horizon: (N, T, F) numbers to (N, H · C)."""
+    """A recurrent network that forecasts if its config has a horizon: numbers (N, T, F) to (N, H · C)."""
 
     targets = (*Recurrent.targets, Horizon)
     config: Config
 
     def build_head(self, seen: int) -> None:
-        """Build what answers, after the decoder where one reads what is known in advance."""
+        """Build the head, and the decoder if there are known future variables."""
         config = self.config
         if config.known_future and not config.recursive:
             self.decoder = self.layer(config.known_future, bidirectional=False)
@@ -101,8 +102,11 @@ class Forecasting(Recurrent):
         self.head = nn.Linear(seen, config.columns if config.by_step else config.num_classes)
 
     def forward(self, x: Tensor, beside: Tensor | None = None) -> Tensor:
-        """Forecasts (N, H · C), step after step; `beside` is what is known of the steps to come, (N, H, K). Without a
-        horizon what `Recurrent` gives, and `beside` is the mask. Raises ModelError where shapes do not fit."""
+        """Return the forecasts (N, H · C), step after step.
+
+        `beside` holds the known future values, (N, H, K). Without a horizon this is `Recurrent.forward`, and `beside`
+        is the mask. Raises ModelError if shapes do not fit.
+        """
         config = self.config
         if not config.horizon:
             return super().forward(x, beside)
@@ -115,15 +119,15 @@ class Forecasting(Recurrent):
         return answers
 
     def features(self, x: Tensor, beside: Tensor | None = None) -> Tensor:
-        """What the head sees: (N, H, hidden) where forecasts are made step by step, else as in `Recurrent`."""
+        """Return the input of the head: (N, H, hidden) for step-by-step forecasts, else as in `Recurrent`."""
         config = self.config
         if not config.horizon:
             return super().features(x, beside)
         if config.recursive:
             return self._recursive(x, beside)[0]
         if config.known_future:
-            known = self._known(x, beside)
-            _, state = self.rnn(self._from_last(x))
+            known = self._check_known(x, beside)
+            _, state = self.rnn(self._relative_steps(x))
             states: Tensor = self.decoder(known, state)[0]
             return states  # (N, H, hidden)
         if beside is not None:
@@ -131,21 +135,22 @@ class Forecasting(Recurrent):
                 "This forecaster takes one argument, the steps that were seen, all of them real; it was built for "
                 "nothing that is known in advance."
             )
-        return super().features(self._from_last(x))
+        return super().features(self._relative_steps(x))
 
     def _recursive(self, x: Tensor, beside: Tensor | None) -> tuple[Tensor, Tensor]:
-        """States (N, H, hidden) and answers (N, H · C).
+        """Return states (N, H, hidden) and forecasts (N, H · C).
 
-        What is known of a step stands beside the values of the step before it, so that a forecast sees it.
+        The known values of a step are concatenated with the values of the step before it, so that its forecast can use
+        them.
         """
         config = self.config
-        values, ahead = self._from_last(x)[..., : config.columns], None
+        values, ahead = self._relative_steps(x)[..., : config.columns], None
         inputs = values
         if config.known_future:
-            ahead = torch.cat([x[:, 1:, config.columns :], self._known(x, beside)], dim=1)  # (N, T + H − 1, K)
+            ahead = torch.cat([x[:, 1:, config.columns :], self._check_known(x, beside)], dim=1)  # (N, T + H − 1, K)
             inputs = torch.cat([values, ahead[:, : x.shape[1]]], dim=2)  # (N, T, C + K)
         states, answers = [], []
-        value, state = values[:, -1], None  # the last one seen, then the last one forecast
+        value, state = values[:, -1], None  # the last observed value, then the last forecast
         for step in range(config.horizon):
             outputs, state = self.rnn(inputs, state)
             states.append(outputs[:, -1])
@@ -158,17 +163,19 @@ class Forecasting(Recurrent):
                 inputs = torch.cat([inputs, ahead[:, t : t + 1]], dim=2)  # (N, 1, C + K)
         return torch.stack(states, dim=1), torch.cat(answers, dim=1)
 
-    def _from_last(self, x: Tensor) -> Tensor:
-        """Where forecasts are relative: the variables (N, T, F) less their last values, but for those that are known in
-        advance. Else x as it is. Raises ModelError where x has another shape."""
+    def _relative_steps(self, x: Tensor) -> Tensor:
+        """Return x (N, T, F) with the last value of each variable subtracted, known future variables excepted.
+
+        Without `relative`, x is returned unchanged. Raises ModelError if x has another shape.
+        """
         steps = self.embed(x)
         if self.config.relative is False:
             return steps
         own = self.config.in_features - self.config.known_future
         return torch.cat([steps[..., :own] - steps[:, -1:, :own], steps[..., own:]], dim=2)
 
-    def _known(self, x: Tensor, beside: Tensor | None) -> Tensor:
-        """What is known in advance. Raises ModelError where it is missing or has another shape."""
+    def _check_known(self, x: Tensor, beside: Tensor | None) -> Tensor:
+        """Return the known future values. Raises ModelError if they are missing or have another shape."""
         expected = (x.shape[0], self.config.horizon, self.config.known_future)
         if beside is None or beside.shape != expected:
             found = "nothing" if beside is None else str(tuple(beside.shape))

@@ -1,4 +1,4 @@
-"""The graph auto-encoder: a graph convolutional network gives each node a vector, and vectors that go together a link.
+"""The graph auto-encoder: a graph convolutional network computes node embeddings, from which links are predicted.
 
 After T. N. Kipf, M. Welling, Variational graph auto-encoders, 2016 (NIPS workshop on Bayesian deep learning), where it
 is the model without a variational part. <https://arxiv.org/abs/1611.07308>
@@ -6,8 +6,8 @@ is the model without a variational part. <https://arxiv.org/abs/1611.07308>
     Â = σ( Z Zᵀ ),   Z = GCN(X, A)                                                            (section 2)
     GCN(X, A) = Ã ReLU( Ã X W^(0) ) W^(1),   Ã = D^−½ A D^−½, A with every node's loop
 
-What is learned is the graph itself: that A_ij is 1 where i and j are linked, and 0 elsewhere. The edges over which
-messages travel are those that are learned; links to be predicted are not among them.
+The target is the graph itself: A_ij is 1 if i and j are linked, else 0. Messages travel along the training edges only;
+the links to be predicted are not among them.
 
 Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 the embeddings Z (V, dim), with no ReLU; the
 decoder gives the logits of the pairs `rows` (n, 2), (n, 1). The convolutions are those of `gcn.py`.
@@ -33,18 +33,18 @@ from .graphs import chosen, decoded, reject_features
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(1433)  # F, numbers that describe a node
-    hidden_dim: int = positive(32)  # values of a node between layers
-    dim: int = positive(16)  # values of an embedding
-    layers: int = positive(2)  # so many edges away a node sees
-    dropout: float = fraction(0.0)  # fraction of each layer's input that is dropped in training
-    decoder: str = one_of("dot", DECODERS[1:])  # of links: dot or bilinear
+    in_features: int = positive(1433)  # F, number of features of a node
+    hidden_dim: int = positive(32)  # dimension of a node between layers
+    dim: int = positive(16)  # dimension of an embedding
+    layers: int = positive(2)  # number of layers, and of hops that a node sees
+    dropout: float = fraction(0.0)  # dropout rate of each layer's input
+    decoder: str = one_of("dot", DECODERS[1:])  # link decoder: dot or bilinear
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features of `spec`. Raises ModelError for data whose target is not links."""
+        """Return the preset with the features of `spec`. Raises ModelError for data whose target is not links."""
         if not isinstance(spec.target, Links):
             raise ModelError(f"gae learns the links of a graph, and {spec.target.column} is none of them.")
         return dataclasses.replace(preset, in_features=spec.features)
@@ -64,16 +64,20 @@ class GAE(Network):
         self.head = decoder(config.decoder, config.dim)
 
     def features(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None) -> Tensor:
-        """The embeddings of the nodes `rows` (all without them), (n, dim), or of both ends of pairs, (n, 2, dim)."""
+        """Return the embeddings of the nodes `rows` (all without them), (n, dim), or of both ends of pairs, (n, 2,
+        dim).
+
+        """
         reject_features("gae", x, self.config.in_features)
         for layer in self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return chosen(self.layers[-1](x, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the pairs of nodes `rows` (n, 2), (n, 1); of nodes (n,), or all without rows, their embeddings.
+        """Return the logits (n, 1) of the pairs of nodes `rows` (n, 2), or the embeddings of nodes (n,).
 
-        Raises ModelError where nodes or edges are not what the network takes. `batch` is for networks of whole graphs.
+        Without `rows` the embeddings of all nodes are returned. `batch` is accepted for consistency with graph-level
+        networks. Raises ModelError if nodes or edges have other shapes.
         """
         del batch
         return decoded(self.features(x, edge_index), rows, self.head)
@@ -81,7 +85,7 @@ class GAE(Network):
 
 Model = GAE
 
-# Features are those of Cora; a data set brings its own.
+# Features are those of Cora; a data set sets its own.
 PRESETS = {"gae": Config()}
 
 CARD = Card(

@@ -1,4 +1,4 @@
-"""Graph attention: each node weighs its neighbours by what is known of both.
+"""Graph attention: each node weights its neighbours by the features of both.
 
 After P. Veličković, G. Cucurull, A. Casanova, A. Romero, P. Liò, Y. Bengio, Graph attention networks, 2017 (ICLR 2018).
 <https://arxiv.org/abs/1710.10903>
@@ -7,18 +7,18 @@ After P. Veličković, G. Cucurull, A. Casanova, A. Romero, P. Liò, Y. Bengio, 
     h'_i = ‖_k σ( Σ_{j → i} α_ij^k W^k h_j )        between layers: heads concatenated        (equation 5)
     h'_i = σ( 1/K Σ_k Σ_{j → i} α_ij^k W^k h_j )    in the last layer: heads averaged         (equation 6)
 
-aᵀ[W h_i ‖ W h_j] is a sum of two numbers, one of each node, so that the scores of E edges cost V products and E sums.
-The neighbours of a node are the sources of the edges that lead to it and the node itself, once, also where the data
-lists its loop several times or not at all; other edges count as often as they are listed.
+aᵀ[W h_i ‖ W h_j] is a sum of two numbers, one for each node, so that the scores of E edges cost V products and E sums.
+The neighbours of a node are the sources of its incoming edges and the node itself, exactly once, even if the data lists
+its self-loop several times or not at all; other edges count once per listing.
 
 Shapes: x (V, F) and edge_index (2, E); layer 1: 8 heads of 8, (V, 64), ELU; layer 2: one head, (V, classes), logits of
-the nodes `rows` (n, classes). All heads are one product with a sparse matrix (K·V, K·V) of K blocks. Dropout falls on
-the input of each layer, on W h where it is summed up, and on α. With `graph_level`, examples are whole graphs side by
-side in one batch: the heads of every layer are concatenated, the nodes of each graph are pooled, and a linear head
-gives (n, classes). With a `decoder`, layer 2 gives embeddings (V, heads · hidden), and the decoder the logits of links
-between the pairs `rows` (n, 2), (n, 1).
+the nodes `rows` (n, classes). All heads are one product with a sparse matrix (K·V, K·V) of K blocks. Dropout is applied
+to the input of each layer, to W h before the sum, and to α. With `graph_level`, examples are whole graphs in one batch:
+the heads of every layer are concatenated, the nodes of each graph are pooled, and a linear head returns (n, classes).
+With a `decoder`, layer 2 returns embeddings (V, heads · hidden), and the decoder the logits of links between the pairs
+`rows` (n, 2), (n, 1).
 
-The parts have the names and shapes of PyTorch Geometric's GATConv, whose weights load as they are.
+The parts have the names and shapes of PyTorch Geometric's GATConv, whose weights load unchanged.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, re
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(1433)  # F, numbers that describe a node
-    hidden_dim: int = positive(8)  # values of a node in each head, between layers
-    heads: int = positive(8)  # between layers, concatenated
-    out_heads: int = positive(1)  # of the last layer, averaged; with graph_level there is no such layer
-    layers: int = positive(2)  # so many edges away a node sees
-    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.6)  # fraction of inputs, transformed features and attention weights dropped in training
+    in_features: int = positive(1433)  # F, number of features of a node
+    hidden_dim: int = positive(8)  # dimension of a node in each head, between layers
+    heads: int = positive(8)  # attention heads between layers, concatenated
+    out_heads: int = positive(1)  # attention heads of the last layer, averaged; unused with graph_level
+    layers: int = positive(2)  # number of layers, and of hops that a node sees
+    num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.6)  # dropout rate of inputs, transformed features and attention weights
     negative_slope: float = at_least(0, 0.2)  # of LeakyReLU below 0
-    graph_level: bool = False  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+    graph_level: bool = False  # predict for whole graphs instead of nodes
+    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +71,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("gat", preset, spec)
 
 
@@ -89,7 +92,7 @@ class GATConv(MessagePassing):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot's uniform weights for each head by itself."""
+        """Initialize each head with Glorot's uniform weights."""
         for weight in self.lin.weight.view(self.heads, self.width, -1):
             nn.init.xavier_uniform_(weight)
         for half in (self.att_src, self.att_dst):
@@ -97,7 +100,7 @@ class GATConv(MessagePassing):
             nn.init.uniform_(half, -bound, bound)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """As many heads at once as are not too many entries for one product."""
+        """Run as many heads at once as the size of one sparse product allows."""
         nodes = x.shape[0]
         h = self.lin(x).view(nodes, self.heads, self.width).transpose(0, 1)  # (K, V, width)
         edges = neighbours(edge_index, nodes, loops=True)
@@ -105,7 +108,7 @@ class GATConv(MessagePassing):
         scores = h @ halves  # (K, V, 2)
         dropped = dropout(h, self.dropout, self.training)
         at_once = self.heads
-        if not torch.compiler.is_exporting():  # where nobody knows how many edges there will be
+        if not torch.compiler.is_exporting():  # where the number of edges is unknown
             at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
         sums = [
             self._attend(s, d, edges, k * at_once)
@@ -119,7 +122,7 @@ class GATConv(MessagePassing):
         return y + self.bias
 
     def _attend(self, scores: Tensor, h: Tensor, edges: Pattern, first: int) -> Tensor:
-        """Σ_j α_ij h_j of some heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
+        """Return Σ_j α_ij h_j of some heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
@@ -156,18 +159,20 @@ class GAT(Network):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, or of each graph, pooled, (n, heads · hidden);
-        or what the decoder sees: the embeddings of both ends of pairs (n, 2), (n, 2, hidden)."""
+        """Return the input of the last layer: the nodes `rows`, or each graph, pooled, (n, heads · hidden).
+
+        With a decoder it is the embeddings of both ends of pairs (n, 2), (n, 2, hidden).
+        """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
             return pooled(h, batch, self.config.pooling)
         return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder
-        those of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
+        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
+        if nodes or edges have other shapes.
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
@@ -177,7 +182,7 @@ class GAT(Network):
         return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """(V, heads · hidden): all layers, but for nodes the last one, which is their head."""
+        """Return (V, heads · hidden): all layers are run, for nodes without the last one, which is the head."""
         reject_features("gat", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = F.elu(layer(x, edge_index))
@@ -186,7 +191,7 @@ class GAT(Network):
 
 Model = GAT
 
-# Features and classes are those of Cora; a data set brings its own.
+# Features and classes are those of Cora; a data set sets its own.
 PRESETS = {"gat": Config()}
 
 CARD = Card(

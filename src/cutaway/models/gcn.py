@@ -1,4 +1,4 @@
-"""The graph convolutional network: each layer mixes what is known of a node with its neighbours, by fixed weights.
+"""The graph convolutional network: each layer mixes the features of a node and its neighbours with fixed weights.
 
 After T. N. Kipf, M. Welling, Semi-supervised classification with graph convolutional networks, 2016 (ICLR 2017).
 <https://arxiv.org/abs/1609.02907>
@@ -6,17 +6,17 @@ After T. N. Kipf, M. Welling, Semi-supervised classification with graph convolut
     H^(l+1) = σ( D̃^−½ Ã D̃^−½ H^(l) W^(l) ),   Ã = A + I,   D̃_ii = Σ_j Ã_ij            (equation 2)
     Z = softmax( Â ReLU( Â X W^(0) ) W^(1) ),   Â = D̃^−½ Ã D̃^−½                        (equation 9)
 
-Node i takes the sum over the edges j → i of H_j W / √(d_i d_j), where d counts the edges that lead to a node, its own
-loop among them. Every node has one loop, also where the data lists several or none; other edges count as often as they
-are listed.
+Node i takes the sum over the edges j → i of H_j W / √(d_i d_j), where d is the number of incoming edges of a node,
+including its self-loop. Every node has exactly one self-loop, even if the data lists several or none; other edges count
+as often as listed.
 
-Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 (V, classes), logits of the nodes `rows`
-(n, classes). Dropout falls on the input of each layer. With `graph_level`, examples are whole graphs side by side in
-one batch: every layer has `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear
-head gives (n, classes). With a `decoder`, layer 2 gives embeddings (V, hidden), and the decoder the logits of links
-between the pairs `rows` (n, 2), (n, 1).
+Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 (V, classes), logits of the nodes `rows` (n,
+classes). Dropout is applied to the input of each layer. With `graph_level`, examples are whole graphs in one batch:
+every layer has `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear head returns
+(n, classes). With a `decoder`, layer 2 returns embeddings (V, hidden), and the decoder the logits of links between the
+pairs `rows` (n, 2), (n, 1).
 
-The parts have the names of PyTorch Geometric's GCNConv, whose weights load as they are.
+The parts have the names of PyTorch Geometric's GCNConv, whose weights load unchanged.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, re
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(1433)  # F, numbers that describe a node
-    hidden_dim: int = positive(16)  # values of a node between layers
-    layers: int = positive(2)  # so many edges away a node sees
-    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.5)  # fraction of each layer's input that is dropped in training
-    bias: bool = False  # one for each value of a layer, added after the sum
-    graph_level: bool = False  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+    in_features: int = positive(1433)  # F, number of features of a node
+    hidden_dim: int = positive(16)  # dimension of a node between layers
+    layers: int = positive(2)  # number of layers, and of hops that a node sees
+    num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.5)  # dropout rate of each layer's input
+    bias: bool = False  # bias of each layer, added after the sum
+    graph_level: bool = False  # predict for whole graphs instead of nodes
+    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +56,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("gcn", preset, spec)
 
 
@@ -69,7 +72,7 @@ class GCNConv(MessagePassing):
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Transformed first, then summed over the edges: fewer values travel."""
+        """Transform first, then sum over the edges, because fewer values travel."""
         h: Tensor = self.lin(x)  # (V, out)
         edges = neighbours(edge_index, x.shape[0], loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
@@ -99,18 +102,20 @@ class GCN(Network):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, pooled, (n, hidden);
-        or what the decoder sees: the embeddings of both ends of pairs (n, 2), (n, 2, hidden)."""
+        """Return the input of the last layer: the nodes `rows`, or each graph, pooled, (n, hidden).
+
+        With a decoder it is the embeddings of both ends of pairs (n, 2), (n, 2, hidden).
+        """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
             return pooled(h, batch, self.config.pooling)
         return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder
-        those of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
+        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
+        if nodes or edges have other shapes.
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
@@ -120,7 +125,7 @@ class GCN(Network):
         return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """(V, hidden): all layers, but for nodes the last one, which is their head."""
+        """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
         reject_features("gcn", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
@@ -129,7 +134,7 @@ class GCN(Network):
 
 Model = GCN
 
-# Features and classes are those of Cora; a data set brings its own.
+# Features and classes are those of Cora; a data set sets its own.
 PRESETS = {"gcn": Config()}
 
 CARD = Card(

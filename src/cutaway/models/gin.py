@@ -1,4 +1,4 @@
-"""The graph isomorphism network: sums over neighbours and a multi-layer perceptron, so that it can count.
+"""The graph isomorphism network: sums over neighbours, followed by a multi-layer perceptron.
 
 After K. Xu, W. Hu, J. Leskovec, S. Jegelka, How powerful are graph neural networks?, 2018 (ICLR 2019).
 <https://arxiv.org/abs/1810.00826>
@@ -6,14 +6,14 @@ After K. Xu, W. Hu, J. Leskovec, S. Jegelka, How powerful are graph neural netwo
     h_v^(k) = MLP^(k)( (1 + ε^(k)) h_v^(k−1) + Σ_{u → v} h_u^(k−1) ),   h_v^(0) = x_v          (equation 4.1)
     h_G = CONCAT( READOUT({h_v^(k) : v ∈ G}) : k = 0, …, K )                                   (equation 4.2)
 
-A sum, unlike a mean or a maximum, tells apart any two multisets of neighbours, and an MLP can keep them apart: with
-enough width such a network tells apart all the graphs that the Weisfeiler–Leman test of dimension 1 does. ε is 0
-(GIN-0, which the paper finds to generalize best) or learned (GIN-ε). No loop is added; one in the data is an edge like
-any other.
+A sum, unlike a mean or a maximum, distinguishes any two multisets of neighbours, and an MLP can preserve this: with
+enough width the network distinguishes all graphs that the Weisfeiler–Leman test of dimension 1 does. ε is 0 (GIN-0,
+which the paper finds to generalize best) or learned (GIN-ε). No self-loop is added; one in the data is an ordinary
+edge.
 
-Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), of two linear layers with batch normalization and a ReLU
-after each. Of each graph in a batch the nodes of all layers are pooled, x among them, (n, F + layers · hidden), and a
-linear head gives (n, classes). For nodes the head sees the last layer alone, (n, hidden).
+Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), with two linear layers, each followed by batch
+normalization and a ReLU. The nodes of each graph are pooled from all layers, including x, (n, F + layers · hidden), and
+a linear head returns (n, classes). For nodes the head takes only the last layer, (n, hidden).
 """
 
 from __future__ import annotations
@@ -33,20 +33,23 @@ from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(7)  # F, numbers that describe a node
-    hidden_dim: int = positive(32)  # values of a node after each layer, and between the two linear layers of one
-    layers: int = positive(4)  # so many edges away a node sees
-    num_classes: int = positive(2)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.5)  # fraction of the head's input that is dropped in training
+    in_features: int = positive(7)  # F, number of features of a node
+    hidden_dim: int = positive(32)  # dimension of a node after each layer, and between the two linear layers of one
+    layers: int = positive(4)  # number of layers, and of hops that a node sees
+    num_classes: int = positive(2)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.5)  # dropout rate of the head's input
     train_eps: bool = False  # ε of each layer is learned, from 0 on; else it is 0
-    graph_level: bool = True  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("sum", READS)  # of the nodes of a graph: mean, max or sum
+    graph_level: bool = True  # predict for whole graphs instead of nodes
+    pooling: str = one_of("sum", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("gin", preset, spec)
 
 
@@ -65,7 +68,7 @@ class GINConv(MessagePassing):
         self.fc2 = nn.Linear(out_features, out_features, bias=False)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Summed over the edges first: the MLP is of the sum."""
+        """Sum over the edges first, then apply the MLP."""
         edges = neighbours(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
         h = (1 + self.eps) * x + product(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
@@ -90,8 +93,10 @@ class GIN(Network):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the head sees: of each graph all layers, pooled, (n, F + layers · hidden), or of the nodes `rows` the
-        last one, (n, hidden)."""
+        """Return the input of the head: of each graph all layers, pooled, (n, F + layers · hidden), or of the nodes
+        `rows` the last one, (n, hidden).
+
+        """
         reject_features("gin", x, self.config.in_features)
         states = [x]
         for layer, norm in zip(self.layers, self.norms):
@@ -101,9 +106,9 @@ class GIN(Network):
         return chosen(states[-1], rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all without them).
+        """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        Raises ModelError if nodes or edges have other shapes.
         """
         h = self.features(x, edge_index, rows, batch)
         logits: Tensor = self.head(dropout(h, self.config.dropout, self.training))
@@ -112,7 +117,7 @@ class GIN(Network):
 
 Model = GIN
 
-# Features and classes are those of MUTAG; a data set brings its own, and nodes as examples where it has them.
+# Features and classes are those of MUTAG; a data set sets its own, and nodes as examples if it has them.
 PRESETS = {"gin": Config(), "gin-eps": Config(train_eps=True)}
 
 SETTINGS = {

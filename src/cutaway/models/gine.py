@@ -1,4 +1,4 @@
-"""GIN with edge features: what an edge carries is added to what its source sends.
+"""GIN with edge features, which are added to the features of the source node in each message.
 
 After W. Hu, B. Liu, J. Gomes, M. Zitnik, P. Liang, V. Pande, J. Leskovec, Strategies for pre-training graph neural
 networks, 2019 (ICLR 2020), appendix A. <https://arxiv.org/abs/1905.12265>
@@ -7,13 +7,13 @@ networks, 2019 (ICLR 2020), appendix A. <https://arxiv.org/abs/1905.12265>
     h_v^(k) = ReLU( BN( MLP^(k)( (1 + ε^(k)) h_v^(k−1) + Σ_{u → v} ReLU( h_u^(k−1) + W_e^(k) e_uv + b_e^(k) ) ) ) )
     h_G = READOUT({h_v^(K) : v ∈ G})
 
-Bonds of one kind are told from those of another, which a plain GIN (`gin.py`) cannot. Where edges have no features the
-term of the edge is gone, and what is summed is ReLU(h_u). The last layer has no ReLU. No loop is added; one in the data
-is an edge like any other.
+Unlike a plain GIN (`gin.py`), the network distinguishes kinds of bonds. Without edge features the term of the edge is
+omitted, and the sum is over ReLU(h_u). The last layer has no ReLU. No self-loop is added; one in the data is an
+ordinary edge.
 
 Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); each layer (V, hidden), an MLP of two linear layers, the first
-(V, 2 · hidden) with a ReLU. Of each graph in a batch the nodes of the last layer are pooled, (n, hidden), and a linear
-head gives (n, classes); for nodes the head sees the nodes `rows`.
+(V, 2 · hidden) with a ReLU. The nodes of each graph are pooled from the last layer, (n, hidden), and a linear head
+returns (n, classes); for nodes the head takes the nodes `rows`.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ from .graphs import LEARNED, chosen, described, fitted, pooled, reject_features
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(7)  # F, numbers that describe a node
-    edge_features: int = at_least(0, 0)  # D, numbers that describe an edge; 0: edges are all alike
-    hidden_dim: int = positive(64)  # values of a node in every layer
-    layers: int = positive(5)  # so many edges away a node sees
-    num_classes: int = positive(2)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.0)  # fraction of each layer's output that is dropped in training
+    in_features: int = positive(7)  # F, number of features of a node
+    edge_features: int = at_least(0, 0)  # D, number of features of an edge; 0 for none
+    hidden_dim: int = positive(64)  # dimension of a node in every layer
+    layers: int = positive(5)  # number of layers, and of hops that a node sees
+    num_classes: int = positive(2)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.0)  # dropout rate of each layer's output
     train_eps: bool = False  # ε of each layer is learned, from 0 on; else it is 0
-    graph_level: bool = True  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
+    graph_level: bool = True  # predict for whole graphs instead of nodes
+    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("gine", preset, spec)
 
 
@@ -68,7 +71,7 @@ class GINEConv(MessagePassing):
         self.fc2 = nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """Messages are computed at the edges, (E, hidden), and summed at their targets."""
+        """Compute the messages at the edges, (E, hidden), and sum them at their targets."""
         edges = neighbours(edge_index, x.shape[0], loops=False)
         attributes = described("gine", edge_attr, edges, self.edge_features)
         sent = x.index_select(0, edges.columns)  # (E, hidden)
@@ -81,7 +84,10 @@ class GINEConv(MessagePassing):
 
 
 class GINE(Network):
-    """Nodes (V, F), edges (2, E) and what is known of them (E, D) to logits: of graphs, or of nodes (n, classes)."""
+    """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
+    classes).
+
+    """
 
     takes = (GraphSpec,)
     targets = LEARNED
@@ -103,7 +109,7 @@ class GINE(Network):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """What the head sees: of each graph its nodes, pooled, (n, hidden), or the nodes `rows`, (n, hidden)."""
+        """Return the input of the head: each graph, pooled, or the nodes `rows`, (n, hidden)."""
         reject_features("gine", x, self.config.in_features)
         h = self.embed(x)  # (V, hidden)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms)):
@@ -119,9 +125,9 @@ class GINE(Network):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all without them).
+        """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        Raises ModelError if nodes or edges have other shapes.
         """
         logits: Tensor = self.head(self.features(x, edge_index, rows, batch, edge_attr))
         return logits
@@ -129,7 +135,7 @@ class GINE(Network):
 
 Model = GINE
 
-# Features and outputs are a data set's; so are those of edges, where it has some.
+# The data set determines features and outputs, and the features of edges if it has any.
 PRESETS = {"gine": Config()}
 
 CARD = Card(

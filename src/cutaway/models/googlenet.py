@@ -1,10 +1,10 @@
-"""GoogLeNet, the first Inception network: torchvision's form, and the one that was published.
+"""GoogLeNet, the first Inception network: torchvision's form and the published one.
 
 After C. Szegedy, W. Liu, Y. Jia, P. Sermanet, S. Reed, D. Anguelov, D. Erhan, V. Vanhoucke, A. Rabinovich, Going deeper
 with convolutions, 2014 (CVPR 2015). <https://arxiv.org/abs/1409.4842>
 
-An Inception module looks at its input through windows of several sizes at once and joins what it sees along channels.
-1×1 convolutions bring the channels down before the costly windows, and after the pool (figure 2b):
+An Inception module applies windows of several sizes in parallel and concatenates the results along channels. 1×1
+convolutions reduce the channels before the costly windows, and after the pool (figure 2b):
 
                 x (N, C, H, W)
       ┌─────────┬───┴─────┬─────────┐
@@ -15,12 +15,13 @@ An Inception module looks at its input through windows of several sizes at once 
 
 Shapes, from (N, C, 224, 224): 7×7 /2 (N, 64, 112, 112), max 3×3 /2, 1×1 and 3×3 (N, 192, 56, 56), max 3×3 /2, modules
 3a and 3b (N, 480, 28, 28), max 3×3 /2, 4a to 4e (N, 832, 14, 14), max /2, 5a and 5b (N, 1024, 7, 7), mean (N, 1024),
-logits (N, classes). The pools round up. Images of 15×15 pixels and more will do; `stem="small"` takes 4×4 and more,
-and has a 3×3 convolution without stride and no first pool: a CIFAR image of 32×32 is then 16×16 at 3a and 4×4 at 5b.
+logits (N, classes). The pools round up. Images of at least 15×15 pixels are accepted, with `stem="small"` of at least
+4×4. The small stem is a 3×3 convolution without stride and has no first pool: a CIFAR image of 32×32 is then 16×16 at
+3a and 4×4 at 5b.
 
-In training two auxiliary heads look at what 4a and 4d give, (N, 512, 14, 14) and (N, 528, 14, 14): mean over a grid of
-4×4, 1×1 convolution to 128 channels, 1024 units, dropout, logits. Their losses count `auxiliary_weight` times the
-head's. They are for training alone: in eval mode they are not run, and `auxiliary=False` leaves them out.
+In training two auxiliary heads use the outputs of 4a and 4d, (N, 512, 14, 14) and (N, 528, 14, 14): mean over a grid of
+4×4, 1×1 convolution to 128 channels, 1024 units, dropout, logits. Their losses have the weight `auxiliary_weight`. They
+are not run in eval mode, and `auxiliary=False` removes them.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     norm: str = one_of("batch", ("batch", "response"))  # batch: in every convolution; response: twice, as published
-    large_kernel: int = 3  # window of the branch that was published with 5: 3 as torchvision's, 5
+    large_kernel: int = 3  # window of the branch with 5 in the paper: 3 as in torchvision, or 5
     auxiliary: bool = True  # two more heads in training, on the maps of 4a and 4d
     auxiliary_pool: str = one_of("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
-    dropout: float = fraction(0.2)  # before the head; in the auxiliary heads it is 0.7
+    dropout: float = fraction(0.2)  # dropout rate before the head; in the auxiliary heads it is 0.7
     stem: str = one_of("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
     width: int = positive(64)  # channels of the first convolution, a multiple of 8; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -62,7 +63,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -71,7 +72,10 @@ class Config(Checked):
         return 15 if self.stem == "imagenet" else 4
 
     def scaled(self, channels: int) -> int:
-        """What `channels` of the paper's table are at this width. All of them can be divided by 8."""
+        """Return the number of channels at this width for `channels` of the paper's table, which are all divisible by
+        8.
+
+        """
         return channels * self.width // 64
 
 
@@ -85,7 +89,7 @@ class Convolution(nn.Module):
         self.bn = nn.BatchNorm2d(out_channels, eps=1e-3) if batch else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(BN(W ∗ x)) or ReLU(W ∗ x + b). What is written over in place is needed by no gradient."""
+        """Return ReLU(BN(W ∗ x)) or ReLU(W ∗ x + b). No gradient needs the values that are overwritten in place."""
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
@@ -96,7 +100,7 @@ class ResponseNorm(nn.LocalResponseNorm):
         super().__init__(5, alpha=1e-4, beta=0.75, k=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each channel, less where its neighbours are large."""
+        """Return each channel, less where its neighbours are large."""
         return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
 
 
@@ -104,7 +108,7 @@ class Inception(nn.Module):
     """Four branches side by side: (N, C, H, W) to (N, n₁ + n₃ + n₅ + p, H, W)."""
 
     def __init__(self, in_channels: int, widths: tuple[int, ...], config: Config) -> None:
-        """`widths` are n₁, r₃, n₃, r₅, n₅, p of the paper's table, and `in_channels` C."""
+        """Build the module; `widths` are n₁, r₃, n₃, r₅, n₅, p of the paper's table, and `in_channels` is C."""
         super().__init__()
         c, n1, r3, n3, r5, n5, p = (config.scaled(n) for n in (in_channels, *widths))
         self.branch1 = Convolution(c, n1, 1, config)
@@ -113,7 +117,7 @@ class Inception(nn.Module):
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), Convolution(c, p, 1, config))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps, joined along channels."""
+        """Return the branches' maps, joined along channels."""
         return torch.cat((self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)), dim=1)
 
 
@@ -130,7 +134,7 @@ class AuxiliaryHead(nn.Module):
         self.dropout = nn.Dropout(0.7)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         if self.pool == "5x5" and all((n - 5) // 3 + 1 == 4 for n in x.shape[2:]):
             x = F.avg_pool2d(x, 5, stride=3)  # (N, C, 4, 4)
         else:
@@ -142,7 +146,10 @@ class AuxiliaryHead(nn.Module):
 
 
 class GoogLeNet(Network):
-    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
+
+    The names of its parts are torchvision's, key for key.
+    """
 
     takes = (ImageSpec,)
     auxiliary_weight = 0.3  # of each auxiliary head's loss (section 5)
@@ -193,10 +200,11 @@ class GoogLeNet(Network):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the head sees, but for dropout, and the auxiliary heads' logits: none but in training.
+    def _features_and_auxiliary(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the input of the head before dropout, and the logits of the auxiliary heads, which run in training
+        only.
 
-        They run where they stand, so that the backward pass comes to them only when much memory is free again.
+        They run in the middle of the forward pass, so that their backward pass comes when much memory is free again.
         """
         reject_small(x, self.config.least_size, "googlenet")
         x = self.norm1(self.maxpool1(self.conv1(x)))  # (N, 64, 56, 56), from 224
@@ -212,12 +220,15 @@ class GoogLeNet(Network):
         return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees, but for dropout: the mean over the last map, (N, 1024)."""
-        return self._seen(x)[0]
+        """Return the input of the head before dropout: the mean over the last map, (N, 1024)."""
+        return self._features_and_auxiliary(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes); in training, with auxiliary heads, three of them: the head's, 4a's, 4d's."""
-        features, auxiliary = self._seen(x)
+        """Return the logits, shape (N, classes); in training, with auxiliary heads, three of them: the head's, 4a's,
+        4d's.
+
+        """
+        features, auxiliary = self._features_and_auxiliary(x)
         logits: Tensor = self.fc(self.dropout(features))
         return (logits, *auxiliary) if auxiliary else logits
 

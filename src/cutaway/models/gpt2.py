@@ -1,4 +1,4 @@
-"""GPT-2: a stack of causal blocks that predicts each token from those before it.
+"""GPT-2: a causal Transformer decoder, which predicts each token from those before it.
 
 A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models are unsupervised multitask learners,
 2019. <https://github.com/openai/gpt-2>
@@ -12,12 +12,12 @@ Shapes, from token ids (N, T):
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
-The output layer is the embedding, or with tie_weights=false a matrix W_U of its own. For classes the head is a linear
-layer without a bias on the last token, which has seen all the others.
+The output layer is the embedding, or with tie_weights=false a separate matrix W_U. For classes the head is a linear
+layer without bias on the last token, which attends to all others.
 
-Padding, before or after what is real, changes nothing: no token looks at it, and positions are counted over the real
-ones, as transformers' `generate` counts them. `extend` (`decoders.py`) reads on from a cache, one token or many at a
-time, and gives what `forward` gives at the last of them.
+Padding on either side changes nothing: no token attends to it, and positions count real tokens, as in transformers'
+`generate`. `extend` (`decoders.py`) continues from a cache, one or more tokens at a time, with the same result as
+`forward` at the last of them.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from .fields import Checked, fraction, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = positive(50_257)  # token ids are below this
-    context_length: int = positive(1024)  # tokens that positions are learned for, at most that many can be read
-    dim: int = positive(768)  # model dimension: numbers in a token
-    layers: int = positive(12)  # blocks
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    vocab_size: int = positive(50_257)  # size of the vocabulary
+    context_length: int = positive(1024)  # maximum number of tokens: the size of the position table
+    dim: int = positive(768)  # model dimension
+    layers: int = positive(12)  # number of blocks
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.1)  # of what each layer adds
-    embedding_dropout: float | None = fraction(None)  # of embedding plus positions; none for dropout
-    attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
-    head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
-    num_classes: int = positive(2)  # values of an answer, where the head gives one
+    dropout: float = fraction(0.1)  # dropout rate of the output of each layer
+    embedding_dropout: float | None = fraction(None)  # dropout rate of embedding plus positions; none for dropout
+    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
+    head: str = one_of("next", HEADS)  # next: logits of the next token; classes: one output for a text
+    num_classes: int = positive(2)  # size of the output of the head for classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class Config(Checked):
 
     @property
     def rates(self) -> tuple[float, float, float]:
-        """The dropout of what each layer adds, of the embedding and of the attention weights."""
+        """The dropout rates of layer outputs, of the embedding and of the attention weights."""
         embedding, attention = self.embedding_dropout, self.attention_dropout
         return (
             self.dropout,
@@ -70,7 +70,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary, the length and the target of `spec`."""
+        """Return the preset with the vocabulary, the length and the target of `spec`."""
         return fitted(preset, spec)
 
 
@@ -89,7 +89,7 @@ class Block(nn.Module):
     def forward(
         self, z: Tensor, mask: Tensor | None = None, causal: bool = True, cache: LayerCache | None = None
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim). `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
+        """Map (N, T, dim) to (N, T, dim). `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
         z = z + self.dropout(self.attention(self.norm1(z), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
         y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, dim)
         return y
@@ -98,7 +98,7 @@ class Block(nn.Module):
 class GPT2(Decoder):
     """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
 
-    limit = "gpt2 has learned positions for"
+    context_message = "gpt2 has learned positions for"
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -118,9 +118,12 @@ class GPT2(Decoder):
         nn.init.normal_(self.positions.weight, std=STD / 2)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
-        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
-        positions, seen, causal = self.place(tokens, mask, cache)
+        """Return the normalized output of the last block, (N, T, dim).
+
+        `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
+        if the context is exceeded.
+        """
+        positions, seen, causal = self.position_ids_and_mask(tokens, mask, cache)
         z = self.dropout(self.embedding(tokens) + self.positions(positions))  # (N, T, dim)
         for i, block in enumerate(self.blocks):
             z = block(z, seen, causal, cache.layers[i] if cache is not None else None)  # (N, T, dim)
@@ -128,13 +131,13 @@ class GPT2(Decoder):
         return y
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
         mask = real_places(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_real(z, mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
+        """Return the logits, shape (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask))
         return logits
 

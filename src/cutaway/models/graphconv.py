@@ -5,15 +5,15 @@ higher-order graph neural networks, 2018 (AAAI 2019). <https://arxiv.org/abs/181
 
     f_i^(t) = σ( f_i^(t−1) W_1 + Σ_{j → i} f_j^(t−1) W_2 )            (equation 1)
 
-The sum is neither weighted nor divided by the number of neighbours, so that it can count them: with enough width such
-a network tells apart the nodes that the Weisfeiler–Leman test of dimension 1 tells apart, and no others. No loop is
-added: the node has a matrix of its own, and a loop in the data is an edge like any other.
+The sum is neither weighted nor divided by the number of neighbours, so that the network can count them: with enough
+width it distinguishes exactly the nodes that the Weisfeiler–Leman test of dimension 1 distinguishes. No self-loop is
+added: the node has its own matrix, and a self-loop in the data is an ordinary edge.
 
 Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU; the last one gives the logits of the nodes `rows`,
-(n, classes). With `graph_level`, as in the paper, examples are whole graphs side by side in one batch: every layer has
+(n, classes). With `graph_level`, as in the paper, examples are whole graphs in one batch: every layer has
 `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear head gives (n, classes).
 
-The matrices have the names that PyTorch Geometric's GraphConv gives them; the bias is there one of `lin_rel`.
+The matrices have the names of PyTorch Geometric's GraphConv, where the bias belongs to `lin_rel`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(1433)  # F, numbers that describe a node
-    hidden_dim: int = positive(64)  # values of a node between layers
-    layers: int = positive(3)  # so many edges away a node sees
-    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.5)  # fraction of the last layer's input that is dropped in training
-    bias: bool = True  # one for each value of a layer
-    graph_level: bool = False  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
+    in_features: int = positive(1433)  # F, number of features of a node
+    hidden_dim: int = positive(64)  # dimension of a node between layers
+    layers: int = positive(3)  # number of layers, and of hops that a node sees
+    num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.5)  # dropout rate of the last layer's input
+    bias: bool = True  # bias of each layer
+    graph_level: bool = False  # predict for whole graphs instead of nodes
+    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("graphconv", preset, spec)
 
 
@@ -61,7 +64,7 @@ class GraphConv(MessagePassing):
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Transformed first or summed over the edges first, whichever lets fewer values travel: both are equal."""
+        """Transform before or after the sum over the edges, whichever moves fewer values: both are equal."""
         edges = neighbours(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
         ones = self.hooked(ones[None], edges)[0]
@@ -91,14 +94,14 @@ class GraphConvNet(Network):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of each graph, pooled, (n, hidden), or of the nodes `rows`."""
+        """Return the input of the last layer: each graph, pooled, (n, hidden), or the nodes `rows`."""
         h = self._hidden(x, edge_index)
         return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all without them).
+        """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        Raises ModelError if nodes or edges have other shapes.
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
@@ -108,7 +111,7 @@ class GraphConvNet(Network):
         return chosen(self.layers[-1](h, edge_index), rows)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """(V, hidden): all layers, but for nodes the last one, which is their head."""
+        """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
         reject_features("graphconv", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
@@ -117,7 +120,7 @@ class GraphConvNet(Network):
 
 Model = GraphConvNet
 
-# Features and classes are those of Cora; a data set brings its own, and whole graphs as examples where it has them.
+# Features and classes are those of Cora; a data set sets its own, and graphs as examples if it has them.
 PRESETS = {"graphconv": Config()}
 
 CARD = Card(

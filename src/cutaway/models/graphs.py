@@ -1,4 +1,4 @@
-"""What the models that take graphs share: what they are given, the nodes that they predict for, and pooling."""
+"""Shared parts of graph models: input validation, selection of nodes, link decoding and pooling."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from .fields import Checked
 
 Config = TypeVar("Config", bound=Checked)
 LEARNED = (Classes, Value)  # targets of a node or a graph
-LINKED = (*LEARNED, Links)  # and of a pair of nodes
+LINKED = (*LEARNED, Links)  # and targets of a pair of nodes
 
 
 def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
-    """The preset's config with the features and outputs of `spec`, for its nodes, its graphs or, where it has a
-    decoder, its links. Raises ModelError for another target."""
+    """Return the preset's config with the features and outputs of `spec`.
+
+    The targets are nodes, graphs or, if the config has a decoder, links. Raises ModelError for another target.
+    """
     decodes, links = hasattr(preset, "decoder"), isinstance(spec.target, Links)
     if not isinstance(spec.target, LINKED if decodes else LEARNED):
         raise ModelError(
@@ -37,12 +39,12 @@ def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
 
 
 def reject_two_answers(graph_level: bool, decoder: str) -> None:
-    """Raise ModelError for a network that would answer for whole graphs and for links."""
+    """Raise ModelError for a network with both a graph-level head and a link decoder."""
     require(decoder == "none" or not graph_level, "decoder", decoder, "none with graph_level=true")
 
 
 def reject_features(name: str, x: Tensor, in_features: int) -> None:
-    """Raise ModelError where the nodes are not described by so many numbers."""
+    """Raise ModelError if the nodes do not have `in_features` features each."""
     if x.ndim != 2 or x.shape[1] != in_features:
         raise ModelError(
             f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
@@ -51,8 +53,10 @@ def reject_features(name: str, x: Tensor, in_features: int) -> None:
 
 
 def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features: int) -> Tensor | None:
-    """What is known of edges (E, D), in the order of the pattern; None where the model takes nothing of them. Raises
-    ModelError where the edges are not described by so many numbers."""
+    """Return the edge features (E, D) in the order of the pattern, or None if the model uses none.
+
+    Raises ModelError if the edges do not have `edge_features` features each.
+    """
     wanted = (edges.columns.shape[0], edge_features)
     if edge_features and (edge_attr is None or edge_attr.shape != wanted):
         given = "none are given" if edge_attr is None else f"these are {tuple(edge_attr.shape)}"
@@ -66,17 +70,21 @@ def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features
 
 
 def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
-    """What stands at the nodes `rows` (n,), of which there may be none, or at both ends of pairs (n, 2), (n, 2, F); at
-    all nodes without them."""
+    """Return the rows of h at the nodes `rows` (n,), or at both ends of pairs (n, 2), (n, 2, F); all rows if None.
+
+    `rows` may be empty.
+    """
     if rows is None:
         return h
-    rows = rows if rows.dtype == torch.int32 else rows.long()  # torch.tensor([]) has no whole numbers
+    rows = rows if rows.dtype == torch.int32 else rows.long()  # torch.tensor([]) is not an integer tensor
     return h.index_select(0, rows.flatten()).view(*rows.shape, *h.shape[1:])
 
 
 def decoded(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
-    """Logits (n, 1) of pairs of nodes (n, 2), from embeddings z (V, d); the embeddings themselves of nodes (n,), and of
-    all nodes without rows."""
+    """Return logits (n, 1) for pairs of nodes (n, 2), from embeddings z (V, d).
+
+    For nodes (n,), and for all nodes if `rows` is None, the embeddings themselves are returned.
+    """
     ends = chosen(z, rows)
     if rows is None or rows.ndim != 2:
         return ends
@@ -85,7 +93,7 @@ def decoded(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
 
 
 def pooled(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:
-    """One vector for each graph, (n, F); without `batch` all nodes are of one."""
+    """Return one vector for each graph, (n, F); without `batch` all nodes belong to one graph."""
     if batch is None:
         batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
     return read_out(h, batch, pooling)

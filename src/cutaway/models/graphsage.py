@@ -1,4 +1,4 @@
-"""GraphSAGE: each layer puts a node beside the mean of its neighbours, and can do so for nodes that it never saw.
+"""GraphSAGE: each layer concatenates a node and the mean of its neighbours, which also works for unseen nodes.
 
 After W. L. Hamilton, R. Ying, J. Leskovec, Inductive representation learning on large graphs, 2017 (NeurIPS 2017).
 <https://arxiv.org/abs/1706.02216>
@@ -6,16 +6,16 @@ After W. L. Hamilton, R. Ying, J. Leskovec, Inductive representation learning on
     h_N(i)^k = mean_{j → i} h_j^(k−1)                                                        (algorithm 1, line 4)
     h_i^k = σ( W^k [h_i^(k−1) ‖ h_N(i)^k] ),   then h_i^k / ‖h_i^k‖₂                         (lines 5 and 7)
 
-W [a ‖ b] is the sum of two products, one with each half of W. A node without neighbours has the mean 0. No loop is
-added; edges count as often as they are listed. `num_neighbors=25,10` draws so many neighbours of each node, as the
-paper does, where the whole graph is too large.
+W [a ‖ b] is the sum of two products, one with each half of W. A node without neighbours has the mean 0. No self-loop is
+added; edges count once per listing. For graphs that are too large, `num_neighbors=25,10` samples that many
+neighbours of each node, as in the paper.
 
-Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU, brought to length 1; a linear head gives the
-logits of the nodes `rows`, (n, classes). With `graph_level`, examples are whole graphs side by side in one batch, and
+Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU, normalized to length 1; a linear head gives the
+logits of the nodes `rows`, (n, classes). With `graph_level`, examples are whole graphs in one batch, and
 the head sees the nodes of each graph pooled, (n, hidden). With a `decoder` the last layer has neither ReLU nor length
 1: it gives embeddings (V, hidden), and the decoder the logits of links between the pairs `rows` (n, 2), (n, 1).
 
-The matrices have the names that PyTorch Geometric's SAGEConv gives them; the bias is there one of `lin_l`.
+The matrices have the names of PyTorch Geometric's SAGEConv, where the bias belongs to `lin_l`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, re
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(1433)  # F, numbers that describe a node
-    hidden_dim: int = positive(128)  # values of a node after each layer
-    layers: int = positive(2)  # K, so many edges away a node sees
-    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
-    dropout: float = fraction(0.5)  # fraction of the head's input that is dropped in training
-    graph_level: bool = False  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+    in_features: int = positive(1433)  # F, number of features of a node
+    hidden_dim: int = positive(128)  # dimension of a node after each layer
+    layers: int = positive(2)  # K, number of layers and of hops that a node sees
+    num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
+    dropout: float = fraction(0.5)  # dropout rate of the head's input
+    graph_level: bool = False  # predict for whole graphs instead of nodes
+    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +55,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("graphsage", preset, spec)
 
 
@@ -69,7 +72,7 @@ class SAGEConv(MessagePassing):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Transformed first or averaged first, whichever lets fewer values travel: both are equal."""
+        """Transform before or after the mean over the edges, whichever moves fewer values: both are equal."""
         edges = neighbours(edge_index, x.shape[0], loops=False)
         shares = edges.degrees(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
         shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
@@ -100,8 +103,10 @@ class GraphSAGE(Network):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the head sees: of the nodes `rows`, (n, hidden), of each graph, pooled, (n, hidden), or of both ends of
-        pairs (n, 2), (n, 2, hidden)."""
+        """Return the input of the head: of the nodes `rows`, (n, hidden), of each graph, pooled, (n, hidden), or of
+        both ends of pairs (n, 2), (n, 2, hidden).
+
+        """
         reject_features("graphsage", x, self.config.in_features)
         plain = len(self.layers) - 1 if self.config.decoder != "none" else None
         for i, layer in enumerate(self.layers):
@@ -111,10 +116,10 @@ class GraphSAGE(Network):
         return pooled(x, batch, self.config.pooling) if self.config.graph_level else chosen(x, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder those
-        of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
+        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
+        if nodes or edges have other shapes.
         """
         if self.config.decoder != "none":
             return decoded(self.features(x, edge_index), rows, self.head)
@@ -124,7 +129,7 @@ class GraphSAGE(Network):
 
 Model = GraphSAGE
 
-# Features and classes are those of Cora; a data set brings its own.
+# Features and classes are those of Cora; a data set sets its own.
 PRESETS = {"graphsage": Config()}
 
 CARD = Card(

@@ -1,17 +1,16 @@
-"""The gated recurrent unit: a state, part of which each step lets stand, and part of which it writes anew.
+"""The gated recurrent unit: each step keeps a part of the state and overwrites the rest.
 
 K. Cho, B. van Merriënboer, C. Gulcehre, D. Bahdanau, F. Bougares, H. Schwenk, Y. Bengio, Learning phrase
 representations using RNN encoder–decoder for statistical machine translation, 2014. <https://arxiv.org/abs/1406.1078>
 
-    r = σ(W_r x_t + b_r + U_r h_{t−1} + b'_r)      what of the state is seen by n
-    z = σ(W_z x_t + b_z + U_z h_{t−1} + b'_z)      what of the state is kept
+    r = σ(W_r x_t + b_r + U_r h_{t−1} + b'_r)      reset gate: the part of the state that n uses
+    z = σ(W_z x_t + b_z + U_z h_{t−1} + b'_z)      update gate: the part of the state that is kept
     n = tanh(W_n x_t + b_n + r ⊙ (U_n h_{t−1} + b'_n))
     h_t = (1 − z) ⊙ n + z ⊙ h_{t−1},   h_0 = 0
 
-The three W stand one below another as `rnn.weight_ih_l0`, (3 · hidden, inputs), in the order r, z, n, and so do U and
-the biases: PyTorch's names and layout, whose fused `nn.GRU` runs all steps at once; `gru_step`, one step as the
-equations stand, gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in
-`forecasting.py`.
+The three W are stacked as `rnn.weight_ih_l0`, (3 · hidden, inputs), in the order r, z, n, and so are U and the biases:
+PyTorch's names and layout, whose fused `nn.GRU` runs all steps at once. `gru_step` computes one step by the equations,
+with the same result. Pooling and the head are in `recurrent.py`, forecasts in `forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
     state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
@@ -19,8 +18,8 @@ Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
     linear                      (N, classes)
 
 `gru-mnist1d` is the network of the MNIST-1D benchmark (S. Greydanus, D. Kobak, Scaling down deep learning with
-MNIST-1D, 2020, <https://arxiv.org/abs/2011.14439>): 6 numbers in a state, in both directions, and a head with a weight
-for every number of every step, so that one set of weights serves one length T = 40 alone.
+MNIST-1D, 2020, <https://arxiv.org/abs/2011.14439>): a bidirectional GRU of 6 units, and a head with a weight for every
+number of every step, so that one set of weights serves only one length T = 40.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from .recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Config(forecasting.Config):
-    """What can be set in the network: all of `forecasting.Config`."""
+    """Configuration of the network: all of `forecasting.Config`."""
 
 
 def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") -> dict[str, Tensor]:
-    """One step, and all that it computes, each (N, hidden): x (N, inputs), the state h, and W, U, b and b'.
+    """Compute one step and return all its values, each (N, hidden), given x (N, inputs), the state h, W, U, b and b'.
 
-    `reset` says where the reset gate stands: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
-    published, so that r chooses among the numbers of h.
+    `reset` is the position of the reset gate: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
+    published, so that r selects among the numbers of h.
     """
     require(reset in ("after", "before"), "reset", reset, "after or before")
     (h,) = state
@@ -67,12 +66,12 @@ def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") ->
 
 
 class GRU(Forecasting, Recurrent):
-    """(N, T) token ids or (N, T, F) numbers to what the head gives."""
+    """A GRU network: token ids (N, T) or numbers (N, T, F) to the outputs of the head."""
 
     config: Config
 
     def layer(self, inputs: int, bidirectional: bool) -> layers.GRU:
-        """The layers of gated units, batch first."""
+        """Return the layers of gated units, batch first."""
         return layers.GRU(**self.settings(inputs, bidirectional))
 
 

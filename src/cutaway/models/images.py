@@ -1,4 +1,4 @@
-"""What the models that take images share: rejecting images that are too small, and the outputs of auxiliary heads."""
+"""Shared parts of image models: the check of the image size, and the outputs of auxiliary heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from ..core.errors import ModelError
 
 
 def reject_small(x: Tensor, least: int, name: str) -> None:
-    """Raise ModelError where images (N, C, H, W) have fewer than `least` pixels to a side: no map would be left."""
+    """Raise ModelError if a side of the images (N, C, H, W) has fewer than `least` pixels: no feature map would be
+    left.
+
+    """
     height, width = x.shape[2:]
     if min(height, width) < least:
         raise ModelError(
@@ -18,5 +21,5 @@ def reject_small(x: Tensor, least: int, name: str) -> None:
 
 
 def answers_of(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """What a model gave as a tuple: the head's outputs alone, or, in training, those of auxiliary heads after them."""
+    """Return a model's outputs as a tuple: those of the head, and in training those of auxiliary heads after them."""
     return outputs if isinstance(outputs, tuple) else (outputs,)

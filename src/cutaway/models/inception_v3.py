@@ -1,11 +1,11 @@
-"""Inception-v3: Inception modules whose large windows are split into small and one-dimensional ones.
+"""Inception-v3: Inception modules with large windows factorized into small and one-dimensional ones.
 
 After C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens, Z. Wojna, Rethinking the Inception architecture for computer
 vision, 2015 (CVPR 2016). <https://arxiv.org/abs/1512.00567>
 
-A window of n×n is exchanged for one of 1×n and then one of n×1: two layers that see as much, at 2/n of the cost
-(section 3.2). Where maps become smaller, convolutions with stride 2 and a pool work side by side, which costs less than
-to widen first and pool then, and loses less than the other way round (section 5):
+A window of n×n is replaced by one of 1×n followed by one of n×1: two layers with the same receptive field at 2/n of the
+cost (section 3.2). Maps are reduced by convolutions with stride 2 and a pool in parallel, which costs less than
+widening before pooling, and loses less than pooling first (section 5):
 
          A, map of 35×35                  B, 35×35 to 17×17          C, map of 17×17
       ┌──────┬──┴───┬──────┐          ┌───────┬───┴───┐           ┌──────┬──┴───┬──────┐
@@ -24,16 +24,16 @@ to widen first and pool then, and loses less than the other way round (section 5
      3×3/2   3×3/2   max/2          1×1  1×3 3×1  1×3 3×1  1×1
        └───────┴───┬───┘             └────┴───┴──┬─┴───┴────┘
 
-Every convolution is followed by batch normalization and ReLU: a = ReLU(BN(W ∗ x)), ε = 10⁻³. Shapes, from
-(N, C, 299, 299): 3×3 /2 (N, 32, 149, 149), 3×3 (N, 32, 147, 147), 3×3 padded (N, 64, 147, 147), max 3×3 /2, 1×1
-(N, 80, 73, 73), 3×3 (N, 192, 71, 71), max 3×3 /2 (N, 192, 35, 35), three of A (N, 288, 35, 35), B, four of C
-(N, 768, 17, 17), D, two of E (N, 2048, 8, 8), mean (N, 2048), logits (N, classes). Images of 75×75 pixels and more will
-do; `stem="small"` takes 15×15 and more: its convolutions are padded and have no stride, and only the second pool is
-kept, so that a CIFAR image of 32×32 is 15×15 at A and 3×3 at E.
+Every convolution is followed by batch normalization and ReLU: a = ReLU(BN(W ∗ x)), ε = 10⁻³. Shapes, from (N, C, 299,
+299): 3×3 /2 (N, 32, 149, 149), 3×3 (N, 32, 147, 147), 3×3 padded (N, 64, 147, 147), max 3×3 /2, 1×1 (N, 80, 73, 73),
+3×3 (N, 192, 71, 71), max 3×3 /2 (N, 192, 35, 35), three of A (N, 288, 35, 35), B, four of C (N, 768, 17, 17), D, two of
+E (N, 2048, 8, 8), mean (N, 2048), logits (N, classes). Images of at least 75×75 pixels are accepted, with
+`stem="small"` of at least 15×15. The small stem is padded, has no stride and keeps only the second pool, so that a
+CIFAR image of 32×32 is 15×15 at A and 3×3 at E.
 
-In training an auxiliary head looks at the last map of C: means of 5×5 windows, 3 apart, (N, 768, 5, 5), 1×1 to 128
-channels, 5×5 without padding to 768, mean, logits. Its loss counts `auxiliary_weight` times the head's. It is for
-training alone: in eval mode it is not run, and `auxiliary=False` leaves it out.
+In training an auxiliary head uses the last map of C: means of 5×5 windows, 3 apart, (N, 768, 5, 5), 1×1 to 128
+channels, 5×5 without padding to 768, mean, logits. Its loss has the weight `auxiliary_weight`. It is not run in eval
+mode, and `auxiliary=False` removes it.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     auxiliary: bool = True  # one more head in training, on the last map of 17×17
-    dropout: float = fraction(0.5)  # before the head
+    dropout: float = fraction(0.5)  # dropout rate before the head
     stem: str = one_of("imagenet", ("imagenet", "small"))  # stride 2 and two pools; small: one pool, for few pixels
     width: int = positive(32)  # channels of the first convolution, a multiple of 2; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -70,7 +70,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -79,7 +79,10 @@ class Config(Checked):
         return 75 if self.stem == "imagenet" else 15
 
     def scaled(self, channels: int) -> int:
-        """What `channels` of the published network are at this width. All of them can be divided by 16."""
+        """Return the number of channels at this width for `channels` of the published network, which are all divisible
+        by 16.
+
+        """
         return channels * self.width // 32
 
 
@@ -89,7 +92,7 @@ class Convolution(nn.Module):
     def __init__(
         self, in_channels: int, out_channels: int, kernel: int | tuple[int, int], stride: int = 1, padded: bool = True
     ) -> None:
-        """`padded` keeps the size of the map at stride 1."""
+        """Build the layer; `padded` keeps the size of the map at stride 1."""
         super().__init__()
         height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         padding = (height // 2, width // 2) if padded else 0
@@ -97,7 +100,7 @@ class Convolution(nn.Module):
         self.bn = nn.BatchNorm2d(out_channels, eps=1e-3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(BN(W ∗ x)). What is written over in place is needed by no gradient."""
+        """Return ReLU(BN(W ∗ x)). No gradient needs the values that are overwritten in place."""
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
@@ -112,7 +115,7 @@ class MeanConvolution(Convolution):
         super().__init__(in_channels, out_channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(BN(mean(W ∗ x)))."""
+        """Return ReLU(BN(mean(W ∗ x)))."""
         x = F.avg_pool2d(self.conv(x), 3, stride=1, padding=1)
         return F.relu(self.bn(x), inplace=True)
 
@@ -132,7 +135,7 @@ class InceptionA(nn.Module):
         self.branch_pool = MeanConvolution(c(in_channels), c(pool_channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps, joined along channels."""
+        """Return the branches' maps, joined along channels."""
         branch1x1 = self.branch1x1(x)
         branch5x5 = self.branch5x5_2(self.branch5x5_1(x))
         branch3x3dbl = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
@@ -151,7 +154,7 @@ class InceptionB(nn.Module):
         self.branch3x3dbl_3 = Convolution(c(96), c(96), 3, stride=2, padded=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps and the largest of 3×3 of each channel, joined along channels."""
+        """Return the branches' maps and the largest of 3×3 of each channel, joined along channels."""
         branch3x3 = self.branch3x3(x)
         branch3x3dbl = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
         return torch.cat((branch3x3, branch3x3dbl, F.max_pool2d(x, 3, stride=2)), dim=1)
@@ -176,7 +179,7 @@ class InceptionC(nn.Module):
         self.branch_pool = MeanConvolution(c(in_channels), c(192))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps, joined along channels."""
+        """Return the branches' maps, joined along channels."""
         branch1x1 = self.branch1x1(x)
         branch7x7 = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
         branch7x7dbl = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
@@ -198,7 +201,7 @@ class InceptionD(nn.Module):
         self.branch7x7x3_4 = Convolution(c(192), c(192), 3, stride=2, padded=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps and the largest of 3×3 of each channel, joined along channels."""
+        """Return the branches' maps and the largest of 3×3 of each channel, joined along channels."""
         branch3x3 = self.branch3x3_2(self.branch3x3_1(x))
         branch7x7x3 = self.branch7x7x3_3(self.branch7x7x3_2(self.branch7x7x3_1(x)))
         branch7x7x3 = self.branch7x7x3_4(branch7x7x3)
@@ -222,7 +225,7 @@ class InceptionE(nn.Module):
         self.branch_pool = MeanConvolution(c(in_channels), c(192))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branches' maps, joined along channels."""
+        """Return the branches' maps, joined along channels."""
         branch3x3 = self.branch3x3_1(x)
         branch3x3dbl = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
         branches = (
@@ -247,7 +250,7 @@ class AuxiliaryHead(nn.Module):
         self.fc = nn.Linear(c(768), config.num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         if min(x.shape[2:]) >= 17:  # five windows of 5, 3 apart
             x = F.avg_pool2d(x, 5, stride=3)  # (N, C, 5, 5) or larger
         else:
@@ -258,7 +261,10 @@ class AuxiliaryHead(nn.Module):
 
 
 class InceptionV3(Network):
-    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
+
+    The names of its parts are torchvision's, key for key.
+    """
 
     takes = (ImageSpec,)
     auxiliary_weight = 0.4  # of the auxiliary head's loss
@@ -296,16 +302,20 @@ class InceptionV3(Network):
         self._initialize()
 
     def _initialize(self) -> None:
-        """Normal weights cut at ±2, of standard deviation 0.1, or smaller in the auxiliary head's last two layers."""
+        """Draw weights from a normal distribution truncated at ±2.
+
+        The standard deviation is 0.1, or smaller in the auxiliary head's last two layers.
+        """
         stds = {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
         for name, module in self.named_modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=stds.get(name, 0.1), a=-2, b=2)
 
-    def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the head sees, but for dropout, and the auxiliary head's logits: none but in training.
+    def _features_and_auxiliary(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the input of the head before dropout, and the logits of the auxiliary head, which runs in training
+        only.
 
-        It runs where it stands, so that the backward pass comes to it only when much memory is free again.
+        It runs in the middle of the forward pass, so that its backward pass comes when much memory is free again.
         """
         reject_small(x, self.config.least_size, "inception-v3")
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
@@ -318,12 +328,12 @@ class InceptionV3(Network):
         return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees, but for dropout: the mean over the last map, (N, 2048)."""
-        return self._seen(x)[0]
+        """Return the input of the head before dropout: the mean over the last map, (N, 2048)."""
+        return self._features_and_auxiliary(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes); in training, with the auxiliary head, two of them: the head's and the auxiliary's."""
-        features, auxiliary = self._seen(x)
+        """Return the logits, shape (N, classes); in training, with the auxiliary head, those of both heads."""
+        features, auxiliary = self._features_and_auxiliary(x)
         logits: Tensor = self.fc(self.dropout(features))
         return (logits, *auxiliary) if auxiliary else logits
 

@@ -15,9 +15,9 @@ IEEE 86(11), 1998, section II.B and appendix A. <https://doi.org/10.1109/5.72679
         radial basis functions            10         84                  (fixed)           840
                                                                           60 000       340 908
 
-Every unit up to F6 passes its weighted sum through f. A sub-sampling unit adds its four inputs, multiplies
-by its map's coefficient, adds its map's bias. The output unit of class i is the squared distance of F6 to a
-fixed code of ±1, an image of the character, 7 pixels by 12: the smallest distance is the answer.
+Every unit up to F6 applies f to its weighted sum. A sub-sampling unit adds its four inputs, multiplies by its map's
+coefficient and adds its map's bias. The output unit of class i is the squared distance of F6 to a fixed code of ±1, an
+image of the character of 7 by 12 pixels: the smallest distance is the prediction.
 
 Shapes: images (N, C, 32, 32) to −y (N, classes). `lenet5-modern` is the form in common use.
 """
@@ -40,8 +40,8 @@ from .base import Network
 from .card import Card, Divergence, Published
 from .fields import Checked, at_least, positive
 
-# Table I of the paper: the maps of S2 that each of the 16 maps of C3 sees. Every map sees others than its neighbour
-# does, so that they cannot all learn the same.
+# Table I of the paper: the maps of S2 that each of the 16 maps of C3 takes. They differ between neighbouring maps, so
+# that not all of them can learn the same.
 C3_TABLE = (
     (0, 1, 2),
     (1, 2, 3),
@@ -80,9 +80,9 @@ CODE = 84  # 7 × 12
 
 
 def codes_for(num_classes: int) -> Tensor:
-    """The code of each class, (classes, 84), −1 and +1: the digits for ten classes, else drawn at random.
+    """Return the code of each class, (classes, 84), −1 and +1: the digits for ten classes, else random codes.
 
-    The drawing is seeded by itself: the same number of classes always gives the same codes.
+    The random codes have a fixed seed: the same number of classes always gives the same codes.
     """
     if num_classes != 10:
         generator = torch.Generator().manual_seed(num_classes)
@@ -93,7 +93,7 @@ def codes_for(num_classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, as published; 3 for RGB
     num_classes: int = at_least(2, 10)  # codes of the characters, one for each class
@@ -105,7 +105,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`. The image size stays: the data is brought to it."""
+        """Return the preset with the channels and classes of `spec`.
+
+        The image size stays: the data is brought to it.
+        """
         if isinstance(spec.target, Value):
             raise ModelError(
                 f"lenet5 compares images with a code for each class, and {spec.target.column} is a number: "
@@ -123,21 +126,20 @@ class SubSampling(nn.Module):
         self.bias = nn.Parameter(torch.empty(channels, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The map at half the size."""
+        """Return the map at half the size."""
         total = 4 * F.avg_pool2d(x, 2)  # (N, C, H/2, W/2), the sum of four; to ONNX divisor_override is lost
         return scaled_tanh(self.coefficient * total + self.bias)
 
 
 class TableConv2d(nn.Module):
-    """A convolution in which output map i sees only the input maps table[i]; no other weights exist.
+    """A convolution in which output map i takes only the input maps table[i]; no other weights exist.
 
-    `weight` has one kernel for each connection of two maps, in the table's order. PyTorch's one dense
-    convolution, with zeros where there is no connection, is faster than sixteen small ones. (N, C, H, W) to
-    (N, len(table), ...).
+    `weight` has one kernel for each connection of two maps, in the table's order. One dense PyTorch convolution, with
+    zeros for missing connections, is faster than sixteen small ones. (N, C, H, W) to (N, len(table), ...).
     """
 
-    target: Tensor  # of each connection, the map after
-    source: Tensor  # and the map before
+    target: Tensor  # output map of each connection
+    source: Tensor  # input map of each connection
 
     def __init__(self, table: Sequence[Sequence[int]], in_channels: int, kernel_size: int) -> None:
         super().__init__()
@@ -149,11 +151,11 @@ class TableConv2d(nn.Module):
         self.bias = nn.Parameter(torch.empty(len(table)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Weighted sums, (N, len(table), H − k + 1, W − k + 1)."""
+        """Return the weighted sums, (N, len(table), H − k + 1, W − k + 1)."""
         return F.conv2d(x, self.dense_kernel(), self.bias)
 
     def dense_kernel(self) -> Tensor:
-        """The one kernel with its zeros, (len(table), C, k, k)."""
+        """Return the one kernel with its zeros, (len(table), C, k, k)."""
         return self.weight.new_zeros(self.dense_shape).index_put((self.target, self.source), self.weight)
 
 
@@ -167,7 +169,7 @@ class RadialBasis(nn.Module):
         self.register_buffer("codes", codes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Squared distances to the codes."""
+        """Return the squared distances to the codes."""
         return (x[:, None] - self.codes).square().sum(2)  # (N, classes, 84) to (N, classes)
 
 
@@ -207,7 +209,7 @@ class LeNet5(Network):
         self.c3.bias.uniform_(-1, 1).mul_(bound)
 
     def features(self, x: Tensor) -> Tensor:
-        """F6, (N, 84), which the output compares with the codes."""
+        """Return F6, (N, 84), which the output layer compares with the codes."""
         if x.shape[2:] != (32, 32):
             raise ModelError(
                 f"lenet5 sees images of 32×32 pixels, and these are {x.shape[2]}×{x.shape[3]}: bring them to "
@@ -219,16 +221,16 @@ class LeNet5(Network):
         return scaled_tanh(self.f6(x))  # (N, 84)
 
     def distances(self, x: Tensor) -> Tensor:
-        """The paper's outputs y, (N, classes): squared distances, the smallest is the answer."""
+        """Return the paper's outputs y, (N, classes): squared distances; the smallest is the prediction."""
         y: Tensor = self.output(self.features(x))
         return y
 
     def forward(self, x: Tensor) -> Tensor:
-        """−y, (N, classes): the largest is the answer, as with every other model here."""
+        """Return −y, (N, classes): the largest is the prediction, as with every other model."""
         return -self.distances(x)
 
     def connections(self) -> dict[str, int]:
-        """How many connections each layer has, as the paper counts: units × (inputs of a unit and its bias)."""
+        """Return the number of connections of each layer, as in the paper: units × (inputs of a unit and its bias)."""
         return {
             "C1": 28 * 28 * 6 * (25 * self.config.in_channels + 1),
             "S2": 14 * 14 * 6 * (4 + 1),

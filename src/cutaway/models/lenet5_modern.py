@@ -1,4 +1,4 @@
-"""LeNet-5 as it is commonly written today.
+"""LeNet-5 in the form in common use today.
 
 After Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based learning applied to document recognition,
 Proc. IEEE 86(11), 1998, section II.B. <https://doi.org/10.1109/5.726791>
@@ -26,7 +26,7 @@ from .fields import Checked, at_least, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     num_classes: int = positive(10)  # logits
@@ -34,12 +34,15 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`. The image size stays: the data is brought to it."""
+        """Return the preset with the channels and classes of `spec`.
+
+        The image size stays: the data is brought to it.
+        """
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
 class LeNet5Modern(Network):
-    """(N, C, S, S) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, S, S) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -54,7 +57,7 @@ class LeNet5Modern(Network):
         self.head = nn.Linear(84, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: (N, 84)."""
+        """Return the input of the head: (N, 84)."""
         size = self.config.image_size
         if x.shape[2:] != (size, size):
             raise ModelError(
@@ -67,7 +70,7 @@ class LeNet5Modern(Network):
         return F.relu(self.f6(x))  # (N, 84)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -10,7 +10,7 @@ and 4.4. <https://hastie.su.domains/ElemStatLearn/>
 Shapes: x (N, F), images and series flattened, to the raw z = W x + b: (N, 1) for linear and logistic, (N, classes)
 for softmax. σ and softmax are in the losses; `probabilities` applies them.
 
-All three losses are convex, so that what the training finds is the solution, the same from any start.
+All three losses are convex, so training finds the global solution from any initialization.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the map."""
+    """Configuration of the map."""
 
-    output: str = one_of("identity", _CLASSES)  # of z: identity (a number), sigmoid (two classes), softmax (classes)
-    in_features: int = positive(10)  # numbers in one example
-    num_classes: int = positive(1)  # of softmax; identity has 1, sigmoid 2
+    output: str = one_of("identity", _CLASSES)  # activation: identity (number), sigmoid (2 classes), softmax
+    in_features: int = positive(10)  # number of features of an example
+    num_classes: int = positive(1)  # number of classes of softmax; identity has 1, sigmoid 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +47,9 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
-        """The preset with the numbers and classes of `spec`.
+        """Return the preset with the features and classes of `spec`.
 
-        Raises ModelError, naming the model to take, where the target is not what the output is for.
+        Raises ModelError if the target does not fit `output`; the message names a model that does.
         """
         target, classes = spec.target, spec.target.outputs
         if isinstance(target, Value) and preset.output != "identity":
@@ -74,27 +74,27 @@ class Linear(Network):
         self.head = nn.Linear(config.in_features, config.num_classes if config.output == "softmax" else 1)
 
     def dense_layers(self) -> list[Dense]:
-        """The one map."""
+        """Return the one map."""
         return [Dense("head", "head")]
 
     def features(self, x: Tensor) -> Tensor:
-        """What the map sees: (N, F)."""
+        """Return the input of the map: (N, F)."""
         return x.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """z, before the sigmoid or softmax."""
+        """Return z, before the sigmoid or softmax."""
         z: Tensor = self.head(self.features(x))
         return z
 
     def predict(self, x: Tensor) -> Tensor:
-        """What z stands for: the value (N, 1), P(class 1) (N, 1), or P(class) (N, classes)."""
+        """Return the prediction of z: the value (N, 1), P(class 1) (N, 1), or P(class) (N, classes)."""
         z = self.forward(x)
         return {"identity": z, "sigmoid": sigmoid(z), "softmax": softmax(z)}[self.config.output]
 
 
 Model = Linear
 
-# The sizes are those of diabetes, breast_cancer and MNIST-1D; a data set brings its own.
+# The sizes are those of diabetes, breast_cancer and MNIST-1D; a data set sets its own.
 PRESETS = {
     "linear": Config(),
     "logistic": Config(output="sigmoid", in_features=30, num_classes=2),

@@ -1,19 +1,18 @@
-"""Long short-term memory: a cell that keeps what it holds until gates say otherwise, so that errors flow far back.
+"""Long short-term memory: a cell state that changes only through gates, so that gradients reach far back in time.
 
 S. Hochreiter, J. Schmidhuber, Long short-term memory, 1997. <https://doi.org/10.1162/neco.1997.9.8.1735>
 The forget gate is of F. A. Gers, J. Schmidhuber, F. Cummins, Learning to forget, 2000.
 <https://doi.org/10.1162/089976600300015015>
 
-    i = σ(W_i x_t + b_i + U_i h_{t−1} + b'_i)      what is let in
-    f = σ(W_f x_t + b_f + U_f h_{t−1} + b'_f)      what is kept
-    o = σ(W_o x_t + b_o + U_o h_{t−1} + b'_o)      what is shown
+    i = σ(W_i x_t + b_i + U_i h_{t−1} + b'_i)      input gate
+    f = σ(W_f x_t + b_f + U_f h_{t−1} + b'_f)      forget gate
+    o = σ(W_o x_t + b_o + U_o h_{t−1} + b'_o)      output gate
     g = tanh(W_g x_t + b_g + U_g h_{t−1} + b'_g)
     c_t = f ⊙ c_{t−1} + i ⊙ g,   h_t = o ⊙ tanh(c_t),   h_0 = c_0 = 0
 
-The four W stand one below another as `rnn.weight_ih_l0`, (4 · hidden, inputs), in the order i, f, g, o, and so do U
-and the biases: PyTorch's names and layout, whose fused `nn.LSTM` runs all steps at once; `lstm_step`, one step as the
-equations stand, gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in
-`forecasting.py`.
+The four W are stacked as `rnn.weight_ih_l0`, (4 · hidden, inputs), in the order i, f, g, o, and so are U and the
+biases: PyTorch's names and layout, whose fused `nn.LSTM` runs all steps at once. `lstm_step` computes one step by the
+equations, with the same result. Pooling and the head are in `recurrent.py`, forecasts in `forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
     state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
@@ -39,13 +38,16 @@ from .recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Config(forecasting.Config):
-    """What can be set in the network: all of `forecasting.Config`, and how much it remembers at first."""
+    """Configuration of the network: all of `forecasting.Config`, and the initial bias of the forget gate."""
 
-    forget_bias: float = 1.0  # what the forget gate's bias begins with
+    forget_bias: float = 1.0  # initial bias of the forget gate
 
 
 def lstm_step(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
-    """One step, and all that it computes, each (N, hidden): x (N, inputs), the state h and c, and W, U, b and b'."""
+    """Return one step, and all that it computes, each (N, hidden): x (N, inputs), the state h and c, and W, U, b and
+    b'.
+
+    """
     h, c = state
     W, U, b, b_state = weights
     gates = F.linear(x, W, b) + F.linear(h, U, b_state)  # (N, 4 · hidden)
@@ -57,12 +59,12 @@ def lstm_step(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
 
 
 class LSTM(Forecasting, Recurrent):
-    """(N, T) token ids or (N, T, F) numbers to what the head gives."""
+    """An LSTM network: token ids (N, T) or numbers (N, T, F) to the outputs of the head."""
 
     config: Config
 
     def layer(self, inputs: int, bidirectional: bool) -> layers.LSTM:
-        """The layers of cells, batch first, their forget gates open."""
+        """Return the layers of cells, batch first, their forget gates open."""
         cells, hidden = layers.LSTM(**self.settings(inputs, bidirectional)), self.config.hidden_dim
         with torch.no_grad():
             for name, bias in cells.named_parameters():

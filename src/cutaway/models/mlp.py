@@ -5,10 +5,10 @@ After D. Rumelhart, G. Hinton, R. Williams, Learning representations by back-pro
 
     a₀ = x,   a_l = g(W_l a_{l−1} + b_l),   z = W a_L + b
 
-Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for
-a number. `nn/textbook/backprop.py` has its forward and backward propagation written out.
+Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for a number.
+`nn/textbook/backprop.py` has explicit forward and backward propagation.
 
-A hidden layer is linear → norm → activation → dropout, without what is not asked for.
+A hidden layer is linear → norm → activation → dropout, where norm and dropout are optional.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(40)  # numbers in one example
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
-    hidden_dims: tuple[int, ...] = several((256, 256))  # width of each hidden layer; none makes one affine map
+    in_features: int = positive(40)  # number of features of an example
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
+    hidden_dims: tuple[int, ...] = several((256, 256))  # width of each hidden layer; an empty list gives one affine map
     activation: str = "relu"  # relu, tanh, leaky_relu:0.2 (its slope) …; relu,tanh: one a hidden layer
     norm: str = one_of("none", NORMS)  # before each activation: none, batch or layer
-    dropout: float = fraction(0.1)  # fraction of each hidden layer's values that is dropped in training
-    bias: bool = True  # of every linear layer but those that batch normalization follows
+    dropout: float = fraction(0.1)  # dropout rate of each hidden layer
+    bias: bool = True  # bias of every linear layer, except those before batch normalization
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,12 +66,12 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
-        """The preset with as many inputs and outputs as `spec` has."""
+        """Return the preset with as many inputs and outputs as `spec` has."""
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
 def hidden_layer(inputs: int, width: int, name: str, config: Config) -> nn.Sequential:
-    """linear → norm → activation → dropout, (N, inputs) to (N, width)."""
+    """Return linear → norm → activation → dropout, (N, inputs) to (N, width)."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     # Batch normalization takes the mean off, and so any bias: its gradient is rounding alone, which Adam makes as large
     # as any other, so that the bias would wander and the running mean lag behind it.
@@ -99,7 +99,7 @@ class MLP(Network):
         self.head = nn.Linear(widths[-1], config.num_classes, bias=config.bias)
 
     def dense_layers(self) -> list[Dense]:
-        """The hidden layers and the head."""
+        """Return the hidden layers and the head."""
         hidden = ((f"hidden.{i}", name) for i, name in enumerate(self.config.activations))
         norm = self.config.norm != "none"
         return [
@@ -108,7 +108,7 @@ class MLP(Network):
         ]
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the last hidden layer, (N, width)."""
+        """Return the input of the head: the last hidden layer, (N, width)."""
         if self.config.norm == "batch" and self.training and len(x) == 1:
             raise ModelError(
                 "mlp with norm=batch cannot learn from a batch of one example, which has no variance: "
@@ -118,14 +118,14 @@ class MLP(Network):
         return a
 
     def forward(self, x: Tensor) -> Tensor:
-        """Raw outputs z."""
+        """Return the raw outputs z."""
         z: Tensor = self.head(self.features(x))
         return z
 
 
 Model = MLP
 
-# Inputs and classes are those of MNIST-1D, whose own benchmark has hidden_dims=(100, 100); a data set brings its own.
+# Inputs and classes are those of MNIST-1D, whose own benchmark has hidden_dims=(100, 100); a data set sets its own.
 PRESETS = {"mlp": Config()}
 
 CARD = Card(

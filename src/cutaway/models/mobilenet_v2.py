@@ -1,4 +1,4 @@
-"""MobileNetV2: residual blocks that are thin between and wide within, whose 3×3 convolutions see one channel each.
+"""MobileNetV2: inverted residual blocks, narrow at both ends and wide within, with depthwise 3×3 convolutions.
 
 M. Sandler, A. Howard, M. Zhu, A. Zhmoginov, L.-C. Chen, MobileNetV2: inverted residuals and linear bottlenecks, 2018.
 <https://arxiv.org/abs/1801.04381>
@@ -6,9 +6,8 @@ M. Sandler, A. Howard, M. Zhu, A. Zhmoginov, L.-C. Chen, MobileNetV2: inverted r
     y = x + W_p (D ⊛ r(W_e x))       W_e: C → tC and W_p: tC → C, convolutions of 1×1; D ⊛: of 3×3, each channel by
                                      itself; r = ReLU6, which D ⊛ … goes through too; nothing follows W_p
 
-W_p is linear: a ReLU on few channels would lose what they hold (section 3.2). A convolution of k×k from C to C'
-channels takes C·C'·k² MACs a pixel; one of each channel and one of 1×1 take C·k² + C·C', for k = 3 some eight times
-fewer.
+W_p is linear: a ReLU on few channels would lose information (section 3.2). A k×k convolution from C to C' channels
+takes C·C'·k² MACs a pixel; a depthwise and a 1×1 convolution take C·k² + C·C', about eight times fewer for k = 3.
 
 Shapes, from (N, 3, 224, 224), α = 1 (table 2): t widens, c channels, n blocks, s the stride of the first
 
@@ -38,17 +37,17 @@ STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     width_mult: float = at_least(0.01, 1.0)  # α, the width multiplier: channels of all layers, as multiples of 8
     stem: str = one_of("imagenet", ("imagenet", "cifar"))  # cifar: strides 1 in the stem and the first stage of 24
-    dropout: float = fraction(0.2)  # before the head
+    dropout: float = fraction(0.2)  # dropout rate before the head
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        """Return the preset with the channels and classes of `spec` for images of at least `least_size`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -57,7 +56,7 @@ class Config(Checked):
         return 32 if self.stem == "imagenet" else 8
 
     def width(self, channels: int) -> int:
-        """So many channels times α, as the nearest multiple of 8 that is not below nine tenths of it."""
+        """Return `channels` times α, rounded to the nearest multiple of 8 that is at least nine tenths of it."""
         asked = channels * self.width_mult
         rounded = max(8, int(asked + 4) // 8 * 8)
         return rounded if rounded >= 0.9 * asked else rounded + 8
@@ -74,12 +73,12 @@ class Convolution(nn.Module):
         self.bn = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Values between 0 and 6."""
+        """Return values between 0 and 6."""
         return F.relu6(self.bn(self.conv(x)), inplace=True)
 
 
 class InvertedResidual(nn.Module):
-    """Wide, each channel by itself, thin: (N, C, H, W) to (N, C', H/s, W/s)."""
+    """A block of expansion, depthwise convolution and linear projection: (N, C, H, W) to (N, C', H/s, W/s)."""
 
     def __init__(self, in_channels: int, out_channels: int, widening: int, stride: int) -> None:
         super().__init__()
@@ -91,7 +90,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and in_channels == out_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """What enters and what the branch adds, or the branch alone where shapes change."""
+        """Return the input plus the output of the branch, or the branch alone if shapes change."""
         y: Tensor = self.expand(x) if self.expand is not None else x  # (N, tC, H, W)
         y = self.depthwise(y)  # (N, tC, H/s, W/s)
         y = self.bn(self.project(y))  # (N, C', H/s, W/s), linear
@@ -99,7 +98,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -124,13 +123,13 @@ class MobileNetV2(Network):
         nn.init.zeros_(self.head.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean of the last map, (N, 1280)."""
+        """Return the input of the head: the mean of the last map, (N, 1280)."""
         reject_small(x, self.config.least_size, "mobilenet-v2")
         x = self.layers(x).mean((2, 3))  # (N, 1280)
         return F.dropout(x, self.config.dropout, self.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -1,4 +1,4 @@
-"""The message passing neural network: the kind of a bond decides by which matrix a message is multiplied.
+"""The message passing neural network: edge features determine the matrix that multiplies a message.
 
 After J. Gilmer, S. S. Schoenholz, P. F. Riley, O. Vinyals, G. E. Dahl, Neural message passing for quantum chemistry,
 2017 (ICML 2017). <https://arxiv.org/abs/1704.01212>
@@ -7,15 +7,15 @@ After J. Gilmer, S. S. Schoenholz, P. F. Riley, O. Vinyals, G. E. Dahl, Neural m
     h_v^(t+1) = GRU( h_v^(t), m_v^(t+1) )                                                     (equation 2)
     ŷ = R({h_v^(T) : v ∈ G})                          R set2set and an MLP                    (equation 3)
 
-The weights are the same in all T steps, so that the matrices A are computed once. Set2set (O. Vinyals, S. Bengio,
-M. Kudlur, Order matters: sequence to sequence for sets, 2015, <https://arxiv.org/abs/1511.06391>) reads the nodes of a
-graph several times; each time an LSTM asks, with what it has read so far, which of them count:
+All T steps share their weights, so that the matrices A are computed once. Set2set (O. Vinyals, S. Bengio, M. Kudlur,
+Order matters: sequence to sequence for sets, 2015, <https://arxiv.org/abs/1511.06391>) reads the nodes of a graph
+several times; each time an LSTM attends to them, given its state so far:
 
     q_s = LSTM(q*_{s−1}),   a_v = softmax_v( h_v · q_s ),   q*_s = [ q_s ‖ Σ_v a_v h_v ]
 
-Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); nodes (V, d), matrices (E, d, d); of each graph set2set gives
-(n, 2d), an MLP (n, d), and a linear head (n, classes). Where edges have no features there is one matrix for all. For
-nodes the head sees h_v^(T) of the nodes `rows`.
+Shapes: x (V, F), edge_index (2, E) and edge_attr (E, D); nodes (V, d), matrices (E, d, d); for each graph set2set
+returns (n, 2d), an MLP (n, d), and a linear head (n, classes). Without edge features there is one matrix for all edges.
+For nodes the head takes h_v^(T) of the nodes `rows`.
 """
 
 from __future__ import annotations
@@ -35,26 +35,29 @@ from .graphs import LEARNED, chosen, described, fitted, pooled, reject_features
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(7)  # F, numbers that describe a node
-    edge_features: int = at_least(0, 0)  # D, numbers that describe an edge; 0: one matrix for all edges
-    hidden_dim: int = positive(64)  # d, values of a node
-    edge_dim: int = positive(128)  # of the hidden layer of the edge network
-    layers: int = positive(3)  # T, steps of message passing: so many edges away a node sees
-    num_classes: int = positive(2)  # values that the head gives: one for each class, 1 for a number
-    graph_level: bool = True  # predicts for whole graphs, not for nodes
-    pooling: str = one_of("set2set", ("set2set", *READS))  # of the nodes of a graph: set2set, mean, max or sum
-    set2set_steps: int = positive(3)  # how often set2set reads the nodes
+    in_features: int = positive(7)  # F, number of features of a node
+    edge_features: int = at_least(0, 0)  # D, number of features of an edge; 0: one matrix for all edges
+    hidden_dim: int = positive(64)  # d, dimension of a node
+    edge_dim: int = positive(128)  # units of the hidden layer of the edge network
+    layers: int = positive(3)  # T, steps of message passing, and hops that a node sees
+    num_classes: int = positive(2)  # size of the output: number of classes, or 1 for a number
+    graph_level: bool = True  # predict for whole graphs instead of nodes
+    pooling: str = one_of("set2set", ("set2set", *READS))  # pooling of the nodes of a graph: set2set, mean, max or sum
+    set2set_steps: int = positive(3)  # number of times that set2set reads the nodes
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
-        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        """Return the preset with the features and outputs of `spec`.
+
+        Raises ModelError for a target that it cannot learn.
+        """
         return fitted("mpnn", preset, spec)
 
 
 class EdgeNetwork(nn.Module):
-    """A(e): what is known of an edge to the matrix that its message is multiplied by, (E, D) to (E, d, d)."""
+    """The edge network A(e), which maps edge features (E, D) to the matrices of the messages (E, d, d)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -63,7 +66,7 @@ class EdgeNetwork(nn.Module):
         self.fc2 = nn.Linear(config.edge_dim, self.dim * self.dim)
 
     def forward(self, edge_attr: Tensor) -> Tensor:
-        """A row for each value of the source, a column for each value of the message."""
+        """Return a row for each value of the source, a column for each value of the message."""
         matrices: Tensor = self.fc2(self.fc1(edge_attr).relu())
         return matrices.view(-1, self.dim, self.dim)  # (E, d, d)
 
@@ -82,7 +85,10 @@ class Step(MessagePassing):
             nn.init.xavier_uniform_(self.matrix[0])
 
     def matrices(self, edge_index: Tensor, nodes: int, edge_attr: Tensor | None) -> Tensor | None:
-        """A of each edge, (E, d, d), in the order of its pattern: the same in all steps. None where one is for all."""
+        """Return a of each edge, (E, d, d), in the order of its pattern: the same in all steps.
+
+        None where one is for all.
+        """
         edges = neighbours(edge_index, nodes, loops=False)
         attributes = described("mpnn", edge_attr, edges, self.edge_features)
         if self.network is None or attributes is None:
@@ -94,7 +100,7 @@ class Step(MessagePassing):
         return every
 
     def forward(self, h: Tensor, edge_index: Tensor, matrices: Tensor | None = None) -> Tensor:
-        """Messages are computed at the edges, (E, d), and summed at their targets."""
+        """Compute the messages at the edges, (E, d), and sum them at their targets."""
         edges = neighbours(edge_index, h.shape[0], loops=False)
         ones = self.hooked(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
         if self.matrix is not None:
@@ -116,7 +122,7 @@ class Set2Set(nn.Module):
         self.lstm = nn.LSTMCell(2 * dim, dim)
 
     def forward(self, h: Tensor, batch: Tensor) -> Tensor:
-        """`batch` (V,) is the graph of each node, from 0."""
+        """Read the nodes of each graph; `batch` (V,) is the graph of each node, from 0."""
         graphs = count_graphs(batch)
         nodes = members(batch, graphs)
         read = h.new_zeros(graphs, 2 * self.dim)
@@ -131,7 +137,10 @@ class Set2Set(nn.Module):
 
 
 class MPNN(Network):
-    """Nodes (V, F), edges (2, E) and what is known of them (E, D) to logits: of graphs, or of nodes (n, classes)."""
+    """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
+    classes).
+
+    """
 
     takes = (GraphSpec,)
     targets = LEARNED
@@ -156,7 +165,7 @@ class MPNN(Network):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """What the head sees: of each graph what was read, (n, d), or of the nodes `rows` their state, (n, d)."""
+        """Return the input of the head: each graph, pooled, (n, d), or the states of the nodes `rows`, (n, d)."""
         reject_features("mpnn", x, self.config.in_features)
         h = self.embed(x).relu()  # (V, d)
         matrices = self.step.matrices(edge_index, x.shape[0], edge_attr)
@@ -178,9 +187,9 @@ class MPNN(Network):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all without them).
+        """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
 
-        Raises ModelError where nodes or edges are not what the network takes.
+        Raises ModelError if nodes or edges have other shapes.
         """
         logits: Tensor = self.head(self.features(x, edge_index, rows, batch, edge_attr))
         return logits
@@ -188,7 +197,7 @@ class MPNN(Network):
 
 Model = MPNN
 
-# Features and outputs are a data set's; so are those of edges, where it has some.
+# The data set determines features and outputs, and the features of edges if it has any.
 PRESETS = {"mpnn": Config()}
 
 CARD = Card(

@@ -1,7 +1,7 @@
-"""A language model whose blocks add attention and MLP to the stream of tokens side by side.
+"""A causal language model whose blocks compute attention and MLP in parallel.
 
-The form is of B. Wang, A. Komatsuzaki, GPT-J-6B, 2021 <https://github.com/kingoflolz/mesh-transformer-jax>, and of
-A. Chowdhery et al., PaLM: Scaling language modeling with Pathways, 2022. <https://arxiv.org/abs/2204.02311>
+The architecture is from B. Wang, A. Komatsuzaki, GPT-J-6B, 2021 <https://github.com/kingoflolz/mesh-transformer-jax>,
+and A. Chowdhery et al., PaLM: Scaling language modeling with Pathways, 2022. <https://arxiv.org/abs/2204.02311>
 
     z⁰_t = E[token_t]
     z ← z + α₁ A(LN(z)) + α₂ M(LN(z))                causal: token t looks at tokens ≤ t; α₁ = α₂ = 1 unless set
@@ -14,18 +14,18 @@ A. Chowdhery et al., PaLM: Scaling language modeling with Pathways, 2022. <https
                        + ◄───┴─────┘
                        z
 
-The two need not wait for each other. Where one stands before the other (`order=pre`, z ← z + α₁ A(LN(z)) and then
-z ← z + α₂ M(LN(z)); `order=post`, z ← LN(z + α₁ A(z)), z ← LN(z + α₂ M(z))) the network is otherwise the same, so
-that the three can be compared, and so can the strengths α₁ and α₂ of what is added.
+Attention and MLP do not depend on each other. In the sequential orders (`order=pre`, z ← z + α₁ A(LN(z)) and then z ← z
++ α₂ M(LN(z)); `order=post`, z ← LN(z + α₁ A(z)), z ← LN(z + α₂ M(z))) the network is otherwise the same, so that the
+three can be compared, and so can the strengths α₁ and α₂.
 
 Shapes, from token ids (N, T):
     embedding                                (N, T, dim)
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
-Nothing is added for the positions: queries and keys are turned by theirs, so that their product depends on how far
-apart two tokens are (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is what the
-model was trained for, and no more is read. Padding, `extend` and the head for classes are as in GPT-2
+There are no additive positions: queries and keys are rotated by their positions, so that their product depends on the
+distance of two tokens (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is the
+length for which the model was trained, and the maximum. Padding, `extend` and the head for classes are as in GPT-2
 (`decoders.py`).
 """
 
@@ -52,21 +52,21 @@ ORDERS = ("parallel", "pre", "post")
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = positive(8192)  # token ids are below this
-    context_length: int = positive(256)  # tokens that are read at most
-    dim: int = positive(256)  # model dimension: numbers in a token
-    layers: int = positive(6)  # blocks
-    heads: int = positive(8)  # of attention, each on dim / heads numbers, an even number
-    kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; none for as many
+    vocab_size: int = positive(8192)  # size of the vocabulary
+    context_length: int = positive(256)  # maximum number of tokens
+    dim: int = positive(256)  # model dimension
+    layers: int = positive(6)  # number of blocks
+    heads: int = positive(8)  # attention heads, each with dim / heads channels, an even number
+    kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; none for heads
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.0)  # of the embedding, the attention weights and what each layer adds; PaLM has none
+    dropout: float = fraction(0.0)  # dropout rate of embedding, attention weights and the output of each layer; PaLM: 0
     order: str = one_of("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
-    strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, of what attention and MLP add
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
-    head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
-    num_classes: int = positive(2)  # values of an answer, where the head gives one
+    strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, factors of the outputs of attention and MLP
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
+    head: str = one_of("next", HEADS)  # next: logits of the next token; classes: one output for a text
+    num_classes: int = positive(2)  # size of the output of the head for classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +79,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary, the length and the target of `spec`."""
+        """Return the preset with the vocabulary, the length and the target of `spec`."""
         return fitted(preset, spec)
 
 
@@ -107,8 +107,11 @@ class Block(nn.Module):
         causal: bool = True,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim). Queries and keys are turned by their `positions`, (T,) or (N, T), or the
-        `rotation` of these; `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
+        """Map (N, T, dim) to (N, T, dim).
+
+        Queries and keys are turned by their `positions`, (T,) or (N, T), or the `rotation` of these; `mask` (N or 1, 1,
+        T or 1, S) is True where a token may look.
+        """
         a1, a2 = self.strengths
 
         def attention(x: Tensor) -> Tensor:  # α₁ A(x), (N, T, dim)
@@ -137,7 +140,7 @@ def _scaled(strength: float, y: Tensor) -> Tensor:
 class ParallelTransformer(Decoder):
     """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
 
-    limit = "parallel-transformer was trained for"
+    context_message = "parallel-transformer was trained for"
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -146,7 +149,7 @@ class ParallelTransformer(Decoder):
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        # A block whose normalization stands after the sum has normalized already.
+        # With order=post the last block has already normalized its output.
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
         self.head: nn.Module
         if config.head == "next":
@@ -156,9 +159,12 @@ class ParallelTransformer(Decoder):
         initialize(self, config.layers)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
-        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
-        positions, seen, causal = self.place(tokens, mask, cache)
+        """Return the normalized output of the last block, (N, T, dim).
+
+        `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
+        if the context is exceeded.
+        """
+        positions, seen, causal = self.position_ids_and_mask(tokens, mask, cache)
         z = self.dropout(self.embedding(tokens))  # (N, T, dim)
         turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
         for i, block in enumerate(self.blocks):
@@ -167,13 +173,13 @@ class ParallelTransformer(Decoder):
         return y
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
         mask = real_places(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_real(z, mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
+        """Return the logits, shape (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask))
         return logits
 

@@ -1,4 +1,4 @@
-"""PatchTST: a Transformer encoder that reads a series in patches, each variable by itself.
+"""PatchTST: a Transformer encoder that reads a series in patches, each variable independently.
 
 Y. Nie, N. H. Nguyen, P. Sinthong, J. Kalagnanam, A time series is worth 64 words: long-term forecasting with
 Transformers, 2022 (ICLR 2023). <https://arxiv.org/abs/2211.14730>
@@ -11,9 +11,9 @@ For each variable x (T) of each example, with the same weights for all of them:
     z'   = BN(z + MHA(z)),   z ← BN(z' + W₂ GELU(W₁ z'))                        in each of `layers` blocks
     ŷ    = σ · (W vec(z)) + μ                      the next H steps
 
-Attention is among the patches of one variable: what one variable does is not seen by another, which keeps the network
-small and its forecasts steady. For classes and numbers the tokens of each variable are averaged, and a linear layer
-sees the averages of all variables.
+Attention is among the patches of one variable. Variables do not interact, which keeps the network small and its
+forecasts stable. For classes and numbers the tokens of each variable are averaged, and a linear layer takes the
+averages of all variables.
 
 Shapes, from (N, T, F) of which the first C variables are forecast:
     windows, one for each variable                (N, C, T)
@@ -47,28 +47,28 @@ PATCH = 16  # steps of a patch by the paper, which has windows of hundreds
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     steps: int = positive(336)  # T, the length of a window
     in_features: int = positive(7)  # F, the variables at each step
-    horizon: int = at_least(0, 96)  # H, the steps to forecast; 0 answers once for the whole series
-    num_classes: int = positive(672)  # values that the head gives: horizon times variables, or classes
+    horizon: int = at_least(0, 96)  # H, number of steps to forecast; 0 for one output for the whole series
+    num_classes: int = positive(672)  # size of the output: horizon times variables, or classes
     patch_size: int | None = positive(None)  # P, the steps of a patch; none for 16, or a quarter of a window below 64
     stride: int | None = positive(None)  # S, the steps from one patch to the next; none for half of a patch
-    dim: int = positive(128)  # model dimension: numbers in a token
-    layers: int = positive(3)  # blocks
-    heads: int = positive(16)  # of attention, each on dim / heads numbers
+    dim: int = positive(128)  # model dimension
+    layers: int = positive(3)  # number of blocks
+    heads: int = positive(16)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(256)  # feed-forward dimension
     padding_patch: str = one_of("end", PADDINGS)  # end: the last value S times more; none: first steps may be left out
-    order: str = one_of("post", ORDERS)  # of the normalization: post, after each sum; pre, before each sub-layer
-    dropout: float = fraction(0.2)  # after positions, of either residual branch and within the feed-forward layer
+    order: str = one_of("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
+    dropout: float = fraction(0.2)  # dropout rate after positions, of both branches and in the feed-forward layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     def check(self) -> None:
-        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
+        """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         words = f"at most the {self.steps} steps of the series"
         require(self.patch <= self.steps, "patch_size", self.patch_size, words)
         if self.horizon:
@@ -78,12 +78,12 @@ class Config(Checked):
 
     @property
     def patch(self) -> int:
-        """P: a window has four patches at least, side by side, where nobody says."""
+        """P, the patch size; by default a window has at least four patches without overlap."""
         return self.patch_size or min(PATCH, max(1, self.steps // 4))
 
     @property
     def apart(self) -> int:
-        """S: half of a patch, where nobody says."""
+        """S, the stride; half of a patch by default."""
         return self.stride or max(1, self.patch // 2)
 
     @property
@@ -103,7 +103,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
-        """The preset fitted to the windows of `spec`. Raises ModelError where variables are known in advance."""
+        """Return the preset fitted to the windows of `spec`. Raises ModelError if variables are known in advance."""
         if spec.known_future:
             raise ModelError(
                 f"patchtst reads each variable by itself, and cannot use the {spec.known_future} that are known in "
@@ -129,7 +129,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(N · C, tokens, dim) to (N · C, tokens, dim)."""
+        """Map (N · C, tokens, dim) to (N · C, tokens, dim)."""
         if self.order == "pre":
             z = z + self.dropout(self.attention(self._normalized(self.norm1, z)))  # (N · C, tokens, dim)
             return z + self.dropout(self.mlp(self._normalized(self.norm2, z)))  # type: ignore[no-any-return]
@@ -162,23 +162,28 @@ class PatchTST(Network):
         nn.init.uniform_(self.positions, -0.02, 0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Forecasts (N, H · C), or logits (N, classes). Raises ModelError where the series have another shape."""
+        """Return the forecasts (N, H · C), or logits (N, classes).
+
+        Raises ModelError if the series have another shape.
+        """
         windows, mean, std = self._normalized(x)
-        answers: Tensor = self.head(self._seen_by_head(windows))  # (N, C, H)
+        answers: Tensor = self.head(self._head_input(windows))  # (N, C, H)
         if self.config.horizon:
             answers = (answers * std + mean).transpose(1, 2).flatten(1)  # (N, H · C)
         return answers
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: all tokens of each variable, (N, C, tokens · dim), or for one answer the means of the
-        tokens of all variables, (N, F · dim)."""
-        return self._seen_by_head(self._normalized(x)[0])
+        """Return the input of the head: all tokens of each variable, (N, C, tokens · dim).
+
+        Without a forecast it is the mean of the tokens of each variable, (N, F · dim).
+        """
+        return self._head_input(self._normalized(x)[0])
 
     def tokens(self, x: Tensor) -> Tensor:
-        """What leaves the last block: (N, C, tokens, dim), a token for each patch of each variable that is read."""
+        """Return the output of the last block: (N, C, tokens, dim), one token for each patch of each variable."""
         return self._tokens(self._normalized(x)[0])
 
-    def _seen_by_head(self, windows: Tensor) -> Tensor:
+    def _head_input(self, windows: Tensor) -> Tensor:
         z = self._tokens(windows)  # (N, C, tokens, dim)
         return z.flatten(2) if self.config.horizon else z.mean(2).flatten(1)
 
@@ -195,18 +200,21 @@ class PatchTST(Network):
         return tokens
 
     def series_patches(self) -> SeriesPatches:
-        """The steps of each patch; those after the last step repeat it."""
+        """Return the steps of each patch; those after the last step repeat it."""
         config = self.config
         starts = (config.first + k * config.apart for k in range(config.tokens))
         return SeriesPatches(config.columns, [(s, min(s + config.patch, config.steps) - 1) for s in starts])
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Those of the patches."""
+        """Return the positions of the patches."""
         return {"positions": self.positions}
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and what
-        these were, (N, C, 1). Raises ModelError where the series have another shape."""
+        """Return the windows of the variables, (N, C, T), normalized to mean 0 and standard deviation 1, and both
+        statistics.
+
+        The statistics have shape (N, C, 1). Raises ModelError if the series have another shape.
+        """
         expected = (self.config.steps, self.config.in_features)
         if x.shape[1:] != expected:
             raise ModelError(

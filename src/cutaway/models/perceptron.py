@@ -1,19 +1,19 @@
-"""Rosenblatt's perceptron: one layer of neurons that fire or do not, taught by their mistakes.
+"""Rosenblatt's perceptron: one layer of threshold neurons, trained by the perceptron rule.
 
 F. Rosenblatt, The perceptron: a probabilistic model for information storage and organization in the brain,
 Psychological Review 65(6), 1958. <https://doi.org/10.1037/h0042519>
 
     y = step(w·x + b)            at a mistake:  w ← w + (t − y) x,  b ← b + (t − y)
 
-Where a hyperplane separates the classes, the rule finds one after finitely many mistakes, at most (R/γ)² of them for
-examples no longer than R and a margin γ (A. Novikoff, 1962). Where none does, it never rests: XOR is the smallest
-such case.
+If a hyperplane separates the classes, the rule finds one after a finite number of mistakes, at most (R/γ)² for examples
+of length at most R and a margin γ (A. Novikoff, 1962). If none does, the rule never converges: XOR is the smallest such
+case.
 
 Shapes: x (N, F), images and series flattened, to scores w·x + b: (N, 1) for two classes, (N, classes) for more, one
 neuron for each class against the rest.
 
-The rule is stochastic descent of rate 1, one example a step, on the criterion max(0, −y (w·x + b)) with y = ±1
-(`losses.perceptron`); the card's settings make it exactly that.
+The rule is stochastic gradient descent with a rate of 1 and one example a step, on the criterion max(0, −y (w·x + b))
+with y = ±1 (`losses.perceptron`). The card's settings implement exactly this.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .fields import Checked, at_least, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    in_features: int = positive(4)  # numbers in one example
-    num_classes: int = at_least(2, 2)  # two share one neuron; of more each has its own
+    in_features: int = positive(4)  # number of features of an example
+    num_classes: int = at_least(2, 2)  # two classes share one neuron; with more, each has its own
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
-        """The preset with the numbers and classes of `spec`. Raises ModelError where the target is a number."""
+        """Return the preset with the numbers and classes of `spec`. Raises ModelError if the target is a number."""
         if isinstance(spec.target, Value):
             raise ModelError(
                 f"perceptron tells classes apart, and {spec.target.column} is a number: take linear or mlp."
@@ -63,20 +63,23 @@ class Perceptron(Network):
         nn.init.zeros_(self.head.bias)
 
     def dense_layers(self) -> list[Dense]:
-        """The one map."""
+        """Return the one map."""
         return [Dense("head", "head")]
 
     def features(self, x: Tensor) -> Tensor:
-        """What the neurons see: (N, F)."""
+        """Return the input of the neurons: (N, F)."""
         return x.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores before the step."""
+        """Return the scores before the threshold."""
         scores: Tensor = self.head(self.features(x))
         return scores
 
     def fires(self, x: Tensor) -> Tensor:
-        """What the neurons say, 1 or 0, in the shape of the scores; of two classes 1 is the second."""
+        """Return the outputs of the neurons, 1 or 0, in the shape of the scores.
+
+        With two classes 1 is the second one.
+        """
         return step(self.forward(x))
 
 

@@ -1,13 +1,13 @@
-"""3-D residual networks for video: R3D-18, whose convolutions look over time as they look over height and width.
+"""3-D residual networks for video: R3D-18, with convolutions over time, height and width.
 
 After D. Tran, H. Wang, L. Torresani, J. Ray, Y. LeCun, M. Paluri, A closer look at spatiotemporal convolutions for
 action recognition, 2017 (CVPR 2018). <https://arxiv.org/abs/1711.11248>
 
-A 3-D convolution sums over a window of frames too (section 3.3 of the paper), s its stride, a, b, c from 0 to 2:
+A 3-D convolution also sums over a window of frames (section 3.3 of the paper), with stride s, and a, b, c from 0 to 2:
 
     y_{o, t, i, j} = Σ_{c', a, b, c}  w_{o, c', a, b, c}  x_{c', s t + a − 1, s i + b − 1, s j + c − 1}
 
-Around it stands ResNet-18, with every map a stack of maps in time:
+The rest is ResNet-18, with a time axis in every map:
 
       x ────────────┐        w   width of the stage
       │ 3×3×3, w, /s│        /s  stride in time, height and width: 2 in the first block of a stage
@@ -19,14 +19,14 @@ Around it stands ResNet-18, with every map a stack of maps in time:
       ReLU ── y
 
 Shapes of r3d-18, from a video (N, T, C, H, W), here (N, 16, 3, 112, 112), with a mask (N, T): stem 3×7×7 with stride 2
-in space alone (N, 64, 16, 56, 56), four stages with w = 64, 128, 256, 512 on maps of 16×56×56, 8×28×28, 4×14×14 and
-2×7×7, mean over all of these (N, 512), logits (N, classes). Videos of any length and size will do: maps are halved
-with the remainder rounded up, and the mean takes whatever is left.
+in space only (N, 64, 16, 56, 56), four stages with w = 64, 128, 256, 512 on maps of 16×56×56, 8×28×28, 4×14×14 and
+2×7×7, mean over all of these (N, 512), logits (N, classes). Videos of any length and size are accepted: maps are
+halved, rounding up, and the mean is over the remaining map.
 
-Padding leaves no trace. A convolution sees zeros before the first frame and after the last; where the mask says that a
-frame is padding, its maps are set to those same zeros after each normalization, so that a video has the same maps alone
-and beside a longer one. Normalization in training takes its statistics over the maps of real frames, and the mean at
-the end is theirs. Map t of a stage is of the frames around s t, and real where frame s t is.
+Padding does not change the result. A convolution pads with zeros before the first frame and after the last; the maps of
+padding frames are set to the same zeros after each normalization, so that a video has the same maps alone and in a
+batch with a longer one. Normalization statistics in training and the final mean are over the maps of real frames. Map t
+of a stage covers the frames around s t, and is real if frame s t is.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ STEMS = {"r3d": (7, 2), "small": (3, 2)}  # pixels a side of the first kernel, a
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     stem: str = one_of("r3d", STEMS)  # the first kernel, with stride 2 in space: 3×7×7; small is 3×3×3, for few pixels
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
-    num_classes: int = positive(400)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(400)  # size of the output: number of classes, or 1 for a number
 
     @classmethod
     def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:
-        """The preset with the channels and classes of `spec`; videos of any length and size will do.
+        """Return the preset with the channels and classes of `spec`; videos of any length and size are accepted.
 
-        Raises ModelError where the target is neither a class nor a number.
+        Raises ModelError if the target is neither a class nor a number.
         """
         if not isinstance(spec.target, R3D.targets):
             raise ModelError(f"r3d learns a class or a number of each video, and not {spec.target.column}.")
@@ -70,7 +70,7 @@ class Config(Checked):
 
 
 def normalized(bn: nn.BatchNorm3d, x: Tensor, real: Tensor | None) -> Tensor:
-    """`bn` over the maps of real frames alone, x (N, C, T, H, W) and real (N, T); 0 where a frame is padding."""
+    """Apply `bn` to the maps of real frames only, x (N, C, T, H, W) and real (N, T); padding frames become 0."""
     if real is None:
         y: Tensor = bn(x)
         return y
@@ -84,7 +84,10 @@ def normalized(bn: nn.BatchNorm3d, x: Tensor, real: Tensor | None) -> Tensor:
 
 
 def conv(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv3d:
-    """A convolution 3×3×3 that keeps the size at stride 1. It has no bias: the normalization after it has one."""
+    """Return a convolution 3×3×3 that keeps the size at stride 1.
+
+    It has no bias: the normalization after it has one.
+    """
     return nn.Conv3d(in_channels, out_channels, 3, stride, padding=1, bias=False)
 
 
@@ -105,7 +108,7 @@ class Stem(nn.Module):
         self.bn = nn.BatchNorm3d(config.width)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Maps of every frame."""
+        """Return the maps of every frame."""
         return F.relu(normalized(self.bn, self.conv(x), real), inplace=True)
 
 
@@ -118,12 +121,12 @@ class Shortcut(nn.Module):
         self.bn = nn.BatchNorm3d(out_channels)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """(N, C, T, H, W) to (N, C', ⌈T/s⌉, ⌈H/s⌉, ⌈W/s⌉)."""
+        """Map (N, C, T, H, W) to (N, C', ⌈T/s⌉, ⌈H/s⌉, ⌈W/s⌉)."""
         return normalized(self.bn, self.conv(x), real)
 
 
 class Block(nn.Module):
-    """Two 3×3×3 convolutions beside a shortcut: (N, C, T, H, W) to (N, w, ⌈T/s⌉, ⌈H/s⌉, ⌈W/s⌉)."""
+    """Two 3×3×3 convolutions with a shortcut: (N, C, T, H, W) to (N, w, ⌈T/s⌉, ⌈H/s⌉, ⌈W/s⌉)."""
 
     def __init__(self, in_channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -136,7 +139,7 @@ class Block(nn.Module):
         self.downsample = Shortcut(in_channels, width, stride) if changes else None
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """y = ReLU(F(x) + W_s x). `real` (N, ⌈T/s⌉) says which maps of y are of real frames."""
+        """Return y = ReLU(F(x) + W_s x). `real` (N, ⌈T/s⌉) is True where a map of y belongs to real frames."""
         y = F.relu(normalized(self.bn1, self.conv1(x), real), inplace=True)
         y = normalized(self.bn2, self.conv2(y), real)
         y += x if self.downsample is None else self.downsample(x, real)
@@ -144,7 +147,7 @@ class Block(nn.Module):
 
 
 class R3D(Network):
-    """(N, T, C, H, W) videos to (N, classes) logits."""
+    """A network that maps videos of shape (N, T, C, H, W) to logits of shape (N, classes)."""
 
     takes = (VideoSpec,)
     targets = (Classes, Value)
@@ -168,12 +171,12 @@ class R3D(Network):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the mean over the last maps of real frames, (N, channels).
+        """Return the input of the head: the mean over the last maps of real frames, (N, channels).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands after them.
-        Raises ModelError where it stands elsewhere.
+        `mask` (N, T) is True where a frame is real, at least for the first of each video, with padding on the right.
+        Raises ModelError for other padding.
         """
-        real = _padded(mask, x)
+        real = _frame_mask(mask, x)
         if real is not None:
             x = x.masked_fill(~real[:, :, None, None, None], 0)
             if torch.compiler.is_exporting():  # a tracer fixes which sizes are 1, and with more padding none becomes 1
@@ -192,13 +195,13 @@ class R3D(Network):
         return pooled * (real.shape[1] / real.sum(1))[:, None]  # maps of padding are 0, and are not counted
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.fc(self.features(x, mask))
         return logits
 
 
-def _padded(mask: Tensor | None, x: Tensor) -> Tensor | None:
-    """Which frames are real, (N, T), where some are not; None where all are, and on the meta device."""
+def _frame_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """Return the mask of real frames, (N, T), or None if all are real, and on the meta device."""
     mask = real_places(mask, x.shape)
     if torch.compiler.is_exporting():  # no value is known
         return mask

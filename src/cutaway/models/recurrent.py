@@ -1,25 +1,25 @@
-"""What the recurrent networks share: the network around the layers of `rnn.py`, `lstm.py` and `gru.py`.
+"""The base class of recurrent networks, which use the layers of `rnn.py`, `lstm.py` and `gru.py`.
 
-A sequence is read step after step; what the head sees of the states h_t depends on what is asked.
+A sequence is read step by step. The input of the head depends on the task:
 
-    whole sequences   r = last, mean or max over the real steps of h_t, or all of them (flat); answers W r + b
-    every step        answers W h_t + b: tags, and the next token of a language model
+    whole sequences   r = last, mean or max over the real steps of h_t, or all of them (flat); outputs W r + b
+    every step        outputs W h_t + b: tags, and the next token of a language model
     forecasts         in `forecasting.py`
 
-Shapes, D = 2 where it reads in both directions, else 1:
+Shapes, with D = 2 for a bidirectional network, else 1:
     token ids (N, T) through an embedding, or numbers      (N, T, F)
     states                                                 (N, T, D · hidden)
     r                                                      (N, D · hidden)
-    answers                                                (N, classes), or (N, T, tags or tokens)
+    outputs                                                (N, classes), or (N, T, tags or tokens)
 
-The mask (N, T) is True where a step is real, with padding on the right. "last" is each direction's last state over real
-steps: for the backward one that is the state after the first step.
+The mask (N, T) is True where a step is real, with padding on the right. "last" is the last state of each direction over
+real steps: for the backward direction the state after the first step.
 
-With `tie_weights` the embedding of a language model is its output matrix too (O. Press, L. Wolf, Using the output
-embedding to improve language models, 2016, <https://arxiv.org/abs/1608.05859>). It has as many numbers for a token as
-in a state, and begins between −0.1 and 0.1 (W. Zaremba, I. Sutskever, O. Vinyals, Recurrent neural network
-regularization, 2014, <https://arxiv.org/abs/1409.2329>), because rows of PyTorch's normal embedding would make large
-logits. All else begins as PyTorch's layers do.
+With `tie_weights` the embedding of a language model is also its output matrix (O. Press, L. Wolf, Using the output
+embedding to improve language models, 2016, <https://arxiv.org/abs/1608.05859>). Then the embedding dimension equals the
+hidden dimension. The matrix is initialized uniformly between −0.1 and 0.1 (W. Zaremba, I. Sutskever, O. Vinyals,
+Recurrent neural network regularization, 2014, <https://arxiv.org/abs/1409.2329>), because PyTorch's normal
+initialization would give large logits. Everything else is initialized as in PyTorch.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ POOLING = ("auto", "last", "mean", "max", "flat", "every")
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = at_least(0, 0)  # tokens that are told apart; 0 takes numbers
-    in_features: int = positive(1)  # F, the numbers at each step, where it takes numbers
-    embedding_dim: int = at_least(0, 0)  # numbers for each token; 0 takes as many as `hidden_dim`
-    hidden_dim: int = positive(128)  # numbers in a state
-    layers: int = positive(1)  # one above the other
-    bidirectional: bool = False  # read backwards too; the head sees both
-    dropout: float = fraction(0.0)  # fraction of numbers dropped between layers and before the head
-    pooling: str = one_of("auto", POOLING)  # what the head sees: last, mean, max, flat (all), every (each); auto suits
-    steps: int = at_least(0, 0)  # T, where pooling is flat; else sequences of any length will do
-    tie_weights: bool = False  # a language model's embedding is its output matrix too
-    num_classes: int = positive(10)  # values that the head gives: classes, tags, tokens, or horizon times columns
+    vocab_size: int = at_least(0, 0)  # size of the vocabulary; 0 for numeric input
+    in_features: int = positive(1)  # F, features at each step of numeric input
+    embedding_dim: int = at_least(0, 0)  # dimension of the embedding; 0 for `hidden_dim`
+    hidden_dim: int = positive(128)  # dimension of the hidden state
+    layers: int = positive(1)  # number of stacked layers
+    bidirectional: bool = False  # also read backwards and concatenate both states
+    dropout: float = fraction(0.0)  # dropout rate between layers and before the head
+    pooling: str = one_of("auto", POOLING)  # input of the head: last, mean, max, flat (all), every (each); auto fits
+    steps: int = at_least(0, 0)  # T, for pooling=flat; otherwise sequences may have any length
+    tie_weights: bool = False  # use the embedding of a language model as its output matrix
+    num_classes: int = positive(10)  # size of the output: classes, tags, tokens, or horizon times columns
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,16 +64,16 @@ class Config(Checked):
                 f"{self.hidden_dim}, as hidden_dim is, or 0, where tie_weights makes one matrix of embedding and output"
             )
             require(self.embedding_dim in (0, self.hidden_dim), "embedding_dim", self.embedding_dim, one)
-            self.reject_backwards("tie_weights makes a language model")
+            self.reject_bidirectional("tie_weights makes a language model")
 
-    def reject_backwards(self, where: str) -> None:
-        """Raise ModelError for a network that would read what it is to predict."""
+    def reject_bidirectional(self, where: str) -> None:
+        """Raise ModelError for a bidirectional network, whose input would contain its target."""
         way_out = f"false where {where}, for what is to be predicted would have been read"
         require(not self.bidirectional, "bidirectional", True, way_out)
 
     @classmethod
     def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | AudioSpec) -> Self:
-        """The preset fitted to what `spec` has and asks for. Raises ModelError where it cannot answer that."""
+        """Return the preset fitted to `spec`. Raises ModelError if it cannot learn the target."""
         target = spec.target
         fitted: dict[str, Any] = {"vocab_size": 0, "num_classes": target.outputs}
         if isinstance(spec, TextSpec):
@@ -99,7 +99,7 @@ class Config(Checked):
         return config
 
     def check(self) -> None:
-        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
+        """Raise ModelError if settings contradict each other; this needs the data."""
         if self.tie_weights:
             predicts = self.pooling == "every" and self.vocab_size == self.num_classes
             words = "false in all but a language model, which answers with a token at each token"
@@ -109,12 +109,12 @@ class Config(Checked):
 
     @property
     def embedded(self) -> int:
-        """The numbers at each step that the first layer reads."""
+        """The input size of the first recurrent layer."""
         return (self.embedding_dim or self.hidden_dim) if self.vocab_size else self.in_features
 
 
 class Recurrent(Network):
-    """(N, T) token ids or (N, T, F) numbers to one answer for each sequence, or one at each step."""
+    """A network that maps token ids (N, T) or numbers (N, T, F) to one output for each sequence or each step."""
 
     takes = (TextSpec, SeriesSpec, AudioSpec)
     targets: ClassVar[tuple[type[Target], ...]] = (Classes, Value, Tags, NextToken)
@@ -133,11 +133,11 @@ class Recurrent(Network):
             self.head.weight = self.embedding.weight
 
     def layer(self, inputs: int, bidirectional: bool) -> Ragged:
-        """The recurrent layers, batch first."""
+        """Build the recurrent layers, batch first."""
         raise NotImplementedError
 
     def settings(self, inputs: int, bidirectional: bool) -> dict[str, Any]:
-        """What PyTorch's recurrent layers are built with."""
+        """Return the arguments of PyTorch's recurrent layers."""
         config = self.config
         return {
             "input_size": inputs,
@@ -145,24 +145,24 @@ class Recurrent(Network):
             "num_layers": config.layers,
             "batch_first": True,
             "bidirectional": bidirectional,
-            "dropout": config.dropout if config.layers > 1 else 0.0,  # PyTorch has dropout between layers alone
+            "dropout": config.dropout if config.layers > 1 else 0.0,  # PyTorch applies dropout between layers only
         }
 
     def build_head(self, seen: int) -> None:
-        """Build what answers: dropout and a linear layer, which sees so many numbers."""
+        """Build the head: dropout and a linear layer with `seen` inputs."""
         self.drop = nn.Dropout(self.config.dropout)
         self.head = nn.Linear(seen, self.config.num_classes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head gives: (N, classes), or (N, T, tags or tokens) where each step is answered.
+        """Return the outputs of the head: (N, classes), or (N, T, tags or tokens) with one output for each step.
 
-        Raises ModelError where shapes do not fit, and where a mask has padding elsewhere than on the right.
+        Raises ModelError if shapes do not fit, or if the mask has padding elsewhere than on the right.
         """
         answers: Tensor = self.head(self.drop(self.features(x, mask)))
         return answers
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: r, (N, D · hidden), or states (N, T, D · hidden) where each step is answered."""
+        """Return the input of the head: r, (N, D · hidden), or states (N, T, D · hidden) for outputs at each step."""
         steps = self.embed(x)  # (N, T, numbers)
         lengths = lengths_of(real_places(mask, steps.shape), steps.shape[1])
         if lengths is None:
@@ -173,7 +173,7 @@ class Recurrent(Network):
         return self.pool(outputs, last, lengths)
 
     def embed(self, x: Tensor) -> Tensor:
-        """The numbers at each step that the first layer reads. Raises ModelError where x has another shape."""
+        """Return the input of the first recurrent layer. Raises ModelError if x has another shape."""
         if self.embedding is not None:
             if x.ndim != 2 or x.is_floating_point():
                 raise ModelError(
@@ -190,8 +190,10 @@ class Recurrent(Network):
         return x
 
     def pool(self, outputs: Tensor, last: Tensor, lengths: Tensor | None) -> Tensor:
-        """What the head sees of the states (N, T, D · hidden), zeros beyond `lengths`, and of the last ones, (layers ·
-        D, N, hidden)."""
+        """Return the input of the head, given the states (N, T, D · hidden), zero beyond `lengths`, and the last ones.
+
+        `last` has shape (layers · D, N, hidden).
+        """
         config = self.config
         if config.pooling == "every":
             return outputs
@@ -213,11 +215,11 @@ class Recurrent(Network):
         return outputs.masked_fill(~real[..., None], -torch.inf).amax(1)  # (N, D · hidden)
 
     def advance(self, x: Tensor, mask: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
-        """Answers at each step, (N, T, tokens), and the state after the last real one: windows of a long text, read
-        one after the other with the state handed on, are answered as the whole would be.
+        """Return the outputs at each step, (N, T, tokens), and the state after the last real step.
 
-        The state is h, and c for an LSTM, each (layers, N, hidden); None begins with zeros. Raises ModelError for a
-        network that is no language model or tagger, or that reads backwards.
+        Consecutive windows of a long text, with the state passed on, give the same outputs as the whole text. The state
+        is h, and c for an LSTM, each (layers, N, hidden); None is a state of zeros. Raises ModelError for a network
+        that is not a language model or tagger, or that is bidirectional.
         """
         config = self.config
         if config.pooling != "every" or config.bidirectional:

@@ -1,6 +1,6 @@
-"""Finding the architectures: every module of this package that has `PRESETS` is one family.
+"""The model registry. Every module of this package that has `PRESETS` is one model family.
 
-A new family is one new file beside this one; nothing is registered by hand.
+A new family is one new file in this package; nothing is registered by hand.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spe
 from .base import Network
 from .card import Card, PresetCard
 
-# What fields of a Config were called before 0.7, and what they are called now, in one family or another: whoever types
-# an old name is told the new one, and models of that time are read. To be dropped at 1.0.
+# Names of Config fields before 0.7, and their names now in the different families. An error for an old name states the
+# new one, and models saved before 0.7 can be loaded. To be dropped at 1.0.
 RENAMED = {
     "blocks": ("layers",),
     "buckets": ("num_buckets",),
@@ -58,18 +58,18 @@ RENAMED = {
     "vocabulary": ("vocab_size",),
     "windows": ("kernel_sizes",),
 }
-OUTPUTS = ("num_classes", "target_vocab_size")  # fields that say how many values the head gives
-SHOWN = 8  # presets that an error names
+OUTPUTS = ("num_classes", "target_vocab_size")  # fields with the size of the head's output
+SHOWN = 8  # presets that an error message lists
 CLASSES_OF_TEXT = (
     " To learn classes of texts, give a table (text=COLUMN target=COLUMN), or a folder with one folder of .txt files "
     "for each class."
 )
-GONE = ("num_classes",)  # fields that some family dropped, as they said no more than vocab_size
+GONE = ("num_classes",)  # fields that some families dropped, because they always equal vocab_size
 
 
 @dataclass(frozen=True)
 class Preset:
-    """One name that a person can ask for: where it stands and the config it means."""
+    """A named model configuration: the module that defines it, and its Config."""
 
     name: str
     module: ModuleType  # the file: Config, Model, PRESETS, CARD
@@ -77,55 +77,59 @@ class Preset:
 
     @property
     def file_name(self) -> str:
-        """The name as it can stand in a path: vit-base-16."""
+        """The name as used in paths: vit-base-16."""
         return self.name.replace("/", "-")
 
     @property
     def card(self) -> PresetCard:
-        """The facts that this preset is held to."""
+        """The card of this preset."""
         return PresetCard(self.name, self.module.CARD)
 
     @property
     def network(self) -> type[Network]:
-        """The class of its models."""
+        """The class of the models of this preset."""
         network: type[Network] = self.module.Model
         return network
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """The kinds of data that the model accepts: table, image, series."""
+        """The modalities that the model accepts: table, image, series, …"""
         return tuple(spec.kind for spec in self.network.takes)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
-        """What the model can learn: classes or a value, unless it says otherwise."""
+        """The targets that the model can learn; classes or a value by default."""
         return self.network.targets
 
     @property
     def setting_names(self) -> tuple[str, ...]:
-        """The model's own settings: the fields of its Config."""
+        """The names of the model's own settings: the fields of its Config."""
         return tuple(f.name for f in dataclasses.fields(self.config))
 
-    def name_now(self, field: str) -> str:
-        """What a field of the Config is called now that may have had another name."""
+    def current_name(self, field: str) -> str:
+        """Return the current name of a Config field that may have been renamed."""
         names = (field, *RENAMED.get(field, ()))
         return next((name for name in names if name in self.setting_names), field)
 
     def as_now(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a Config that was written before, as they are called now, less those that are gone where they
-        say nothing of their own: None, or what `vocab_size` says."""
-        names = {field: self.name_now(field) for field in config}
+        """Return the fields of a saved Config under their current names.
+
+        Fields that no longer exist are left out if they are None or equal to `vocab_size`.
+        """
+        names = {field: self.current_name(field) for field in config}
         now = {field if names[field] in config else names[field]: value for field, value in config.items()}
         idle = (None, now.get("vocab_size"))
         gone = {field for field in GONE if field not in self.setting_names and now.get(field) in idle}
         return {field: value for field, value in now.items() if field not in gone}
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The model's own settings as typed, each turned into its field's type. Raises UnknownName, SettingError."""
+        """Return the model's own settings, each parsed to its field's type. Raises UnknownName, SettingError."""
         hints = typing.get_type_hints(type(self.config))
         for key in given:
-            if key not in hints and self.name_now(key) in hints:
-                raise SettingError(f"{key} is now {self.name_now(key)}: `cutaway show {self.name}` says what it takes.")
+            if key not in hints and self.current_name(key) in hints:
+                raise SettingError(
+                    f"{key} is now {self.current_name(key)}: `cutaway show {self.name}` says what it takes."
+                )
             if key not in hints:
                 raise UnknownName(
                     f"setting of {self.name} named", key, hints, f"`cutaway show {self.name}` lists them."
@@ -133,23 +137,29 @@ class Preset:
         return {key: parse(key, value, hints[key]) for key, value in given.items()}
 
     def reject_kind(self, kind: str, find_way_out: Callable[[], str] = str) -> None:
-        """Raise ModelError, naming the models that can, where the model cannot take this kind of data.
+        """Raise ModelError if the model does not accept this modality.
 
-        `find_way_out` returns a sentence on what else can be done, or nothing; it is called only for such an error.
+        The message lists models that do.
+
+        `find_way_out` returns a sentence with an alternative, or an empty string; it is called only for such an error.
         """
         if kind not in self.takes:
             way_out = find_way_out()
+            accepted = listed([_modality_name(k) for k in self.takes], "or")
             raise ModelError(
-                f"{self.name} takes {listed([_called(k) for k in self.takes], 'or')} data, and this is {_called(kind)} "
+                f"{self.name} takes {accepted} data, and this is {_modality_name(kind)} "
                 f"data. {f'{way_out} ' if way_out else ''}"
                 f"These models take it{' as it is' if way_out else ''}: "
-                f"{_some([p for p in presets().values() if kind in p.takes], kind)}."
+                f"{_format_presets([p for p in presets().values() if kind in p.takes], kind)}."
             )
 
     def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Any:
-        """The preset's config, fitted to `spec` where one is given, then changed by `settings`.
+        """Return the preset's config, fitted to `spec` if given, with `settings` applied.
 
-        Raises ModelError where the model cannot take that kind of data, UnknownName for a setting it has not.
+        Raises:
+            ModelError: If the model does not accept this kind of data, or cannot learn its target.
+            UnknownName: If the model has no setting of that name.
+            SettingError: If a setting contradicts the data.
         """
         config = self.config
         if spec is not None:
@@ -159,13 +169,15 @@ class Preset:
         config = dataclasses.replace(config, **asked)
         if spec is not None:
             fitted = type(config).for_spec(config, spec)
-            config = dataclasses.replace(fitted, **self._beyond_the_data(asked, fitted, spec))
+            config = dataclasses.replace(fitted, **self._settings_beyond_data(asked, fitted, spec))
             self._reject_longer(config, spec)
         return config
 
-    def _beyond_the_data(self, asked: Mapping[str, Any], fitted: Any, spec: Spec) -> dict[str, Any]:
-        """What was asked for that the config has not which is fitted to the data: room for longer texts, or for more
-        tokens than there are. Raises SettingError where it is anything else: the data decides that."""
+    def _settings_beyond_data(self, asked: Mapping[str, Any], fitted: Any, spec: Spec) -> dict[str, Any]:
+        """Return the settings that may exceed the config fitted to the data: longer contexts and larger vocabularies.
+
+        Raises SettingError for any other setting that the data determines.
+        """
         beyond = {}
         for key, value in asked.items():
             own = getattr(fitted, key)
@@ -186,14 +198,14 @@ class Preset:
         return beyond
 
     def _reject_target(self, spec: Spec) -> None:
-        """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""
-        # What tells classes apart can tell views, patches or the classes of an episode.
+        """Raise ModelError if the model cannot learn the target of the data. The message lists models that can."""
+        # A classifier can also learn views, patches or the classes of an episode.
         alike = isinstance(spec.target, Unlabelled | Episodes) and Classes in self.targets
         if not isinstance(spec.target, self.targets) and not alike:
-            kind = type(spec.target)  # or a form of it, which the data takes for a model that learns that
+            kind = type(spec.target)  # or a subclass or superclass of it
             able = [p for p in presets().values() if spec.kind in p.takes]
             fit = [p for p in able if any(issubclass(kind, t) or issubclass(t, kind) for t in p.targets)]
-            others = f"these models learn it: {_some(fit, spec.kind)}" if fit else "no model here does"
+            others = f"these models learn it: {_format_presets(fit, spec.kind)}" if fit else "no model here does"
             running = issubclass(kind, NextToken) and Classes in self.targets
             raise ModelError(
                 f"{self.name} does not learn what this {spec.kind} data asks for, {spec.target.column}: {others}."
@@ -201,7 +213,7 @@ class Preset:
             )
 
     def _reject_longer(self, config: Any, spec: Spec) -> None:
-        """Raise ModelError where the data has longer texts than the model can read."""
+        """Raise ModelError if the data has longer texts than the model can read."""
         context, longest = getattr(config, "context_length", None), getattr(spec, "longest", 0)
         if context is not None and longest > context:
             raise ModelError(
@@ -210,10 +222,10 @@ class Preset:
             )
 
     def image_sizes(self, config: Any) -> ImageSizes:
-        """The sizes of images that the model of `config` takes.
+        """Return the image sizes that the model of `config` accepts.
 
-        A Config with a `least_size` takes every size from there on, in steps of its `size_step`; one with an
-        `image_size` alone takes that size alone.
+        A Config with a `least_size` accepts every size from there on, in steps of its `size_step`. One with only an
+        `image_size` accepts that size only.
         """
         at = self.card.published.at
         least: int | None = getattr(config, "least_size", None)
@@ -225,10 +237,14 @@ class Preset:
         )
 
     def build(self, config: Any, memory_fraction: float = FRACTION) -> nn.Module:
-        """The model of that config, freshly initialized from torch's random state.
+        """Return a model with that config, freshly initialized from torch's random state.
 
-        Raises ModelError, before anything is made, where it would take more than that fraction of the memory that is
-        free; 0 builds it all the same.
+        Args:
+            config: A Config of this preset's family.
+            memory_fraction: Largest fraction of the free memory that the model may take; 0 disables the check.
+
+        Raises:
+            ModelError: If the model would take more memory. This is checked before any weight is allocated.
         """
         made_of_numbers = torch.get_default_device().type != "meta"
         reject_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
@@ -236,16 +252,16 @@ class Preset:
         return model
 
     def described(self, model: nn.Module) -> dict[str, Any]:
-        """What config.json says of a model of this preset: by it the model is built again."""
+        """Return the entries of config.json for a model of this preset, from which the model can be rebuilt."""
         family = self.module.__name__.rpartition(".")[2]
         return {"preset": self.name, "family": family, "config": dataclasses.asdict(model.config)}  # type: ignore[call-overload]  # every Model has one
 
 
 @functools.cache
 def presets() -> dict[str, Preset]:
-    """Every preset by name, in the order of the files and of their PRESETS."""
+    """Return all presets by name, in the order of the files and of their PRESETS."""
     found: dict[str, Preset] = {}
-    for file in _files():
+    for file in _model_files():
         for name, one in presets_of(file).items():
             if name in found:
                 raise ValueError(
@@ -256,30 +272,32 @@ def presets() -> dict[str, Preset]:
 
 
 def find(name: str) -> Preset | None:
-    """The preset of that name, `vit-base-16` for `vit-base/16` too; None where there is none.
+    """Return the preset of that name, or None.
 
-    Files whose name the preset's begins with (resnet.py for resnet18) are asked first: who works with one model need
-    not wait until all are imported.
+    Both `vit-base-16` and `vit-base/16` are accepted.
+
+    Files whose name is a prefix of the preset's name (resnet.py for resnet18) are searched first, so that using one
+    model does not import all of them.
     """
-    likely = [file for file in _files() if _letters(name).startswith(_letters(file))]
+    likely = [file for file in _model_files() if _normalize_name(name).startswith(_normalize_name(file))]
     for file in sorted(likely, key=len, reverse=True):
-        if own := _named(name, presets_of(file)):
+        if own := _lookup(name, presets_of(file)):
             return own
-    return _named(name, presets())
+    return _lookup(name, presets())
 
 
-def _named(name: str, among: Mapping[str, Preset]) -> Preset | None:
+def _lookup(name: str, among: Mapping[str, Preset]) -> Preset | None:
     return among.get(name) or next((found for found in among.values() if found.file_name == name), None)
 
 
-def _files() -> list[str]:
-    """The modules of this package, by name."""
+def _model_files() -> list[str]:
+    """Return the names of the modules of this package."""
     return [info.name for info in pkgutil.iter_modules(importlib.import_module(__package__).__path__)]
 
 
 @functools.cache
 def presets_of(file: str) -> dict[str, Preset]:
-    """The presets of one module; none where it is no architecture."""
+    """Return the presets of one module; an empty dictionary if it is not a model file."""
     module = importlib.import_module(f"{__package__}.{file}")
     of_file = getattr(module, "PRESETS", {})
     missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
@@ -288,13 +306,16 @@ def presets_of(file: str) -> dict[str, Preset]:
     return {name: Preset(name, module, config) for name, config in of_file.items()}
 
 
-def _letters(name: str) -> str:
-    """A name as files and presets have it in common: bertbaseuncased."""
+def _normalize_name(name: str) -> str:
+    """Return the letters and digits of a name, to compare file and preset names: bertbaseuncased."""
     return "".join(filter(str.isalnum, name))
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name; `vit-base-16` is `vit-base/16` too. Raises UnknownName with the nearest names."""
+    """Return the preset of that name; `vit-base-16` also finds `vit-base/16`.
+
+    Raises UnknownName with the closest names.
+    """
     if not isinstance(name, str):
         raise ModelError(
             f"A model is named, as `cutaway list` names them, or is a torch.nn.Module, and this is a "
@@ -306,14 +327,17 @@ def preset(name: str) -> Preset:
     return found
 
 
-def _called(kind: str) -> str:
-    """Return the name of a kind of data as a sentence has it."""
+def _modality_name(kind: str) -> str:
+    """Return the display name of a modality."""
     return "sequence-pair (seq2seq)" if kind == "seq2seq" else kind
 
 
-def _some(found: Sequence[Preset], kind: str) -> str:
-    """Return the names of presets; of more than SHOWN some: one of each architecture, classifiers of this kind of data
-    and small ones first."""
+def _format_presets(found: Sequence[Preset], kind: str) -> str:
+    """Return the names of presets, separated by commas, at most SHOWN of them.
+
+    A longer list is reduced to one preset of each architecture; classifiers of this modality and small models come
+    first.
+    """
     if len(found) <= SHOWN:
         return ", ".join(p.name for p in found)
     first = {p.network: p for p in reversed(found)}.values()
@@ -324,9 +348,17 @@ def _some(found: Sequence[Preset], kind: str) -> str:
 
 
 def list_models(family: str | None = None, takes: str | None = None) -> list[str]:
-    """The presets' names, of one family (`dense`, `cnn`, …) or for one kind of data (`table`, `image`, …).
+    """List the names of the presets.
 
-    Raises UnknownName for a family or a kind of data that no model has.
+    Args:
+        family: Only models of this family (`dense`, `cnn`, …).
+        takes: Only models that accept this kind of data (`table`, `image`, …).
+
+    Returns:
+        The names, in the order of the files and of their presets.
+
+    Raises:
+        UnknownName: If no model has that family or accepts that kind of data.
     """
     families = {p.card.card.family for p in presets().values()}
     kinds = {kind for p in presets().values() for kind in p.takes}
@@ -341,17 +373,34 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[str
 
 
 def create_model(name: str, **settings: Any) -> nn.Module:
-    """Build a preset, changed by keywords: `create_model("resnet18", num_classes=10, in_channels=1)`.
+    """Create a preset with freshly initialized weights: `create_model("resnet18", num_classes=10, in_channels=1)`.
 
-    Weights are freshly initialized from torch's random state (`torch.manual_seed` makes them repeatable).
-    Raises UnknownName for a name or keyword that does not exist, ModelError for a value that cannot be.
+    The weights are initialized from torch's random state; `torch.manual_seed` makes them reproducible.
+
+    Args:
+        name: Name of the preset, as in `list_models()`.
+        **settings: Fields of the preset's Config to change.
+
+    Returns:
+        The model, in training mode.
+
+    Raises:
+        UnknownName: If the preset or a setting does not exist.
+        ModelError: If a value is invalid, or the model would not fit into memory.
     """
     found = preset(name)
     return found.build(found.configure(settings=settings))
 
 
 def card(name: str) -> PresetCard:
-    """The facts that a preset is held to: source, counts, oracle, divergences."""
+    """Return the card of a preset: source, parameter counts, reference implementation and divergences.
+
+    Args:
+        name: Name of the preset, as in `list_models()`.
+
+    Raises:
+        UnknownName: If the preset does not exist.
+    """
     return preset(name).card
 
 

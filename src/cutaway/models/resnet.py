@@ -3,7 +3,7 @@
 After K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image recognition, 2015 (CVPR 2016).
 <https://arxiv.org/abs/1512.03385>
 
-A block learns the difference between its output and its input, which the shortcut carries past (equations 1 and 2):
+A block learns the difference between its output and its input; the shortcut adds the input (equations 1 and 2):
 
     y = F(x, {W_i}) + W_s x        W_s = I wherever x and y have the same shape;  ReLU follows the sum
 
@@ -22,12 +22,12 @@ A block learns the difference between its output and its input, which the shortc
 
 Shapes, ImageNet family, from (N, C, 224, 224): stem 7×7 /2 (N, 64, 112, 112), max-pool 3×3 /2 (N, 64, 56, 56), four
 stages with w = 64, 128, 256, 512 on maps of 56, 28, 14 and 7, mean over the map (N, 512 or 2048), logits (N, classes).
-CIFAR family, from (N, C, 32, 32): stem 3×3 (N, 16, 32, 32), three stages of n blocks with w = 16, 32, 64 on maps of
-32, 16 and 8, mean (N, 64), logits; 6n + 2 layers. Images of any size and number of channels will do: maps are halved
-with the remainder rounded up, and the mean takes whatever is left.
+CIFAR family, from (N, C, 32, 32): stem 3×3 (N, 16, 32, 32), three stages of n blocks with w = 16, 32, 64 on maps of 32,
+16 and 8, mean (N, 64), logits; 6n + 2 layers. Images of any size and number of channels are accepted: maps are halved,
+rounding up, and the mean is over the remaining map.
 
-Where the shape changes, shortcut A is the input at every second pixel, with channels of zeros beside it; in B W_s is a
-1×1 convolution with normalization.
+Where the shape changes, shortcut A takes every second pixel of the input and pads channels of zeros; in B, W_s is a 1×1
+convolution with normalization.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .fields import Checked, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
     block: str = one_of("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
@@ -70,12 +70,12 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size will do."""
+        """Return the preset with the channels and classes of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
+    """Return a convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
     padding = dilation * (kernel // 2)
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, bias=False)
 
@@ -90,20 +90,20 @@ class ZeroPadShortcut(nn.Module):
         self.before, self.after = missing // 2, missing - missing // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, C', ⌈H/s⌉, ⌈W/s⌉)."""
+        """Map (N, C, H, W) to (N, C', ⌈H/s⌉, ⌈W/s⌉)."""
         return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
 
 
 class NoShortcut(nn.Module):
-    """In place of a shortcut, in the plain networks that the paper compares with: y = ReLU(F(x))."""
+    """The replacement of a shortcut in the plain networks that the paper compares with: y = ReLU(F(x))."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """One zero, to be added."""
+        """Return a scalar zero, to be added."""
         return x.new_zeros(())
 
 
 def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    """W_s: the identity where it fits, else what `kind` says (A or B); nothing at all with none."""
+    """Return W_s: the identity if shapes match, else the shortcut of that `kind` (A or B), or no shortcut for none."""
     if kind == "none":
         return NoShortcut()
     if stride == 1 and in_channels == out_channels:
@@ -114,7 +114,7 @@ def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut: (N, C, H, W) to (N, w, ⌈H/s⌉, ⌈W/s⌉)."""
+    """Two 3×3 convolutions with a shortcut: (N, C, H, W) to (N, w, ⌈H/s⌉, ⌈W/s⌉)."""
 
     expansion = 1  # channels that leave the block, in units of w
 
@@ -127,7 +127,7 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(config.shortcut, in_channels, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """y = ReLU(F(x) + W_s x). What is written over in place is needed by no gradient."""
+        """Return y = ReLU(F(x) + W_s x). No gradient needs the values that are overwritten in place."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = self.bn2(self.conv2(y))
         y += self.downsample(x)
@@ -135,7 +135,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1×1 down to w channels, 3×3, 1×1 up to 4w, beside a shortcut: (N, C, H, W) to (N, 4w, ⌈H/s⌉, ⌈W/s⌉)."""
+    """1×1 to w channels, 3×3, 1×1 to 4w, with a shortcut: (N, C, H, W) to (N, 4w, ⌈H/s⌉, ⌈W/s⌉)."""
 
     expansion = 4
 
@@ -152,7 +152,7 @@ class Bottleneck(nn.Module):
         self.downsample = shortcut(config.shortcut, in_channels, out_channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """y = ReLU(F(x) + W_s x)."""
+        """Return y = ReLU(F(x) + W_s x)."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = F.relu(self.bn2(self.conv2(y)), inplace=True)
         y = self.bn3(self.conv3(y))
@@ -164,10 +164,10 @@ BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "
 
 
 def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
-    """Give `network` the stem and the stages, `conv1` to `layer4`; the channels that leave the last.
+    """Add the stem and the stages to `network`, `conv1` to `layer4`, and return the number of output channels.
 
-    Each of the last `dilated` stages keeps the size of its map: where it would stride, its windows and those of all
-    later stages have gaps in place of that (dilation), twice as wide with each such stage, from its second block on.
+    Each of the last `dilated` stages keeps the size of its map: its stride is replaced by dilation of its windows and
+    those of all later stages, twice as wide with each such stage, from its second block on.
     """
     if config.stem == "imagenet":
         network.conv1 = conv(config.in_channels, config.width, 7, stride=2)
@@ -201,7 +201,7 @@ def initialize(network: nn.Module) -> None:
 
 
 class Backbone(nn.Module):
-    """A residual network without its head, dilated, for networks that answer for every pixel."""
+    """A dilated residual network without its head, for networks with outputs at every pixel."""
 
     conv1: nn.Conv2d
     bn1: nn.BatchNorm2d
@@ -214,7 +214,7 @@ class Backbone(nn.Module):
         initialize(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the last stage but one gives of images (N, C, H, W), and what the last does, (N, channels, h, w)."""
+        """Return the outputs of the last stage but one and of the last, (N, channels, h, w), of images (N, C, H, W)."""
         x = before = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
         for stage in range(len(self.config.layers)):
             before, x = x, getattr(self, f"layer{stage + 1}")(x)
@@ -222,7 +222,10 @@ class Backbone(nn.Module):
 
 
 class ResNet(Network):
-    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
+
+    The names of its parts are torchvision's, key for key.
+    """
 
     takes = (ImageSpec,)
     conv1: nn.Conv2d
@@ -238,19 +241,20 @@ class ResNet(Network):
         initialize(self)
 
     def residual_blocks(self) -> list[nn.Module]:
-        """All of them, in the order in which they run."""
+        """Return all residual blocks in execution order."""
         return [module for module in self.modules() if isinstance(module, BasicBlock | Bottleneck)]
 
     def reduced(self, fraction: float) -> ResNet:
-        """A new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes; of a plain
-        network too it has shortcuts."""
+        """Return a new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes; of a
+        plain network too it has shortcuts.
+        """
         blocks = tuple(max(1, round(fraction * count)) for count in self.config.layers)
         kind = self.config.shortcut if self.config.shortcut != "none" else "A"
         config = dataclasses.replace(self.config, layers=blocks, width=8, stem="cifar", shortcut=kind)
         return ResNet(dataclasses.replace(config, in_channels=3, num_classes=10))
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean over each of the last feature maps, (N, channels)."""
+        """Return the input of the head: the mean over each of the last feature maps, (N, channels)."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2); H, W with the CIFAR stem
         x = self.maxpool(x)  # (N, w, H/4, W/4)
         for stage in range(len(self.config.layers)):
@@ -259,7 +263,7 @@ class ResNet(Network):
         return pooled.flatten(1)  # (N, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.fc(self.features(x))
         return logits
 
@@ -272,7 +276,7 @@ def _bottlenecks(*blocks: int, stride_on: str = "3x3") -> Config:
 
 
 def _cifar(layers: int) -> Config:
-    """The CIFAR family: 6n + 2 layers are three stages of n blocks, the stem and the head."""
+    """Return the CIFAR family: 6n + 2 layers are three stages of n blocks, the stem and the head."""
     n = (layers - 2) // 6
     return Config(layers=(n, n, n), width=16, stem="cifar", shortcut="A", num_classes=10)
 

@@ -1,12 +1,12 @@
-"""Elman's simple recurrent network: a state that each step makes anew of the input and of the state before it.
+"""Elman's simple recurrent network: each step computes a new state from the input and the previous state.
 
 J. L. Elman, Finding structure in time, 1990. <https://doi.org/10.1207/s15516709cog1402_1>
 
     h_t = f(W x_t + b + U h_{t−1} + b'),   h_0 = 0,   f = tanh
 
-W is (hidden, inputs), U (hidden, hidden); of several layers each reads the states of the one below. PyTorch's fused
-`nn.RNN` runs all steps at once, with its names, `rnn.weight_ih_l0` = W; `elman_step`, one step as the equation stands,
-gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in `forecasting.py`.
+W is (hidden, inputs), U (hidden, hidden); with several layers each reads the states of the one below. PyTorch's fused
+`nn.RNN` runs all steps at once, with its names, `rnn.weight_ih_l0` = W. `elman_step` computes one step by the equation,
+with the same result. Pooling and the head are in `recurrent.py`, forecasts in `forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
     state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
@@ -34,7 +34,7 @@ from .recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Config(forecasting.Config):
-    """What can be set in the network: all of `forecasting.Config`, and the function of its states."""
+    """Configuration of the network: all of `forecasting.Config`, and the activation of its states."""
 
     activation: str = one_of("tanh", ("tanh", "relu"))  # tanh or relu
 
@@ -42,7 +42,7 @@ class Config(forecasting.Config):
 def elman_step(
     x: Tensor, state: State, weights: Weights, activation: Callable[[Tensor], Tensor] = torch.tanh
 ) -> dict[str, Tensor]:
-    """One step: x (N, inputs), the state h (N, hidden), and W, U, b and b' to the next h."""
+    """Return one step: x (N, inputs), the state h (N, hidden), and W, U, b and b' to the next h."""
     (h,) = state
     W, U, b, b_state = weights
     h = activation(F.linear(x, W, b) + F.linear(h, U, b_state))  # (N, hidden)
@@ -50,12 +50,12 @@ def elman_step(
 
 
 class RNN(Forecasting, Recurrent):
-    """(N, T) token ids or (N, T, F) numbers to what the head gives."""
+    """An Elman network: token ids (N, T) or numbers (N, T, F) to the outputs of the head."""
 
     config: Config
 
     def layer(self, inputs: int, bidirectional: bool) -> layers.RNN:
-        """Elman's layers, batch first."""
+        """Build Elman's layers, batch first."""
         return layers.RNN(nonlinearity=self.config.activation, **self.settings(inputs, bidirectional))
 
 

@@ -1,17 +1,17 @@
-"""RoBERTa: BERT's network, learned longer, on more text, by hidden tokens alone.
+"""RoBERTa: BERT's network, trained longer, on more text, with masked tokens only.
 
 Y. Liu, M. Ott, N. Goyal, J. Du, M. Joshi, D. Chen, O. Levy, M. Lewis, L. Zettlemoyer, V. Stoyanov, RoBERTa: A robustly
 optimized BERT pretraining approach, 2019. <https://arxiv.org/abs/1907.11692>
 
     z⁰_t = LN(E[token_t] + S[0] + P[t + 2]),   the rest as in `bert.py`
 
-Shapes are those of `bert.py`. What is different from BERT:
-- Tokens. Subwords of bytes, 50 265 of them, for BERT's 30 522 of characters; a text stands between <s> and </s>.
-- Positions. The table has 514 rows for 512 tokens: the first real token has row 2, wherever padding stands.
-- Segments. There is one alone.
-- Classes. Dropout stands before the pooled layer, too.
+Shapes are those of `bert.py`. The differences from BERT are:
+- Tokens. Subwords of bytes, 50 265 of them, for BERT's 30 522 of characters; a text is enclosed in <s> and </s>.
+- Positions. The table has 514 rows for 512 tokens: the first real token has row 2, wherever padding is.
+- Segments. There is only one.
+- Classes. Dropout is applied before the pooled layer, too.
 - ε of the normalizations is 1e-5, PyTorch's default, for 1e-12.
-- Learning. Tokens are hidden anew in each epoch, sentences are not paired, batches hold 8 192 texts.
+- Training. Tokens are masked again in each epoch, sentences are not paired, batches hold 8 192 texts.
 """
 
 from __future__ import annotations

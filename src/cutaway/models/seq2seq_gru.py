@@ -1,18 +1,18 @@
-"""An encoder–decoder of GRUs with additive attention: a sequence in, another one out, token after token.
+"""A GRU encoder–decoder with additive attention, for sequence-to-sequence tasks.
 
 D. Bahdanau, K. Cho, Y. Bengio, Neural machine translation by jointly learning to align and translate, 2014 (ICLR 2015).
 <https://arxiv.org/abs/1409.0473>
 
     h_j = [h→_j ; h←_j]                              the source, read in both directions
-    s_0 = tanh(W_s h←_1)                             the decoder begins with what was read backward
+    s_0 = tanh(W_s h←_1)                             the decoder starts from the backward state
     e_ij = vᵀ tanh(W s_{i−1} + U h_j)                how well place j of the source suits the next token
     α_ij = exp(e_ij) / Σ_k exp(e_ik),   c_i = Σ_j α_ij h_j
     s_i = GRU([E y_{i−1} ; c_i], s_{i−1})
     t_i = maxout(R [s_i ; c_i ; E y_{i−1}]),   logits_i = W_o t_i
 
-The attention looks with the state before the token, s_{i−1}, so that c_i helps to make s_i. U h_j is the same for every
-i and is computed once for all of them; so is everything after the last state. What is left in the loop over the
-target is what one token needs from the one before it.
+Attention uses the state before the token, s_{i−1}, so that c_i is an input of s_i. U h_j is the same for every i and is
+computed once; so is everything after the last state. The loop over the target contains only what depends on the token
+before.
 
 Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`:
     embedding of the source                  (N, T, embedding)
@@ -24,7 +24,7 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     maxout over pairs                        (N, S, readout)
     linear                                   (N, S, target vocabulary)
 
-Padding changes nothing: the encoder reads packed sequences, and the weights of places that are padding are 0.
+Padding changes nothing: the encoder reads packed sequences, and attention weights of padding are 0.
 """
 
 from __future__ import annotations
@@ -50,20 +50,23 @@ State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, atte
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 32)  # token ids of the source are below this, padding and unknown among them
-    target_vocab_size: int = positive(48)  # token ids of the target are below this
-    embedding_dim: int = positive(128)  # numbers that a token is looked up as, on either side
-    hidden_dim: int = positive(256)  # numbers of the decoder's state, and of the encoder's in each direction
-    attention_dim: int = positive(128)  # numbers in which state and source are compared
-    readout_dim: int = positive(128)  # numbers after the maxout, which the head sees
-    layers: int = positive(1)  # of the encoder, each in both directions
-    dropout: float = fraction(0.2)  # of the embeddings, between the encoder's layers and before the head
+    vocab_size: int = at_least(2, 32)  # size of the source vocabulary, with padding and unknown
+    target_vocab_size: int = positive(48)  # size of the target vocabulary
+    embedding_dim: int = positive(128)  # dimension of the token embeddings of source and target
+    hidden_dim: int = positive(256)  # dimension of the decoder's state, and of the encoder's in each direction
+    attention_dim: int = positive(128)  # dimension of the attention scores' hidden layer
+    readout_dim: int = positive(128)  # dimension after the maxout: the input of the head
+    layers: int = positive(1)  # bidirectional layers of the encoder
+    dropout: float = fraction(0.2)  # dropout rate of the embeddings, between the encoder's layers and before the head
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """The preset with the vocabularies of `spec`. Raises ModelError where the target is no sequence of tokens."""
+        """Return the preset with the vocabularies of `spec`.
+
+        Raises ModelError if the target is no sequence of tokens.
+        """
         if not isinstance(spec.target, Tokens):
             raise ModelError(f"seq2seq-gru gives a sequence of tokens, and the target {spec.target.column!r} is none.")
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs)
@@ -79,8 +82,10 @@ class AdditiveAttention(Attention):
         self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
 
     def forward(self, s: Tensor, keys: Tensor, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The context (N, D) and the weights (N, T), from s (N, hidden), keys = U h (N, T, attention), h (N, T, D)
-        and the mask (N, T), True where a place is real."""
+        """Return the context (N, D) and the weights (N, T), from s (N, hidden), keys = U h (N, T, attention), h (N, T,
+        D) and the mask (N, T), True where a place is real.
+
+        """
         scores = torch.tanh(self.query(s)[:, None] + keys) @ self.v  # (N, T)
         weights = torch.softmax(scores.masked_fill(~mask, -math.inf), dim=1)
         if self.seen is not None:
@@ -88,7 +93,7 @@ class AdditiveAttention(Attention):
         return (weights[:, None] @ h)[:, 0], weights
 
     def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """W s, U h, h, the mask and v: what the scores are made of, and what the weights are for."""
+        """Return W s, U h, h, the mask and v, from which scores and context are computed."""
         s, keys, h, mask = args
         return self.query(s), keys, h, mask, self.v
 
@@ -121,7 +126,7 @@ class Seq2SeqGRU(Network):
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the target, (N, S, readout)."""
+        """Return the input of the head at each place of the target, (N, S, readout)."""
         s, keys, h, mask = self.begin(source, source_mask)
         words = self.dropout(self.target_embedding(target_so_far))  # (N, S, embedding)
 
@@ -134,17 +139,22 @@ class Seq2SeqGRU(Network):
         return self._read(states, contexts, words)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token after each place of the target so far, (N, S, vocab_size).
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
 
-        `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
-        `target_so_far` (N, S) begins with `begin`. What stands after a place of it changes nothing there.
+        Args:
+            source: Source ids, shape (N, T).
+            source_mask: True where a source token is real, shape (N, T); None if all are.
+            target_so_far: Target ids, shape (N, S), which begin with `begin`. Later tokens do not affect earlier
+                positions.
         """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
-        """Read the source: what `step` needs, each tensor with N first. Raises ModelError for an empty source, and for
-        a mask with padding elsewhere than after what is real."""
+        """Encode the source and return the state for `step`, whose tensors all have N first.
+
+        Raises ModelError for an empty source, and for a mask with padding elsewhere than on the right.
+        """
         source_mask = real_places(source_mask, source.shape)
         lengths = lengths_of(source_mask, source.shape[1])
         x = self.dropout(self.embedding(source))  # (N, T, embedding)
@@ -159,7 +169,7 @@ class Seq2SeqGRU(Network):
         return s, self.attention.key(h), h, source_mask
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         s, keys, h, mask = state
         word = self.dropout(self.target_embedding(token))  # (N, embedding)
         context, _ = self.attention(s, keys, h, mask)
@@ -167,7 +177,7 @@ class Seq2SeqGRU(Network):
         return self.head(self._read(s, context, word)), (s, keys, h, mask)
 
     def _read(self, s: Tensor, context: Tensor, word: Tensor) -> Tensor:
-        """The deep output: the larger of each pair of (…, 2·readout) numbers, (…, readout)."""
+        """Return the deep output: the larger of each pair of (…, 2·readout) numbers, (…, readout)."""
         pairs = self.readout(torch.cat([s, context, word], -1)).unflatten(-1, (-1, 2))  # (…, readout, 2)
         t: Tensor = self.dropout(pairs.amax(-1))
         return t

@@ -1,4 +1,4 @@
-"""Show, attend and tell: a caption written word by word, each word from where the network looks in the image for it.
+"""Show, attend and tell: image captioning with visual attention, word by word.
 
 K. Xu, J. Ba, R. Kiros, K. Cho, A. Courville, R. Salakhutdinov, R. Zemel, Y. Bengio, Show, attend and tell: neural image
 caption generation with visual attention, 2015 (ICML 2015). <https://arxiv.org/abs/1502.03044> Its soft attention:
@@ -22,8 +22,8 @@ Shapes, from images (N, C, H, W) and the caption so far (N, S), which begins wit
     deep output                                 (N, S, embedding)
     linear                                      (N, S, target vocabulary)
 
-The context is computed from the state before the word, so that ẑ_t helps to make h_t. What one word needs from the one
-before it is all that stands in the loop.
+The context is computed from the state before the word, so that ẑ_t is an input of h_t. The loop contains only what
+depends on the word before.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ State = tuple[Tensor, Tensor, Tensor, Tensor]  # h, c (N, hidden), keys (N, L, a
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    widths: tuple[int, ...] = positive((16, 32, 64))  # channels of each stage; between two the map is halved
+    widths: tuple[int, ...] = positive((16, 32, 64))  # channels of each stage; the map is halved between stages
     stage_layers: int = positive(2)  # convolutions of a stage
-    embedding_dim: int = positive(96)  # numbers that a word is looked up as, and of the deep output
-    hidden_dim: int = positive(192)  # numbers of the LSTM's state
-    attention_dim: int = positive(96)  # numbers in which state and place are compared
-    dropout: float = fraction(0.1)  # of the words and of what the head sees
+    embedding_dim: int = positive(96)  # dimension of the word embedding and of the deep output
+    hidden_dim: int = positive(192)  # dimension of the LSTM's state
+    attention_dim: int = positive(96)  # dimension of the attention scores' hidden layer
+    dropout: float = fraction(0.1)  # dropout rate of the words and of the input of the head
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    target_vocab_size: int = positive(10_000)  # token ids of the caption are below this
+    target_vocab_size: int = positive(10_000)  # size of the caption vocabulary
 
     @property
     def least_size(self) -> int:
@@ -67,7 +67,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and the vocabulary of `spec`; images of any size will do."""
+        """Return the preset with the channels and the vocabulary of `spec`; images of any size are accepted."""
         return dataclasses.replace(preset, in_channels=spec.channels, target_vocab_size=spec.target.outputs)
 
 
@@ -81,7 +81,7 @@ class Stage(nn.Module):
         self.bns = nn.ModuleList(nn.BatchNorm2d(width) for _ in inputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, width, H, W)."""
+        """Map (N, C, H, W) to (N, width, H, W)."""
         for conv, bn in zip(self.convs, self.bns):
             x = F.relu(bn(conv(x)), inplace=True)
         return x
@@ -113,12 +113,14 @@ class ShowAttendTell(Network):
         self.dropout = nn.Dropout(config.dropout)
 
     def token_grid(self, height: int, width: int) -> TokenGrid:
-        """The places of the last map."""
+        """Return the places of the last map."""
         return TokenGrid(height // self.config.least_size, width // self.config.least_size)
 
     def places(self, images: Tensor) -> Tensor:
-        """a_1 … a_L: the last map row by row, with where each place is, (N, L, D). Half of the numbers are told the
-        row, the other half the column, by sinusoids."""
+        """Return a_1 … a_L: the last map row by row, with positions added, (N, L, D).
+
+        Half of the channels encode the row, the other half the column, by sinusoids.
+        """
         reject_small(images, self.config.least_size, "show-attend-tell")
         x = images
         for i, stage in enumerate(self.stages):
@@ -128,7 +130,7 @@ class ShowAttendTell(Network):
         return a
 
     def features(self, images: Tensor, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the caption, (N, S, embedding)."""
+        """Return the input of the head at each place of the caption, (N, S, embedding)."""
         h, c, keys, a = self.begin(images)
         words = self.dropout(self.embedding(target_so_far))  # (N, S, embedding)
 
@@ -140,27 +142,32 @@ class ShowAttendTell(Network):
         return self._read(states, contexts, words)
 
     def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:
-        """Logits of the word after each place of the caption so far, (N, S, vocab_size), which begins with `begin`.
-        What stands after a place of it changes nothing there."""
+        """Return the logits of the word after each position of the caption so far, (N, S, vocab_size).
+
+        The caption begins with `begin`. Later words do not affect earlier positions.
+        """
         logits: Tensor = self.head(self.features(images, target_so_far))
         return logits
 
     def begin(self, images: Tensor, source_mask: Tensor | None = None) -> State:
-        """Look at the images (N, C, H, W): what `step` needs, each tensor with N first. Images have no mask."""
+        """Encode the images (N, C, H, W) and return the state for `step`, whose tensors all have N first.
+
+        Images have no mask.
+        """
         del source_mask
         a = self.places(images)  # (N, L, D)
         mean = a.mean(1)  # (N, D)
         return torch.tanh(self.initial_h(mean)), torch.tanh(self.initial_c(mean)), self.attention.key(a), a
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits of the next word, (N, vocab_size), and the state after `token` (N,)."""
+        """Return the logits of the next word, (N, vocab_size), and the state after `token` (N,)."""
         h, c, keys, a = state
         word = self.dropout(self.embedding(token))  # (N, embedding)
         h, c, z = self._advance(word, h, c, keys, a)
         return self.head(self._read(h, z, word)), (h, c, keys, a)
 
     def _advance(self, word: Tensor, h: Tensor, c: Tensor, keys: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """h_t and c_t (N, hidden) and ẑ_t (N, D), from the word before (N, embedding) and the state before it."""
+        """Return h_t and c_t (N, hidden) and ẑ_t (N, D), from the previous word (N, embedding) and state."""
         everywhere = torch.ones_like(a[:, :, 0], dtype=torch.bool)  # (N, L): no place is padding
         context, _ = self.attention(h, keys, a, everywhere)
         z = torch.sigmoid(self.gate(h)) * context  # (N, 1) · (N, D)
@@ -168,7 +175,7 @@ class ShowAttendTell(Network):
         return h, c, z
 
     def _read(self, h: Tensor, z: Tensor, word: Tensor) -> Tensor:
-        """The deep output without its last layer, (…, embedding)."""
+        """Return the deep output without its last layer, (…, embedding)."""
         y: Tensor = self.dropout(word + self.read_state(h) + self.read_context(z))
         return y
 

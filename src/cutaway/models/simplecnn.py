@@ -1,8 +1,8 @@
 """A simple convolutional network: two convolutions with batch normalization, pooling, one linear layer.
 
-It is nobody's in particular: the smallest network in which each part of today's convolutional networks stands once.
-Batch normalization is after S. Ioffe, C. Szegedy, Batch normalization: accelerating deep network training by reducing
-internal covariate shift, 2015. <https://arxiv.org/abs/1502.03167>
+It is from no particular paper: the smallest network with each part of modern convolutional networks. Batch
+normalization is from S. Ioffe, C. Szegedy, Batch normalization: accelerating deep network training by reducing internal
+covariate shift, 2015. <https://arxiv.org/abs/1502.03167>
 
     a = ReLU(BN(W ∗ x)),   BN(z) = γ (z − μ) / √(σ² + ε) + β;   logits = W₃ vec(pool(a)) + b
 
@@ -13,8 +13,8 @@ Shapes, from an image (N, C, H, W), H and W at least 8:
     mean over a grid of 4×4 cells     (N, 64, 4, 4)
     linear                            (N, classes)
 
-The grid has as many cells whatever the image's size, so that one set of weights serves every size. The convolutions
-have no bias: the normalization after them has its own.
+The grid has the same number of cells for every image size, so that one set of weights serves every size. The
+convolutions have no bias: the normalization after them has one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ GRID = 4  # cells of the last feature maps, in height and width
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
     widths: tuple[int, ...] = positive((32, 64))  # channels of the two convolutions
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -59,7 +59,7 @@ class Config(Checked):
 
 
 class SimpleCNN(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -74,14 +74,14 @@ class SimpleCNN(Network):
         self.head = nn.Linear(second * GRID * GRID, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: (N, 64·4·4), the grids of the last feature maps one after another."""
+        """Return the input of the head: (N, 64·4·4), the grids of the last feature maps one after another."""
         reject_small(x, self.config.least_size, "simplecnn")
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
         x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)
         return F.adaptive_avg_pool2d(x, GRID).flatten(1)  # (N, 64·4·4)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

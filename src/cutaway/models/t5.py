@@ -1,4 +1,4 @@
-"""T5: an encoder–decoder that knows distances instead of positions, and reads every task as text to text.
+"""T5: an encoder–decoder with relative positions, which treats every task as text to text.
 
 C. Raffel, N. Shazeer, A. Roberts, K. Lee, S. Narang, M. Matena, Y. Zhou, W. Li, P. J. Liu, Exploring the limits of
 transfer learning with a unified text-to-text transformer, 2019 (JMLR 2020). <https://arxiv.org/abs/1910.10683>
@@ -19,12 +19,12 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     times d^−½, times the embedding          (N, S, vocab_size)
 
 A distance is key − query. It falls in one of 32 buckets: in the encoder 16 for either direction, 8 of them for one
-distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query.
+distance each and 8 that grow logarithmically up to 128; in the decoder all are for keys before the query.
 
-With tie_weights=false the output layer is a matrix W_U of its own, and nothing is scaled by d^−½.
+With tie_weights=false the output layer is a separate matrix W_U, and there is no scaling by d^−½.
 
-There is no limit of length. Padding stands after what is real and changes nothing. A decoded token is read alone:
-`begin` keeps the source's keys and values, `step` those of the target so far.
+The length is not limited. Padding comes after the real tokens and changes nothing. Decoding reads one token at a time:
+`begin` stores the source's keys and values, `step` those of the target so far.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ EPS = 1e-6  # ε of the normalization
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = positive(32_128)  # token ids are below this, on both sides
-    dim: int = positive(512)  # model dimension d: numbers in a token
+    vocab_size: int = positive(32_128)  # size of the vocabulary of source and target
+    dim: int = positive(512)  # model dimension d
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
-    heads: int = positive(8)  # of attention
-    head_dim: int = positive(64)  # numbers of a head's queries, keys and values, which need not come to dim
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    heads: int = positive(8)  # attention heads
+    head_dim: int = positive(64)  # dimension of a head's queries, keys and values; heads · head_dim may differ from dim
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    num_buckets: int = at_least(4, 32)  # of distances
-    max_distance: int = 128  # distance from which on all fall in the last bucket
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
-    dropout: float = fraction(0.1)  # of embedding, attention weights, hidden units, what a layer adds, either end
+    num_buckets: int = at_least(4, 32)  # number of buckets of relative distances
+    max_distance: int = 128  # distance from which on all are in the last bucket
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
+    dropout: float = fraction(0.1)  # dropout rate of embedding, attention weights, hidden units and layer outputs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +75,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """The preset with the vocabulary of `spec`. Raises ModelError where its sides have one each."""
+        """Return the preset with the vocabulary of `spec`. Raises ModelError if its sides have one each."""
         reject_apart("t5", spec)
         return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
@@ -109,9 +109,12 @@ class Block(nn.Module):
         source_mask: Tensor | None = None,
         cross_kv: LayerCache | None = None,
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim). `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and
-        `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, which keeps its keys
-        and values, for cross-attention."""
+        """Map (N, T, dim) to (N, T, dim).
+
+        `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and `cache` are for
+        self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for
+        cross-attention.
+        """
         x = x + self.dropout(self.attention(self.norm1(x), mask=bias, cache=cache))  # (N, T, dim)
         if self.cross_attends:
             x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=cross_kv))
@@ -140,7 +143,10 @@ class T5(EncoderDecoder):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Each matrix so that what it gives has variance 1; queries have that of 1/√d in them."""
+        """Initialize each matrix so that its outputs have variance 1; the factor 1/√d of attention is part of the
+        queries.
+
+        """
         c = self.config
         nn.init.normal_(self.embedding.weight)
         for bias in (self.encoder_bias, self.decoder_bias):
@@ -161,7 +167,10 @@ class T5(EncoderDecoder):
             nn.init.normal_(look.out.weight, std=rows**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
+        real.
+
+        """
         length = source.shape[1]
         x = self.dropout(self.embedding(source))  # (N, T, dim)
         bias = combined(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
@@ -171,8 +180,11 @@ class T5(EncoderDecoder):
         return read
 
     def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
-        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        """Return the input of the head for target ids (N, S), (N, S, dim).
+
+        `read` (N, T, dim) is the encoder output of a source with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the source, the ids continue after its end.
+        """
         length = target.shape[1]
         _, seen, causal = placed(target, cache)
         keys = length if cache is None else cache.length
@@ -183,18 +195,21 @@ class T5(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
-        said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
-        return said * float(self.config.dim**-0.5) if self.config.tie_weights else said
+        head_input: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
+        return head_input * float(self.config.dim**-0.5) if self.config.tie_weights else head_input
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the target, (N, S, dim)."""
+        """Return the input of the head at each place of the target, (N, S, dim)."""
         mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
         read = self.encode(source, mask)  # (N, T, dim)
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
-        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
+
+        The arguments are source ids (N, T), their mask (N, T), True where a token is real, and the target so far (N,
+        S), which begins with its `begin`.
+        """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 

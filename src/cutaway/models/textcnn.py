@@ -33,30 +33,30 @@ from .card import Card, Divergence, Published
 from .fields import Checked, at_least, fraction, one_of, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
-RANGE = 0.25  # of the uniform distribution that vectors of words begin with
+RANGE = 0.25  # bound of the uniform initialization of word vectors
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 10_000)  # tokens, each with a vector
-    dim: int = positive(300)  # numbers in a word's vector
-    kernel_sizes: tuple[int, ...] = positive((3, 4, 5))  # words that a filter sees, a group of filters for each
+    vocab_size: int = at_least(2, 10_000)  # size of the vocabulary
+    dim: int = positive(300)  # dimension of the word vectors
+    kernel_sizes: tuple[int, ...] = positive((3, 4, 5))  # window sizes in words, each with its own group of filters
     filters: int = positive(100)  # in each group
     channels: str = one_of("random", CHANNELS)  # random: learned vectors; static, non-static, two-channel: vectors=FILE
-    dropout: float = fraction(0.5)  # of the features
-    max_norm: float = at_least(0, 3.0)  # that the weights of a class are brought back to after each update; 0 does not
-    num_classes: int = positive(2)  # values that the head gives
+    dropout: float = fraction(0.5)  # dropout rate of the features
+    max_norm: float = at_least(0, 3.0)  # largest norm of the weights of a class; 0 for no limit
+    num_classes: int = positive(2)  # size of the output
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and classes of `spec`."""
+        """Return the preset with the vocabulary and classes of `spec`."""
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
 class TextCNN(Network):
-    """(N, T) token ids to (N, classes) logits."""
+    """A network that maps token ids of shape (N, T) to logits of shape (N, classes)."""
 
     takes = (TextSpec,)
     targets = (Classes, Value)
@@ -79,8 +79,10 @@ class TextCNN(Network):
         self.fc = nn.Linear(config.filters * len(config.kernel_sizes), config.num_classes)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the largest output of each filter, (N, filters · windows). `mask` (N, T) is True where a
-        token is real; None where all are."""
+        """Return the input of the head: the largest output of each filter, (N, filters · windows).
+
+        `mask` (N, T) is True where a token is real; None where all are.
+        """
         mask = real_places(mask, tokens.shape)
         x = self.embedding(tokens)  # (N, T, k)
         if self.config.channels == "two-channel":
@@ -98,13 +100,13 @@ class TextCNN(Network):
         return torch.cat(found, 1)  # (N, filters · windows)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, classes), of token ids (N, T)."""
+        """Return the logits, shape (N, classes), of token ids (N, T)."""
         logits: Tensor = self.fc(self.dropout(self.features(tokens, mask)))
         return logits
 
     @torch.no_grad()
     def constrain(self) -> None:
-        """After an update: bring the weights of each class back to a length of at most `max_norm`."""
+        """Rescale the weights of each class to a norm of at most `max_norm`, after an update."""
         if self.config.max_norm:
             weight = self.fc.weight
             weight.copy_(torch.renorm(weight, 2, 0, self.config.max_norm))

@@ -1,4 +1,4 @@
-"""The Transformer: an encoder and a decoder of attention alone, a sequence in, another one out.
+"""The Transformer: an encoder–decoder that consists of attention only, for sequence-to-sequence tasks.
 
 A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin, Attention is all you
 need, 2017. <https://arxiv.org/abs/1706.03762>
@@ -15,12 +15,12 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the decoder                (N, S, dim)
     times the embedding                      (N, S, vocab_size)
 
-One matrix E looks up the source, the target, and is the output layer, as both sides have one vocabulary. Where they
-have two, the source has a matrix of its own, and the target's is still the output layer; tie_weights=false gives that a
-matrix W_U of its own.
+One matrix E is the embedding of source and target and the output layer, if both have one vocabulary. With two
+vocabularies the source has its own matrix, and the target's is still the output layer; tie_weights=false makes the
+output layer a separate matrix W_U.
 
-Sinusoids have no limit of length. Padding, before or after what is real, changes nothing. A decoded token is read
-alone: `begin` keeps the source's keys and values, `step` those of the target so far.
+Sinusoids do not limit the length. Padding on either side changes nothing. Decoding reads one token at a time: `begin`
+stores the source's keys and values, `step` those of the target so far.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ ORDERS = ("post", "pre")
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = positive(37_000)  # token ids of the source are below this
-    target_vocab_size: int | None = positive(None)  # token ids of the target; none for as many as the source's
-    joint_vocab: bool = True  # one matrix looks up source and target; else the source has one of its own
-    dim: int = positive(512)  # model dimension d: numbers in a token
+    vocab_size: int = positive(37_000)  # size of the source vocabulary
+    target_vocab_size: int | None = positive(None)  # size of the target vocabulary; none for that of the source
+    joint_vocab: bool = True  # share the embedding of source and target; else the source has its own
+    dim: int = positive(512)  # model dimension d
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
-    heads: int = positive(8)  # of attention, each on dim / heads numbers
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    heads: int = positive(8)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.1)  # of what each sub-layer adds, and of embedding plus positions
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
-    order: str = one_of("post", ORDERS)  # of the normalization: post, after each sum; pre, before each sub-layer
+    dropout: float = fraction(0.1)  # dropout rate of the output of each sub-layer, and of embedding plus positions
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
+    order: str = one_of("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +71,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """The preset with the vocabularies of `spec`."""
+        """Return the preset with the vocabularies of `spec`."""
         return dataclasses.replace(
             preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs, joint_vocab=spec.joint_vocab
         )
@@ -103,8 +103,11 @@ class Block(nn.Module):
         source_mask: Tensor | None = None,
         cross_kv: LayerCache | None = None,
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
-        mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
+        """Map (N, T, dim) to (N, T, dim).
+
+        `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`,
+        which keeps its keys and values, for cross-attention.
+        """
         if self.order == "pre":
             x = x + self.dropout(self.attention(self.norm1(x), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
             if self.cross_attends:
@@ -140,7 +143,7 @@ class Transformer(EncoderDecoder):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Matrices by X. Glorot's rule, biases 0: attention's begin so already."""
+        """Initialize matrices by X. Glorot's rule and biases with 0, as attention already is."""
         for name, parameter in self.named_parameters():
             if "mlp" in name:
                 nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.xavier_uniform_(parameter)
@@ -149,16 +152,18 @@ class Transformer(EncoderDecoder):
 
     @property
     def _words(self) -> nn.Embedding:
-        """What the target is looked up in."""
+        """Return the embedding of the target."""
         return self.embedding if self.target_embedding is None else self.target_embedding
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """PE."""
+        """Return PE."""
         return {"sinusoids": sinusoids(torch.arange(places), self.config.dim)}
 
     def _looked_up(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
-        """√d · E[tokens] + PE(places), (N, T, dim). The factor is not the positions'. With a `mask` (N, 1, 1, T) a
-        token's place is counted among the real ones, wherever padding stands."""
+        """Return √d · E[tokens] + PE(places), (N, T, dim); the factor does not apply to the positions.
+
+        With a `mask` (N, 1, 1, T) positions count real tokens only.
+        """
         x = words(tokens) * math.sqrt(self.config.dim)
         positions = sinusoids(places, self.config.dim, x.dtype)  # (T, dim)
         if mask is not None:
@@ -167,7 +172,10 @@ class Transformer(EncoderDecoder):
         return summed
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
+        real.
+
+        """
         x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device), mask)
         for block in self.encoder:
             x = block(x, mask)  # (N, T, dim)
@@ -182,22 +190,25 @@ class Transformer(EncoderDecoder):
         cache: Cache | None = None,
         own_mask: Tensor | None = None,
     ) -> Tensor:
-        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
-        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source;
-        else `own_mask` (N, 1, 1, S) may say which of them are real."""
+        """Return the input of the head for target ids (N, S), (N, S, dim).
+
+        `read` (N, T, dim) is the encoder output of a source with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the source, the ids continue after its end. Without one, `own_mask` (N, 1, 1, S) is True where a target token is
+        real.
+        """
         positions, seen, causal = placed(target, cache)
         seen = own_mask if seen is None else seen
         y = self._looked_up(self._words, target, positions, own_mask)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
-        said: Tensor = self.decoder_norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.decoder_norm(y)  # (N, S, dim)
+        return head_input
 
     def features(
         self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
-        """What the head sees at each place of the target, (N, S, dim)."""
+        """Return the input of the head at each place of the target, (N, S, dim)."""
         src, src_mask, tgt = sides(src, tgt, src_mask)
         mask = visible(real_places(src_mask, src.shape), causal=False, length=src.shape[1])  # (N, 1, 1, T)
         own = visible(real_places(tgt_mask, tgt.shape), causal=False, length=tgt.shape[1])  # (N, 1, 1, S)
@@ -207,10 +218,16 @@ class Transformer(EncoderDecoder):
     def forward(
         self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
-        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids `src` (N, T)
-        and the target so far `tgt` (N, S), which begins with its `begin`. The masks, (N, T) and (N, S), are True where
-        a token is real; that the target is read from left to right needs none. What a batch of pairs holds is taken in
-        its order too: source, mask, target. Raises ModelError without a target."""
+        """Return the logits of the token after each position of the target so far, (N, S, vocab_size).
+
+        Args:
+            src: Source ids, shape (N, T).
+            tgt: Target so far, shape (N, S), which begins with its `begin`.
+            src_mask: True where a source token is real, shape (N, T). The causal mask is added automatically.
+            tgt_mask: True where a target token is real, shape (N, S).
+
+        The order of a batch of pairs is accepted too: source, mask, target. Raises ModelError without a target.
+        """
         logits: Tensor = self.head(self.features(src, tgt, src_mask, tgt_mask))
         return logits
 
@@ -225,7 +242,7 @@ PRESETS = {
 
 
 def _noam(dim: int, warmup: int, updates: int) -> dict[str, object]:
-    """The paper's training: its rate is d^−½ · min(s^−½, s · w^−³ᐟ²) at update s, which peaks at s = w."""
+    """Return the paper's training: its rate is d^−½ · min(s^−½, s · w^−³ᐟ²) at update s, which peaks at s = w."""
     return {
         "optimizer": "adam",
         "lr": round((dim * warmup) ** -0.5, 6),

@@ -1,4 +1,4 @@
-"""Whisper: speech to text by an encoder of attention and a decoder that spells what is said, letter after letter.
+"""Whisper: speech to text with a Transformer encoder and a decoder that writes the transcript token by token.
 
 A. Radford, J. W. Kim, T. Xu, G. Brockman, C. McLeavey, I. Sutskever, Robust speech recognition via large-scale weak
 supervision, 2022. <https://arxiv.org/abs/2212.04356>
@@ -9,9 +9,9 @@ supervision, 2022. <https://arxiv.org/abs/2212.04356>
     y ← y + MHA(LN(y));   y ← y + MHA(LN(y), s);   y ← y + MLP(LN(y))        the first of them causal
     p(token_{t+1} | tokens ≤ t, x) = softmax(LN(y_t) Eᵀ)
 
-Unlike connectionist temporal classification (`ctc_conv_gru.py`), which says a character or a blank at every frame and
-takes the frames for independent, each token here hangs on all before it, and cross-attention looks for its sound
-wherever that is. Nothing tells the network that speech and text run the same way: it has to learn that too.
+Connectionist temporal classification (`ctc_conv_gru.py`) predicts a character or a blank at every frame and treats
+frames as independent. Here each token depends on all before it, and cross-attention finds its sound anywhere in the
+recording. The network has to learn that speech and text run in the same order.
 
     log-mel frames (N, T, F) ─▶ conv 3, GELU ─▶ conv 3, stride 2, GELU ─▶ + sinusoids ─▶ encoder ─┐
     the transcript so far (N, S) ─▶ embedding + positions ─▶ decoder ◀── cross-attention ─────────┘ ─▶ · Eᵀ
@@ -24,9 +24,9 @@ Shapes, from frames (N, T, F) with a mask (N, T), T' = ⌈T / 2⌉, and the tran
     each block of the decoder                  (N, S, dim)
     normalized, times the embedding            (N, S, vocab_size)
 
-What pads a recording changes nothing: it enters both convolutions as zeros, as what lies beyond their ends does, and no
-attention looks there. A decoded token is read alone: `begin` keeps the keys and values of the recording, `step` those
-of the transcript so far.
+Padding does not change the result: it enters both convolutions as zeros, like everything beyond the ends of a
+recording, and is not attended to. Decoding reads one token at a time: `begin` stores the keys and values of the
+recording, `step` those of the transcript so far.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed
 from .fields import Checked, fraction, positive
 
-STRIDE = 2  # of the second convolution: frames for each place of the encoder
+STRIDE = 2  # stride of the second convolution: frames for each position of the encoder
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_features: int = positive(80)  # F, the mel bands of a frame
-    dim: int = positive(384)  # model dimension: numbers in a token, on either side
+    dim: int = positive(384)  # model dimension of encoder and decoder
     layers: int = positive(4)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
-    heads: int = positive(6)  # of attention, each on dim / heads numbers
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    heads: int = positive(6)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.0)  # of embeddings plus positions and of what each layer adds
-    target_vocab_size: int = positive(51_865)  # token ids of the transcript are below this
-    context_length: int = positive(448)  # tokens of a transcript that positions are learned for
+    dropout: float = fraction(0.0)  # dropout rate of embeddings plus positions and of the output of each layer
+    target_vocab_size: int = positive(51_865)  # size of the transcript vocabulary
+    context_length: int = positive(448)  # maximum number of tokens of a transcript
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,8 +76,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: AudioSpec) -> Config:
-        """The preset with the mel bands and characters of `spec`, and positions for transcripts half as long again as
-        the longest in training."""
+        """Return the preset with the mel bands and characters of `spec`, and positions for transcripts half as long
+        again as the longest in training.
+
+        """
         assert isinstance(spec.target, Spelled), "what is learned is a transcript, token after token"
         longest = spec.target.longest
         return dataclasses.replace(
@@ -89,9 +91,11 @@ class Config(Checked):
 
 
 def sinusoids(places: int, dim: int) -> Tensor:
-    """PE(p) = [sin(p ω_i); cos(p ω_i)], ω_i = 10000^(−i / (dim/2 − 1)), (places, dim): all sines before all cosines.
+    """Return PE(p) = [sin(p ω_i); cos(p ω_i)], ω_i = 10000^(−i / (dim/2 − 1)), (places, dim).
 
-    In float32, as the published weights were trained: of late places other digits would be others in their angles."""
+    All sines come before all cosines. Computed in float32, as for the published weights: another precision changes the
+    angles of late positions.
+    """
     half = dim // 2
     rates = torch.exp(-math.log(10_000) / (half - 1) * torch.arange(half, dtype=torch.float32))
     angles = torch.arange(places, dtype=torch.float32)[:, None] * rates  # (places, dim/2)
@@ -111,7 +115,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(N, T', dim) to (N, T', dim)."""
+        """Map (N, T', dim) to (N, T', dim)."""
         z = z + self.dropout(self.attention(self.norm1(z), mask=mask))  # (N, T', dim)
         return z + self.dropout(self.mlp(self.norm2(z)))  # type: ignore[no-any-return]  # (N, T', dim)
 
@@ -141,8 +145,11 @@ class DecoderBlock(nn.Module):
         read_mask: Tensor | None = None,
         cross_kv: LayerCache | None = None,
     ) -> Tensor:
-        """(N, S, dim) to (N, S, dim). `mask`, `causal` and `cache` are for the transcript; `read` (N, T', dim),
-        `read_mask` and `cross_kv`, which keeps its keys and values, for the recording."""
+        """Map (N, S, dim) to (N, S, dim).
+
+        `mask`, `causal` and `cache` are for the transcript; `read` (N, T', dim), `read_mask` and `cross_kv`, which
+        keeps its keys and values, for the recording.
+        """
         y = y + self.dropout(self.attention(self.norm1(y), mask=mask, causal=causal, cache=cache))  # (N, S, dim)
         looked = self.cross_attention(self.cross_norm(y), read, mask=read_mask, cache=cross_kv)
         y = y + self.dropout(looked)  # (N, S, dim)
@@ -175,7 +182,7 @@ class TransformerASR(EncoderDecoder):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """All weights normal with variance 1 / fan-in, E and P with 1 / dim, biases 0."""
+        """Initialize all weights normally with variance 1 / fan-in, E and P with 1 / dim, and biases with 0."""
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -183,16 +190,19 @@ class TransformerASR(EncoderDecoder):
                 nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
 
     def output_frames(self, frames: Tensor) -> Tensor:
-        """T' of so many frames, (n,)."""
+        """Return T' for recordings of `frames` frames, (n,)."""
         return -(-frames // STRIDE)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """PE, and those that the decoder has learned."""
+        """Return PE, and the learned positions of the decoder."""
         return {"sinusoids": sinusoids(places, self.config.dim), "positions": self.positions.weight}
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """What the encoder makes of frames (N, T, F), (N, T', dim); `mask` (N, 1, 1, T) is True where one is real.
-        Raises ModelError for frames of another size, and for padding before a real frame."""
+        """Return the encoder output (N, T', dim) of frames (N, T, F); `mask` (N, 1, 1, T) is True where a frame is
+        real.
+
+        Raises ModelError for frames of another size, and for padding before a real frame.
+        """
         if source.ndim != 3 or source.shape[2] != self.config.in_features:
             raise ModelError(
                 f"This network takes frames of shape (N, T, {self.config.in_features}), and these are "
@@ -211,9 +221,11 @@ class TransformerASR(EncoderDecoder):
         return read
 
     def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """What the head sees at each place of the ids (N, S), (N, S, dim), over what was `read` (N, T', dim) of frames
-        with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the recording. Raises
-        ModelError beyond the context."""
+        """Return the input of the head for token ids (N, S), (N, S, dim).
+
+        `read` (N, T', dim) is the encoder output of frames with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the recording, the ids continue after its end. Raises ModelError if the context is exceeded.
+        """
         length = target.shape[1] + (cache.length if cache is not None else 0)
         if length > self.config.context_length:
             raise ModelError(
@@ -225,24 +237,27 @@ class TransformerASR(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, _halved(mask), cross_kv)  # (N, S, dim)
-        said: Tensor = self.norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.norm(y)  # (N, S, dim)
+        return head_input
 
     def features(self, x: Tensor, mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the transcript, (N, S, dim)."""
+        """Return the input of the head at each place of the transcript, (N, S, dim)."""
         real = visible(real_places(mask, x.shape), causal=False, length=x.shape[1])  # (N, 1, 1, T)
         return self.decode(target_so_far, self.encode(x, real), real)
 
     def forward(self, x: Tensor, mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token after each place of the transcript so far, (N, S, vocab_size), which begins with its
-        `begin`, from frames (N, T, F) and their mask (N, T), True where a frame is real."""
+        """Return the logits of the token after each place of the transcript so far, (N, S, vocab_size), which begins
+        with its `begin`, from frames (N, T, F) and their mask (N, T), True where a frame is real.
+
+        """
         logits: Tensor = self.head(self.features(x, mask, target_so_far))
         return logits
 
 
 def _halved(mask: Tensor | None) -> Tensor | None:
-    """The mask (N, 1, 1, T') of the encoder's places, of that of the frames (N, 1, 1, T): place t' is real where frame
-    2t' is."""
+    """Return the mask (N, 1, 1, T') of the encoder's places, of that of the frames (N, 1, 1, T): place t' is real where
+    frame 2t' is.
+    """
     return None if mask is None else mask[..., ::STRIDE]
 
 

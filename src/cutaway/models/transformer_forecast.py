@@ -1,23 +1,23 @@
-"""Transformer forecaster: a causal decoder that reads a series step by step, and answers at the steps to come.
+"""Transformer forecaster: a causal decoder that reads a series step by step, followed by the steps to forecast.
 
 S. Li, X. Jin, Y. Xuan, X. Zhou, W. Chen, Y.-X. Wang, X. Yan, Enhancing the locality and breaking the memory bottleneck
 of Transformer on time series forecasting, 2019 (NeurIPS). <https://arxiv.org/abs/1907.00235>
 
-Its section 3, a decoder with full attention on values and covariates, without the convolutions and the sparse attention
-that the paper adds. With x_t the F variables of step t, of which those known in advance, k_t, go on after the last:
+Section 3 of the paper: a decoder with full attention on values and covariates, without the paper's convolutions and
+sparse attention. x_t are the F variables of step t, of which those known in advance, k_t, continue after the last step:
 
-    x̃_t = (x_t − μ) / σ                            μ and σ of this window: what is known in advance stays as it is
+    x̃_t = (x_t − μ) / σ                            μ and σ of this window; known future variables are unchanged
     z⁰_t = W_x [x̃_t, k_t] + b + P[t]               for t ≤ T;      W_x [0, k_t] + b + P[t]      for T < t ≤ T + H
     z ← z + MHA(LN(z)),   z ← z + MLP(LN(z))       causal: step t looks at steps ≤ t
     ŷ_t = σ · (W_y LN(z_t) + b_y) + μ              for T < t ≤ T + H, the C variables to forecast
 
-The whole horizon is answered in one pass, each of its steps at a place of its own, and all are learned at once: it is
-what a forecast is asked for and measured by, and no error is read again as if it had been seen. A decoder that predicts
-the next step alone, at each step of the window, learns from more answers and has to do so. For classes and numbers
-there are no steps to come, and a linear layer sees the last step, which has seen all the others, or their mean.
+The whole horizon is predicted in one pass, with a position for each step, and all steps are trained together. This
+matches how forecasts are used and measured, and no forecast error is fed back as input. A decoder that only predicts
+the next step has more training targets, but it needs such feedback. For classes and numbers there are no steps to
+forecast, and a linear layer takes the last step, which attends to all others, or the mean.
 
-Shapes, from (N, T, F) and, where K variables are known in advance, those of the steps to come, (N, H, K):
-    values and what is known                  (N, T + H, F)
+Shapes, from (N, T, F) and, if K variables are known in advance, those of the steps to forecast, (N, H, K):
+    values and known future                   (N, T + H, F)
     each block                                (N, T + H, dim)
     head                                      (N, H, C), given as (N, H · C), step after step
 """
@@ -44,27 +44,27 @@ POOLING = ("last", "mean")
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     steps: int = positive(96)  # T, the length of a window
     in_features: int = positive(7)  # F, the variables at each step
-    known_future: int = at_least(0, 0)  # K, those of them that are known in advance, the last ones
-    horizon: int = at_least(0, 24)  # H, the steps to forecast; 0 answers once for the whole series
-    num_classes: int = positive(168)  # values that the head gives: horizon times variables, or classes
-    dim: int = positive(64)  # model dimension: numbers in a token
-    layers: int = positive(3)  # blocks
-    heads: int = positive(4)  # of attention, each on dim / heads numbers
+    known_future: int = at_least(0, 0)  # K, number of the last variables, which are known in advance
+    horizon: int = at_least(0, 24)  # H, number of steps to forecast; 0 for one output for the whole series
+    num_classes: int = positive(168)  # size of the output: horizon times variables, or classes
+    dim: int = positive(64)  # model dimension
+    layers: int = positive(3)  # number of blocks
+    heads: int = positive(4)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.0)  # after positions, and of what each layer adds
-    instance_norm: bool = True  # whether a forecast is made of windows with mean 0 and standard deviation 1
-    pooling: str = one_of("last", POOLING)  # last or mean: what the head sees where one answer is for the whole series
+    dropout: float = fraction(0.0)  # dropout rate after positions, and of the output of each layer
+    instance_norm: bool = True  # normalize each window to mean 0 and standard deviation 1
+    pooling: str = one_of("last", POOLING)  # last or mean: the input of the head without a forecast
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     def check(self) -> None:
-        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
+        """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         if not self.horizon:
             require(not self.known_future, "known_future", self.known_future, "0 where nothing is forecast")
             return
@@ -81,7 +81,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
-        """The preset fitted to the windows of `spec`."""
+        """Return the preset fitted to the windows of `spec`."""
         horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0
         return dataclasses.replace(
             preset,
@@ -105,7 +105,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(N, T + H, dim) to (N, T + H, dim)."""
+        """Map (N, T + H, dim) to (N, T + H, dim)."""
         z = z + self.dropout(self.attention(self.norm1(z), causal=True))
         y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))
         return y
@@ -129,26 +129,28 @@ class TransformerForecast(Network):
         self.head = nn.Linear(config.dim, config.columns)  # W_y and b_y
 
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """Forecasts (N, H · C), or logits (N, classes); `known` is what is known of the steps to come, (N, H, K).
-        Raises ModelError where shapes do not fit."""
+        """Return the forecasts (N, H · C), or logits (N, classes).
+
+        `known` holds the known future values, (N, H, K). Raises ModelError if shapes do not fit.
+        """
         x, mean, std = self._normalized(x)
-        answers: Tensor = self.head(self._seen_by_head(x, known))  # (N, H, C)
+        answers: Tensor = self.head(self._head_input(x, known))  # (N, H, C)
         if self.config.horizon:
             answers = (answers * std + mean).flatten(1)  # (N, H · C)
         return answers
 
     def features(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """What the head sees: the steps to come, (N, H, dim), or the last step or the mean of all, (N, dim)."""
-        return self._seen_by_head(self._normalized(x)[0], known)
+        """Return the input of the head: the steps to forecast, (N, H, dim), or the last step or the mean, (N, dim)."""
+        return self._head_input(self._normalized(x)[0], known)
 
-    def _seen_by_head(self, x: Tensor, known: Tensor | None) -> Tensor:
+    def _head_input(self, x: Tensor, known: Tensor | None) -> Tensor:
         z = self.hidden(self._with_future(x, known))
         if self.config.horizon:
             return z[:, self.config.steps :]  # (N, H, dim)
         return z[:, -1] if self.config.pooling == "last" else z.mean(1)
 
     def hidden(self, steps: Tensor) -> Tensor:
-        """What leaves the last block, normalized, (N, T + H, dim), of the numbers at each step, (N, T + H, F)."""
+        """Return the normalized output of the last block, (N, T + H, dim), given the steps (N, T + H, F)."""
         z = self.dropout(self.values(steps) + self.positions.weight)
         for block in self.blocks:
             z = block(z)  # (N, T + H, dim)
@@ -156,14 +158,17 @@ class TransformerForecast(Network):
         return y
 
     def series_patches(self) -> SeriesPatches:
-        """Each step by itself, all variables together; those that are forecast stand after the window."""
+        """Return each step as a patch, all variables together; the steps to forecast follow the window."""
         config = self.config
         return SeriesPatches(1, [(t, t) for t in range(config.steps + config.horizon)], config.steps)
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The windows with mean 0 and standard deviation 1 in each variable that is not known in advance, where they
-        are normalized; and what these were of the C variables to forecast, (N, 1, C). Raises ModelError where the
-        series have another shape."""
+        """Return the windows, normalized to mean 0 and standard deviation 1, and the statistics of the C forecast
+        variables.
+
+        Known future variables are not normalized. The statistics have shape (N, 1, C). Raises ModelError if the series
+        have another shape.
+        """
         config = self.config
         expected = (config.steps, config.in_features)
         if x.shape[1:] != expected:
@@ -181,8 +186,10 @@ class TransformerForecast(Network):
         return seen, mean[..., : config.columns], std[..., : config.columns]
 
     def _with_future(self, x: Tensor, known: Tensor | None) -> Tensor:
-        """The steps that are seen and those to come, (N, T + H, F): of these what is known in advance, else 0. Raises
-        ModelError where that is missing, or has another shape."""
+        """Return the observed steps followed by the steps to forecast, (N, T + H, F): their known values, else 0.
+
+        Raises ModelError if the known values are missing or have another shape.
+        """
         config = self.config
         if not config.known_future:
             if known is not None:

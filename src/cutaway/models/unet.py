@@ -1,10 +1,10 @@
-"""U-Net: semantic segmentation by a path that contracts, one that expands, and the maps of the first beside the second.
+"""U-Net: semantic segmentation with a contracting and an expanding path, and skip connections between them.
 
 After O. Ronneberger, P. Fischer, T. Brox, U-Net: convolutional networks for biomedical image segmentation, 2015.
 <https://arxiv.org/abs/1505.04597>
 
-What the image shows is told best from far, where it is from near. The first path halves the map and doubles the
-channels at each level, the second takes both back, and sees the map that left the same level on the way down too:
+The class of an object needs a wide context, its location a narrow one. The first path halves the map and doubles the
+channels at each level. The second reverses this, and also takes the map of the same level from the first path:
 
     x_l = f_l(max x_{l−1})          y_l = g_l([x_l, u_l y_{l+1}])          f, g: twice 3×3, ReLU; u: 2×2, stride 2
 
@@ -36,23 +36,23 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     width: int = positive(64)  # channels of the first level; each further level has twice as many
-    levels: int = positive(4)  # how often the map is halved
+    levels: int = positive(4)  # number of times that the map is halved
     norm: str = one_of("none", ("none", "batch"))  # after each 3×3 convolution: none as published, batch
-    dropout: float = fraction(0.5)  # after the two deepest levels
+    dropout: float = fraction(0.5)  # dropout rate after the two deepest levels
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(2)  # logits at each pixel, the ground's first
+    num_classes: int = positive(2)  # logits at each pixel, the background's first
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`."""
+        """Return the preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
     def size_step(self) -> int:
-        """Height and width are multiples of this, so that what is halved comes back to where it was."""
+        """Height and width are multiples of this, so that halved maps return to their original size."""
         return 1 << self.levels
 
     @property
@@ -73,7 +73,7 @@ class Convolutions(nn.Module):
         self.norm2 = nn.BatchNorm2d(out_channels) if batch else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """f or g. What is written over in place is needed by no gradient."""
+        """Apply f or g. No gradient needs the values that are overwritten in place."""
         x = F.relu(self.norm1(self.conv1(x)), inplace=True)
         return F.relu(self.norm2(self.conv2(x)), inplace=True)
 
@@ -104,7 +104,10 @@ class UNet(Network):
                     nn.init.zeros_(module.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees, y₀: (N, w, H, W). Raises ModelError for a size that is no multiple of 2^levels."""
+        """Return the input of the head, y₀: (N, w, H, W).
+
+        Raises ModelError for a size that is no multiple of 2^levels.
+        """
         reject_small(x, self.config.least_size, "unet")
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
@@ -124,7 +127,7 @@ class UNet(Network):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes, H, W)."""
+        """Return the logits, shape (N, classes, H, W)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

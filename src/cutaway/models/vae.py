@@ -1,4 +1,4 @@
-"""Variational auto-encoder: images as codes of few numbers, from which new images are drawn.
+"""Variational auto-encoder: encodes images as low-dimensional codes, from which new images are generated.
 
 D. P. Kingma, M. Welling, Auto-encoding variational Bayes, 2013. <https://arxiv.org/abs/1312.6114>
 One variance for all pixels, learned with the rest: O. Rybkin, K. Daniilidis, S. Levine, Simple and effective VAE
@@ -8,8 +8,8 @@ training with calibrated decoders, 2021, <https://arxiv.org/abs/2006.13202>.
     z        = μ(x) + σ(x) ε,   ε ~ N(0, I)                                  the reparameterization trick
     ELBO     = ln p(x | z) − KL(q(z | x) ‖ p(z)) ≤ ln p(x) on average        equation 10
 
-p(x | z) is taken over each of a pixel's 256 levels (nn/gaussians.py), so that it is a probability, and the bound a
-number of bits that compares with other models of images.
+p(x | z) is computed over the 256 levels of each pixel (nn/gaussians.py), so that it is a probability, and the bound is
+a number of bits that is comparable with other models of images.
 
     x ─ conv, ReLU ─ conv, ReLU ─ linear, ReLU ─ linear ─ μ, ln σ²
                                                              │ z
@@ -21,7 +21,8 @@ Shapes, from an image (N, C, H, W); the convolutions have stride 2, and on the w
     μ, ln σ², z                        (N, latent_dim) each
     f(z)                               (N, C, H, W)
 
-Without widths and hidden_dim both ways are linear, and with `levels=0`, a density, the model is probabilistic PCA.
+Without widths and hidden_dim, encoder and decoder are linear; with `levels=0`, a density, the model is then
+probabilistic PCA.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ from .fields import Checked, at_least, positive, several
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     sides: tuple[int, ...] = positive((28, 28))  # height and width of the images
     widths: tuple[int, ...] = several((32, 64))  # channels of the convolutions, each of which halves the image
-    hidden_dim: int = at_least(0, 256)  # numbers in the hidden layer of either way; 0 for none
-    latent_dim: int = positive(20)  # numbers in a code
-    levels: int = at_least(0, 256)  # of a pixel; 0 takes images as real numbers, and p(x | z) as a density
+    hidden_dim: int = at_least(0, 256)  # units of the hidden layer of encoder and decoder; 0 for none
+    latent_dim: int = positive(20)  # dimension of a code
+    levels: int = at_least(0, 256)  # levels of a pixel; 0 for real-valued images, with p(x | z) as a density
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +61,7 @@ class Config(Checked):
         require(self.levels != 1, "levels", self.levels, "0, or at least 2")
 
     def check(self) -> None:
-        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
+        """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         words = f"multiples of {self.size_step}, as the convolutions halve them"
         require(all(side % self.size_step == 0 for side in self.sides), "sides", self.sides, words)
         words = f"at most the {self.size} numbers of an image"
@@ -68,7 +69,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and the size of `spec`."""
+        """Return the preset with the channels and the size of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, sides=(spec.height, spec.width))
 
     @property
@@ -88,7 +89,7 @@ class Config(Checked):
 
     @property
     def last_maps(self) -> tuple[int, int, int]:
-        """Channels, height and width of what the encoder's convolutions give."""
+        """The channels, height and width of the encoder's last convolution."""
         height, width = (side // self.size_step for side in self.sides)
         return (self.widths or (self.in_channels,))[-1], height, width
 
@@ -123,10 +124,10 @@ class VAE(Network):
         self.log_var = nn.Parameter(torch.zeros(()))  # ln s²
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-        """−ln p(x | z) and KL(q(z | x) ‖ p(z)) of each image, in nats, (N, 2).
+        """Return −ln p(x | z) and KL(q(z | x) ‖ p(z)) of each image, in nats, (N, 2).
 
-        z is drawn with the first latent_dim numbers of `noise` (N, …); without it, it is the mean. Raises ModelError
-        for images of another size.
+        z is sampled with the first latent_dim numbers of `noise` (N, …); without noise it is the mean. Raises
+        ModelError for images of another size.
         """
         mean, log_var = self.encode(x)
         z = mean
@@ -142,12 +143,12 @@ class VAE(Network):
         return torch.stack([-terms.flatten(1).sum(1), kl], dim=1)
 
     def features(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-        """The mean of each image's code, (N, latent_dim)."""
+        """Return the mean of each image's code, (N, latent_dim)."""
         del noise
         return self.encode(x)[0]
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """μ and ln σ² of q(z | x), (N, latent_dim) each. Raises ModelError for images of another size."""
+        """Return μ and ln σ² of q(z | x), (N, latent_dim) each. Raises ModelError for images of another size."""
         expected = (self.config.in_channels, *self.config.sides)
         if x.shape[1:] != expected:
             raise ModelError(
@@ -158,11 +159,11 @@ class VAE(Network):
         return mean, log_var
 
     def draw(self, noise: Tensor) -> Tensor:
-        """New images (N, C, H, W): codes that are the first latent_dim numbers of `noise` (N, …), decoded."""
+        """Return new images (N, C, H, W), decoded from the first latent_dim numbers of `noise` (N, …)."""
         return self.decode(noise.flatten(1)[:, : self.config.latent_dim])
 
     def decode(self, z: Tensor) -> Tensor:
-        """f(z), the image that a code (N, latent_dim) stands for, (N, C, H, W), between −1 and 1 as a rule."""
+        """Return f(z), the images (N, C, H, W) of codes (N, latent_dim), usually between −1 and 1."""
         f: Tensor = self.decoder(z)
         return f
 

@@ -1,4 +1,4 @@
-"""The VGG networks: 8 to 16 convolutions of 3×3 and three full layers, with and without batch normalization.
+"""The VGG networks: 8 to 16 convolutions of 3×3 and three fully connected layers, optionally with batch normalization.
 
 K. Simonyan, A. Zisserman, Very deep convolutional networks for large-scale image recognition, 2014 (ICLR 2015).
 <https://arxiv.org/abs/1409.1556>
@@ -40,20 +40,20 @@ from .images import reject_small
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
     stages: tuple[int, ...] = positive((1, 1, 2, 2, 2))  # convolutions before each max-pool
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many, up to 8 times
     batch_norm: bool = False  # batch normalization after each convolution
-    pool_to: int = positive(7)  # side of the feature maps that fc6 sees; 1 for images of few pixels, 32×32 for one
+    pool_to: int = positive(7)  # side of the feature maps before fc6; 1 for small images such as 32×32
     hidden_dim: int = positive(4096)  # units of fc6 and of fc7
-    dropout: float = fraction(0.5)  # fraction of the units that training drops after fc6 and fc7
+    dropout: float = fraction(0.5)  # dropout rate after fc6 and fc7
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        """Return the preset with the channels and classes of `spec` for images of at least `least_size`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
     @property
@@ -68,10 +68,12 @@ class Config(Checked):
 
 
 def convolutions(config: Config) -> nn.Sequential:
-    """The stages in a row: (N, C, H, W) to (N, 8w, H/32, W/32). The places of its layers are torchvision's.
+    """Return the stages in a row: (N, C, H, W) to (N, 8w, H/32, W/32).
 
-    After the last convolution of a stage the max comes before the ReLU. In either order they give the same, and in
-    this one the ReLU has a quarter of the pixels.
+    The places of its layers are torchvision's.
+
+    After the last convolution of a stage the max comes before the ReLU. In either order they give the same, and in this
+    one the ReLU has a quarter of the pixels.
     """
     layers: list[nn.Module] = []
     channels = config.in_channels
@@ -88,7 +90,7 @@ def convolutions(config: Config) -> nn.Sequential:
 
 
 class VGG(Network):
-    """(N, C, H, W) images to (N, classes) logits."""
+    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
 
@@ -109,7 +111,7 @@ class VGG(Network):
                 nn.init.zeros_(module.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: fc7, (N, 4096)."""
+        """Return the input of the head: fc7, (N, 4096)."""
         reject_small(x, self.config.least_size, "vgg")
         x = self.convolutions(x)  # (N, 512, 7, 7)
         x = self.avgpool(x).flatten(1)  # (N, 512·7·7)
@@ -117,7 +119,7 @@ class VGG(Network):
         return self._dropped(F.relu(self.fc7(x), inplace=True))  # (N, 4096)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.fc8(self.features(x))
         return logits
 
@@ -152,7 +154,7 @@ _ON_PHOTOGRAPHS = {
     "epochs": 30,
     "flip": True,
 }
-_NORMALIZED = _ON_PHOTOGRAPHS | {"lr": 3e-4}  # normalization bears a higher rate
+_NORMALIZED = _ON_PHOTOGRAPHS | {"lr": 3e-4}  # normalization allows a higher rate
 
 CARD = Card(
     title="Very deep convolutional networks for large-scale image recognition",

@@ -1,11 +1,11 @@
-"""TimeSformer: a Transformer for video whose attention is divided, over time first and over space then.
+"""TimeSformer: a video Transformer with divided attention, over time and then over space.
 
 After G. Bertasius, H. Wang, L. Torresani, Is space-time attention all you need for video understanding?, 2021
 (ICML 2021). <https://arxiv.org/abs/2102.05095>
 
-Each of T frames is cut into P patches, as a ViT cuts an image; patch p of frame t is a token. A token does not look at
-all T·P others, but at those of its place in all frames, and then at those of its frame (equations 1 and 2 of the paper,
-and 8 with 9 for one head's weights α of a query q over keys k):
+Each of T frames is cut into P patches, as in a ViT; patch p of frame t is a token. A token does not attend to all T·P
+tokens, but to those at its position in all frames, and then to those of its frame (equations 1 and 2 of the paper, and
+8 with 9 for one head's weights α of a query q over keys k):
 
     z⁰_{p,t}   = E x_{p,t} + e_p + e_t,   the class token z_cls before them with a place of its own and no time
     α^time     = softmax over t' of q_{p,t} · k_{p,t'} / √d
@@ -18,7 +18,7 @@ and 8 with 9 for one head's weights α of a query q over keys k):
                      + ◄─────────┘
                      ├───────────┐
                      │ LN        │                 S-MSA  each frame over its patches and the class token, which
-                     │ S-MSA     │                        every frame has; what it takes is averaged over frames
+                     │ S-MSA     │                        every frame has; its outputs are averaged over frames
                      + ◄─────────┘
                      ├───────────┐
                      │ LN        │                 MLP    two linear layers, GELU between
@@ -30,8 +30,8 @@ Shapes, from a video (N, T, C, H, W) with a mask (N, T): E is a convolution P×P
 (N·T, D, H/P, W/P); tokens frame by frame, and row by row in a frame, after the class token (N, 1 + T·HW/P², D);
 `layers` blocks; the class token, normalized (N, D); logits (N, classes).
 
-Padding leaves no trace: over time no token looks at a frame that is padding, and the mean over frames that the class
-token takes is of the real ones. A frame has the time of its number, so that a shorter video has the first times alone.
+Padding does not change the result: temporal attention ignores padding frames, and the class token is averaged over real
+frames. A frame has the time embedding of its index, so a shorter video uses only the first ones.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ from .card import Card, Divergence, Published
 from .fields import Checked, fraction, positive
 from .vit import interpolate_positions
 
-EPS = 1e-6  # of the normalizations: the authors' library's default, not PyTorch's
-STD = 0.02  # of positions, class token and head at first
-TIMES_STD = 0.2  # of times: a fifth of what a patch gives, so that frames are told apart from the first step on
+EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
+STD = 0.02  # standard deviation of the initialization of positions, class token and head
+TIMES_STD = 0.2  # of times: a fifth of a patch embedding's, so that frames differ from the first step on
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    frames: int = positive(8)  # frames of the longest video: times are learned for so many
-    image_size: int = positive(224)  # pixels a side that positions are learned for; frames of other sizes will do
+    frames: int = positive(8)  # maximum number of frames: the size of the table of times
+    image_size: int = positive(224)  # pixels a side that positions are learned for; frames of other sizes are accepted
     patch_size: int = positive(16)  # pixels a side of a patch: 8 for videos of few pixels
-    dim: int = positive(768)  # model dimension D: numbers in a token
+    dim: int = positive(768)  # model dimension D
     layers: int = positive(12)  # blocks, each with attention over time and over space
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(3072)  # feed-forward dimension, 4 · dim in all presets
-    dropout: float = fraction(0.0)  # after positions, times, attention and both layers of the MLP
+    dropout: float = fraction(0.0)  # dropout rate after positions, times, attention and both layers of the MLP
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
-    num_classes: int = positive(400)  # values that the head gives: one for each class, 1 for a number
+    num_classes: int = positive(400)  # size of the output: number of classes, or 1 for a number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,9 +96,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:
-        """The preset with the channels and classes of `spec`, positions for its longer side and times for its frames.
+        """Return the preset with the channels and classes of `spec`, positions for its longer side and times for its
+        frames.
 
-        Raises ModelError where the target is neither a class nor a number.
+        Raises ModelError if the target is neither a class nor a number.
         """
         if not isinstance(spec.target, VideoTransformer.targets):
             raise ModelError(
@@ -114,7 +115,7 @@ class Config(Checked):
 
 
 class Block(nn.Module):
-    """Attention over time, over space, and the MLP, each beside what comes in."""
+    """Temporal attention, spatial attention and MLP, each with a residual connection."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class Block(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, z: Tensor, frames: int, real: Tensor | None = None) -> Tensor:
-        """(N, 1 + T·P, D) to the same, T frames of P patches; `real` (N, T) says which frames are real."""
+        """Map (N, 1 + T·P, D) to the same shape, with T frames of P patches; `real` (N, T) is True for real frames."""
         first, patches = z[:, :1], torch.unflatten(z[:, 1:], 1, (frames, -1))  # (N, 1, D), (N, T, P, D)
         n, _, places, _ = patches.shape
 
@@ -148,7 +149,7 @@ class Block(nn.Module):
 
 
 def mean_over(x: Tensor, real: Tensor | None) -> Tensor:
-    """The mean of x (N, T, D) over real frames, (N, 1, D)."""
+    """Return the mean of x (N, T, D) over real frames, (N, 1, D)."""
     if real is None:
         return x.mean(1, keepdim=True)
     weights = real.to(x.dtype) / real.sum(1, keepdim=True).clamp(min=1)  # (N, T)
@@ -183,10 +184,9 @@ class VideoTransformer(Network):
         nn.init.normal_(self.times, std=TIMES_STD)
 
     def tokens(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What leaves the last block: (N, 1 + T·P, D), the class token, then the patches frame by frame.
+        """Return the output of the last block: (N, 1 + T·P, D), the class token, then the patches frame by frame.
 
-        Raises ModelError where a video has more frames than there are times, or sides that are no multiples of the
-        patch.
+        Raises ModelError if a video has too many frames, or sides that are not multiples of the patch.
         """
         self._reject(x)
         n, frames = x.shape[:2]
@@ -202,27 +202,29 @@ class VideoTransformer(Network):
         return z
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the class token, normalized, (N, D)."""
+        """Return the input of the head: the class token, normalized, (N, D)."""
         y: Tensor = self.norm(self.tokens(x, mask)[:, 0])
         return y
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, classes). `mask` (N, T) is True where a frame is real."""
+        """Return the logits, shape (N, classes). `mask` (N, T) is True where a frame is real."""
         logits: Tensor = self.head(self.features(x, mask))
         return logits
 
     def token_grid(self, height: int, width: int) -> TokenGrid:
-        """The patches of a frame, after the class token."""
+        """Return the patches of a frame, after the class token."""
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, 1)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Those of the patches, and those of the frames."""
+        """Return the positions of the patches and the times of the frames."""
         return {"positions": self.positions[0, 1:], "times": self.times[0]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of another such network as this one takes them: positions learned at another frame size are
-        interpolated; of times learned for more frames the first ones are taken."""
+        """Return the tensors of another such network as this one takes them: positions learned at another frame size
+        are interpolated; of times learned for more frames the first ones are taken.
+
+        """
         adapted = dict(tensors)
         found = adapted.get("positions")
         if found is not None and found.ndim == 3 and math.isqrt(found.shape[1] - 1) ** 2 == found.shape[1] - 1 > 0:

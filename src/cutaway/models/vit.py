@@ -1,4 +1,4 @@
-"""The Vision Transformer: an image as a sequence of patches, read by a Transformer encoder.
+"""The Vision Transformer: a Transformer encoder on the sequence of an image's patches.
 
 After A. Dosovitskiy, L. Beyer, A. Kolesnikov, D. Weissenborn, X. Zhai, T. Unterthiner, M. Dehghani, M. Minderer,
 G. Heigold, S. Gelly, J. Uszkoreit, N. Houlsby, An image is worth 16×16 words: Transformers for image recognition at
@@ -49,21 +49,21 @@ from .fields import Checked, fraction, one_of, positive
 from .images import reject_small
 
 POOLING = ("token", "mean")
-EPS = 1e-6  # of the normalizations: the authors' library's default, not PyTorch's
+EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes will do
+    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes are accepted
     patch_size: int = positive(16)  # pixels a side of a patch: 4 for images of about 32 pixels
-    dim: int = positive(768)  # model dimension D: numbers in a token
+    dim: int = positive(768)  # model dimension D
     layers: int = positive(12)  # blocks: L
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(3072)  # feed-forward dimension, 4 · dim in all presets
-    pooling: str = one_of("token", POOLING)  # token, the class token; mean, the mean of all patches and no such token
-    dropout: float = fraction(0.0)  # after positions, attention and both layers of the MLP
+    pooling: str = one_of("token", POOLING)  # token: the class token; mean: mean of all patches, no class token
+    dropout: float = fraction(0.0)  # dropout rate after positions, attention and both layers of the MLP
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
@@ -88,12 +88,12 @@ class Config(Checked):
 
     @property
     def tokens_before(self) -> int:
-        """Tokens that stand before the patches': the class token, or none."""
+        """The number of tokens before the patches: 1 for the class token, or 0."""
         return 1 if self.pooling == "token" else 0
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`, and positions for its longer side."""
+        """Return the preset with the channels and classes of `spec`, and positions for its longer side."""
         return dataclasses.replace(
             preset,
             image_size=max(spec.height, spec.width),
@@ -103,11 +103,11 @@ class Config(Checked):
 
 
 def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int]) -> Tensor:
-    """Positions learned for a square map, for a map of `grid` rows and columns: (1, before + S², D) to
-    (1, before + rows·columns, D).
+    """Interpolate positions learned for a square map to a map of `grid` rows and columns.
 
-    Each of the D numbers is an image of S×S pixels, brought to the new size by cubic interpolation. The first
-    `before` positions are of tokens with no place in the map and stay. At the same size nothing changes.
+    (1, before + S², D) becomes (1, before + rows·columns, D). Each of the D channels is an image of S×S pixels, resized
+    by cubic interpolation. The first `before` positions belong to tokens outside the map and are unchanged. At the same
+    size nothing changes.
     """
     first, squares = positions[:, :before], positions[:, before:]
     side = math.isqrt(squares.shape[1])
@@ -119,7 +119,10 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
 
 
 def adapted_positions(tensors: Mapping[str, Tensor], name: str, before: int, grid: int) -> dict[str, Tensor]:
-    """The tensors of a file, those positions interpolated to a map of `grid` by `grid` where they are of a square."""
+    """Return the tensors of a file, those positions interpolated to a map of `grid` by `grid` where they are of a
+    square.
+
+    """
     adapted = dict(tensors)
     found = adapted.get(name)
     if found is not None and found.ndim == 3:
@@ -130,7 +133,7 @@ def adapted_positions(tensors: Mapping[str, Tensor], name: str, before: int, gri
 
 
 def reject_broken_patches(x: Tensor, patch: int, name: str) -> None:
-    """Raise ModelError where the sides of images (N, C, H, W) are not multiples of the patch."""
+    """Raise ModelError if the sides of images (N, C, H, W) are not multiples of the patch."""
     height, width = x.shape[2:]
     if height % patch or width % patch:
         whole = math.ceil(max(height, width) / patch) * patch
@@ -155,7 +158,7 @@ class Block(nn.Module):
             nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(N, T, D) to (N, T, D)."""
+        """Map (N, T, D) to (N, T, D)."""
         z = z + self.dropout(self.attention(self.norm1(z)))  # (N, T, D)
         y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, D)
         return y
@@ -185,10 +188,10 @@ class ViT(Network):
         nn.init.zeros_(self.head.bias)
 
     def tokens(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
-        """What leaves the last block: (N, T, D), a token for each patch, row by row, the class token before them.
+        """Return the output of the last block: (N, T, D), one token for each patch, row by row, after the class token.
 
-        With `kept` (N, K) the blocks are given those patches alone, by their numbers: (N, K, D), the class token before
-        them. Raises ModelError where the sides of the images are not multiples of the patch.
+        With `kept` (N, K) the blocks take only the patches with these indices: (N, K, D), after the class token. Raises
+        ModelError if the sides of the images are not multiples of the patch.
         """
         reject_small(x, self.config.least_size, "vit")
         reject_broken_patches(x, self.config.patch_size, "vit")
@@ -209,33 +212,35 @@ class ViT(Network):
         return z
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees, (N, D): the class token, normalized, or the mean of the normalized patches."""
+        """Return the input of the head, (N, D): the class token, normalized, or the mean of the normalized patches."""
         z = self.tokens(x)
         y: Tensor = self.norm(z[:, 0]) if self.config.pooling == "token" else self.norm(z).mean(1)
         return y
 
     def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
-        """The normalized tokens of the patches `kept` (N, K) alone, (N, K, D), the class token before them."""
+        """Return the normalized tokens of the patches `kept` (N, K) only, (N, K, D), after the class token."""
         y: Tensor = self.norm(self.tokens(x, kept))
         return y
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits, shape (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 
     def token_grid(self, height: int, width: int) -> TokenGrid:
-        """The patches, after the class token."""
+        """Return the patches, after the class token."""
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, self.config.tokens_before)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Those of the patches."""
+        """Return the positions of the patches."""
         return {"positions": self.positions[0, self.config.tokens_before :]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A ViT's tensors, by our names, as this one takes them: positions learned at another image size are
-        interpolated to this one's; all else, and what fits no square map, is handed on as it is."""
+        """Return a ViT's tensors with positions interpolated to this network's image size.
+
+        Everything else, and positions that fit no square map, is returned unchanged.
+        """
         return adapted_positions(tensors, "positions", self.config.tokens_before, self.config.grid)
 
 

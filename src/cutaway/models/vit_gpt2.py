@@ -1,9 +1,9 @@
-"""ViT and GPT-2 as one encoder–decoder: the patches of an image are read once, a caption is written over them.
+"""ViT and GPT-2 as one encoder–decoder: an image is encoded in patches, and a caption is decoded from them.
 
-The form, an image Transformer read by a text Transformer, is that of M. Li et al., TrOCR: Transformer-based optical
-character recognition with pre-trained models, 2021 <https://arxiv.org/abs/2109.10282>, and of transformers'
-VisionEncoderDecoderModel. Its halves are ViT (`vit.py`; A. Dosovitskiy et al., 2020) and GPT-2 (`gpt2.py`; A. Radford
-et al., 2019); between them stands cross-attention (A. Vaswani et al., 2017).
+The architecture, an image Transformer with a text Transformer as its decoder, is from M. Li et al., TrOCR:
+Transformer-based optical character recognition with pre-trained models, 2021 <https://arxiv.org/abs/2109.10282>, and
+from transformers' VisionEncoderDecoderModel. Its parts are ViT (`vit.py`; A. Dosovitskiy et al., 2020) and GPT-2
+(`gpt2.py`; A. Radford et al., 2019), connected by cross-attention (A. Vaswani et al., 2017).
 
     z_0 = [x_class; x¹E_p; …; x^N E_p] + E_pos;  z ← z + MHA(LN(z));  z ← z + MLP(LN(z));   x = LN(z_L)
     y_t = E[token_t] + P[t]
@@ -17,7 +17,8 @@ Shapes, from images (N, C, H, W) with patches of P and the caption so far (N, S)
     each block of the decoder                (N, S, dim)
     normalized, times the embedding          (N, S, vocab_size)
 
-A decoded word is read alone: `begin` keeps the keys and values of the patches, `step` those of the caption so far.
+Decoding reads one token at a time: `begin` stores the keys and values of the patches, `step` those of the caption so
+far.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ from .vit import EPS, adapted_positions, interpolate_positions, reject_broken_pa
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes will do
+    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes are accepted
     patch_size: int = positive(16)  # pixels a side of a patch: 4 for images of about 32 pixels
-    dim: int = positive(768)  # model dimension: numbers in a token, on either side
+    dim: int = positive(768)  # model dimension of encoder and decoder
     layers: int = positive(12)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
-    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    dropout: float = fraction(0.1)  # in the decoder: of the embedding plus positions and of what each layer adds
-    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
+    dropout: float = fraction(0.1)  # dropout rate in the decoder: embedding plus positions, and output of each layer
+    tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     eps: float = EPS  # of the encoder's normalizations: 1e-12 in transformers' ViT
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    target_vocab_size: int = positive(50_257)  # token ids of the caption are below this
-    context_length: int = positive(1024)  # tokens of a caption that positions are learned for
+    target_vocab_size: int = positive(50_257)  # size of the caption vocabulary
+    context_length: int = positive(1024)  # maximum number of tokens of a caption
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,8 +85,10 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and the vocabulary of `spec`, positions for the longer side of its images, and
-        for captions half as long again as the longest in training."""
+        """Return the preset with the channels and the vocabulary of `spec`, positions for the longer side of its
+        images, and for captions half as long again as the longest in training.
+
+        """
         assert isinstance(spec.target, Tokens), "what is learned is a caption"
         return dataclasses.replace(
             preset,
@@ -108,15 +111,18 @@ class EncoderBlock(nn.Module):
         self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu")
 
     def forward(self, z: Tensor) -> Tensor:
-        """(N, T, dim) to (N, T, dim)."""
+        """Map (N, T, dim) to (N, T, dim)."""
         z = z + self.attention(self.norm1(z))  # (N, T, dim)
         y: Tensor = z + self.mlp(self.norm2(z))  # (N, T, dim)
         return y
 
 
 class DecoderBlock(nn.Module):
-    """A block of GPT-2 that looks at the image too: attention over the words so far, attention over the patches, an MLP
-    on each word, each added to the residual stream."""
+    """A block of GPT-2 with cross-attention to the image.
+
+    It consists of attention over the words so far, attention over the patches, and an MLP on each word, each added to
+    the residual stream.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -138,8 +144,11 @@ class DecoderBlock(nn.Module):
         image: Tensor | None = None,
         cross_kv: LayerCache | None = None,
     ) -> Tensor:
-        """(N, S, dim) to (N, S, dim). `mask`, `causal` and `cache` are for the words; `image` (N, T, dim) and
-        `cross_kv`, which keeps its keys and values, for the patches."""
+        """Map (N, S, dim) to (N, S, dim).
+
+        `mask`, `causal` and `cache` are for the words; `image` (N, T, dim) and `cross_kv`, which keeps its keys and
+        values, for the patches.
+        """
         y = y + self.dropout(self.attention(self.norm1(y), mask=mask, causal=causal, cache=cache))  # (N, S, dim)
         y = y + self.dropout(self.cross_attention(self.cross_norm(y), image, cache=cross_kv))  # (N, S, dim)
         return y + self.dropout(self.mlp(self.norm2(y)))  # type: ignore[no-any-return]  # (N, S, dim)
@@ -171,8 +180,10 @@ class ViTGPT2(EncoderDecoder):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """All matrices and positions of standard deviation 0.02, biases 0, as GPT-2; what a branch of the decoder ends
-        in smaller by the root of their number, which is 3 · its blocks."""
+        """Initialize matrices and positions with standard deviation 0.02 and biases with 0, as GPT-2.
+
+        The last matrices of the decoder's branches are scaled by the inverse root of their number, 3 · its blocks.
+        """
         scaled = ("attention.out.weight", "mlp.fc2.weight")
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
@@ -182,20 +193,20 @@ class ViTGPT2(EncoderDecoder):
                 nn.init.normal_(parameter, std=STD / math.sqrt(3 * len(self.decoder)) if added else STD)
 
     def token_grid(self, height: int, width: int) -> TokenGrid:
-        """The patches, after the class token."""
+        """Return the patches, after the class token."""
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, before=1)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Those of the patches."""
+        """Return the positions of the patches."""
         return {"patch_positions": self.patch_positions[0, 1:]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Positions of patches that were learned at another image size are interpolated to this one's."""
+        """Interpolate positions of patches that were learned at another image size."""
         return adapted_positions(tensors, "patch_positions", 1, self.config.grid)
 
     def encode(self, source: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the encoder makes of images (N, C, H, W), (N, 1 + T, dim); there is nothing to mask."""
+        """Return the encoder output of images (N, C, H, W), (N, 1 + T, dim); `mask` is not used."""
         del mask
         reject_small(source, self.config.least_size, "vit-gpt2")
         reject_broken_patches(source, self.config.patch_size, "vit-gpt2")
@@ -213,9 +224,11 @@ class ViTGPT2(EncoderDecoder):
     def decode(
         self, target: Tensor, read: Tensor | None, mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """What the head sees at each place of the ids (N, S), (N, S, dim), over what was `read` (N, 1 + T, dim) of an
-        image. With a `cache` the ids go on where it ends, and it knows the image. Raises ModelError beyond the
-        context."""
+        """Return the input of the head for token ids (N, S), (N, S, dim).
+
+        `read` (N, 1 + T, dim) is the encoder output of an image. With a `cache`, which holds the image, the ids
+        continue after its end. Raises ModelError if the context is exceeded.
+        """
         del mask
         length = target.shape[1] + (cache.length if cache is not None else 0)
         if length > self.config.context_length:
@@ -228,15 +241,18 @@ class ViTGPT2(EncoderDecoder):
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, cross_kv)  # (N, S, dim)
-        said: Tensor = self.norm(y)  # (N, S, dim)
-        return said
+        head_input: Tensor = self.norm(y)  # (N, S, dim)
+        return head_input
 
     def features(self, images: Tensor, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the caption, (N, S, dim)."""
+        """Return the input of the head at each place of the caption, (N, S, dim)."""
         return self.decode(target_so_far, self.encode(images))
 
     def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:
-        """Logits of the word after each place of the caption so far, (N, S, vocab_size), which begins with `begin`."""
+        """Return the logits of the word after each position of the caption so far, (N, S, vocab_size).
+
+        The caption begins with `begin`.
+        """
         logits: Tensor = self.head(self.features(images, target_so_far))
         return logits
 

@@ -1,11 +1,11 @@
-"""Word vectors learned from the words that stand around each other: skip-gram and the continuous bag of words.
+"""Word vectors learned from the contexts of words: skip-gram and continuous bag of words (CBOW).
 
 After T. Mikolov, K. Chen, G. Corrado, J. Dean, Efficient estimation of word representations in vector space, 2013,
 <https://arxiv.org/abs/1301.3781>, and T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, Distributed
 representations of words and phrases and their compositionality, 2013, <https://arxiv.org/abs/1310.4546> (below: [2]).
 
-Every word has two vectors: v, which it has as what is given, and v', which it has as what is predicted. With C(t) the
-places of the context of word t, those at most b_t away from it, and h_t what the network has of it,
+Every word has two vectors: v as an input and v' as a target. With C(t) the context positions of word t, at most b_t
+away from it, and h_t the hidden vector,
 
     skip-gram   h_t = v(w_t)                         predicts each word w_j, j ∈ C(t)
     cbow        h_t = 1/|C(t)| Σ_{j ∈ C(t)} v(w_j)   predicts the word w_t
@@ -13,13 +13,13 @@ places of the context of word t, those at most b_t away from it, and h_t what th
     softmax     ln p(w | h) = v'(w)·h − ln Σ_u exp(v'(u)·h)                    ([2], equation 2; u over all words)
     negative    ln σ(v'(w)·h) + k E_{u ~ P} [ln σ(−v'(u)·h)],  P ∝ count^¾     ([2], equation 4)
 
-There is no layer between, and no bias. Of a text the model gives, for each word, the sum of these terms over what it
-predicts there: what learning makes as large as it can.
+There is no hidden layer and no bias. For each word of a text the model returns the sum of these terms over its targets,
+which training maximizes.
 
-Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). Given
-`reach`, (N, L, 2), the L words in the middle are learned from, and the others stand there as context alone.
+Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). With
+`reach`, (N, L, 2), only the L words in the middle are trained; the others are context only.
 
-Subsampling of frequent words, and the window's width b_t, are matters of the data: `data/text/word2vec_dataset.py`.
+Subsampling of frequent words, and the window's width b_t, belong to the data: `data/text/word2vec_dataset.py`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from .fields import Checked, at_least, one_of, positive
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """What can be set in the network."""
+    """Configuration of the network."""
 
-    vocab_size: int = at_least(3, 10_000)  # words that have vectors, with padding (0) and unknown (1): they never learn
-    dim: int = positive(100)  # numbers in a vector
+    vocab_size: int = at_least(3, 10_000)  # size of the vocabulary, with the untrained padding (0) and unknown (1)
+    dim: int = positive(100)  # dimension of a vector
     architecture: str = one_of("skipgram", ("skipgram", "cbow"))  # a word predicts its context; cbow: the reverse
     output: str = one_of("negative", ("negative", "softmax"))  # noise words; softmax: all words, if they are few
     negative: int = positive(5)  # noise words for each word that is predicted, in expectation
@@ -55,23 +55,27 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and the window of `spec`, whose target is Context: others are rejected where
-        the data is opened."""
+        """Return the preset with the vocabulary and the window of `spec`, whose target is Context: others are rejected
+        where the data is opened.
+        """
         assert isinstance(spec.target, Context)
         return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)
 
 
 class NegativeSampling(Function):
-    """Σ ln σ(v'·h) over what is predicted and weight · Σ ln σ(−v'·h) over noise: (N, L).
+    """The negative-sampling objective: Σ ln σ(v'·h) over targets plus weight · Σ ln σ(−v'·h) over noise, (N, L).
 
-    Equation 4 of [2] with its gradient written out, σ(−s) for each score s that should be large and −σ(s) for noise,
-    so that the sums and their gradient come from one sigmoid.
+    Equation 4 of [2] with an explicit gradient: σ(−s) for each target score s and −σ(s) for noise, so that the sums and
+    their gradient share one sigmoid.
     """
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
-        """`h` (N, L, d); `others` (N, P + K, d), words and then noise; `predicted` (N, L, P), 1 for the words that are
-        predicted and 0 for others; `weight` (N, L) of each noise word."""
+        """Compute the sums.
+
+        `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `predicted` (N, L, P) is 1 for target
+        words and 0 for others; `weight` (N, L) is that of each noise word.
+        """
         words = predicted.shape[2]
         p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
         p[:, :, words:].neg_()
@@ -87,7 +91,7 @@ class NegativeSampling(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """For `h` and `others`."""
+        """Compute the gradients of `h` and `others`."""
         h, others, slope = ctx.saved_tensors
         slope = slope * gradient[:, :, None]
         return torch.bmm(slope, others), torch.bmm(slope.transpose(1, 2), h), None, None
@@ -101,7 +105,7 @@ class WindowMean(Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, inside: Tensor, whole: bool) -> Tensor:
-        """`vectors` (N, X, d); `inside` (N, L, X), 1 where a vector is in the window and 0 elsewhere."""
+        """Compute the means; `vectors` is (N, X, d), `inside` (N, L, X) is 1 for vectors in the window, else 0."""
         counts = inside.sum(2, keepdim=True).clamp_min_(1)
         ctx.whole = whole
         ctx.save_for_backward(inside, counts)
@@ -110,7 +114,7 @@ class WindowMean(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """For `vectors`."""
+        """Compute the gradient of `vectors`."""
         inside, counts = ctx.saved_tensors
         if not ctx.whole:
             gradient = gradient / counts
@@ -133,25 +137,28 @@ class Word2Vec(Network):
         self._windows: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
     def features(self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None) -> Tensor:
-        """What the scores are made of, h, (N, L, d): skip-gram's vector of each word, cbow's mean of its context."""
-        with _in_full(words.device):
-            return self._hidden(words, self._inside(words, mask, reach))
+        """Return h, (N, L, d): the vector of each word for skip-gram, the mean of its context for CBOW."""
+        with _no_autocast(words.device):
+            return self._hidden(words, self._window_mask(words, mask, reach))
 
     def forward(
         self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None, noise: Tensor | None = None
     ) -> Tensor:
-        """The sum of the logarithms of equation 2 or 4 of [2] for each word, (N, L); 0 for a word without context.
+        """Return the sum of the logarithms of equation 2 or 4 of [2] for each word, (N, L); 0 for a word without
+        context.
 
-        `words` (N, T) int64. `mask` (N, T) is True where a word is real; all are without it. `reach` (N, L, 2) says how
-        many words before and after it are the context of each of the L words in the middle, 0 and 0 for those that
-        nothing is learned from; the mask is not asked then. Without it, it is the whole window for all T words.
-        `noise` (N, K) are the words drawn for each stretch: without them, and with output=softmax, all words are taken.
+        Args:
+            words: Word ids, shape (N, T), int64.
+            mask: True where a word is real, shape (N, T); None if all are. Not used with `reach`.
+            reach: Number of words before and after each of the L words in the middle that are its context, shape (N, L,
+                2); 0 and 0 for words that are not trained. By default the whole window, for all T words.
+            noise: Noise words of each window, shape (N, K). Without them, and with output=softmax, all words are used.
         """
-        with _in_full(words.device):
+        with _no_autocast(words.device):
             return self._sums(words, mask, reach, noise)
 
     def _sums(self, words: Tensor, mask: Tensor | None, reach: Tensor | None, noise: Tensor | None) -> Tensor:
-        inside = self._inside(words, mask, reach)
+        inside = self._window_mask(words, mask, reach)
         h = self._hidden(words, inside)
         predicted, wanted = words, inside
         if self.config.architecture == "cbow":
@@ -178,8 +185,8 @@ class Word2Vec(Network):
         places = predicted[:, None].expand_as(wanted)  # (N, L, P)
         return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
 
-    def _inside(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
-        """(N, L, X), 1 where a word is in the window of one in the middle, and 0 elsewhere."""
+    def _window_mask(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
+        """Return (N, L, X), 1 where a word is in the window of a word in the middle, and 0 elsewhere."""
         dtype = self.embedding.weight.dtype
         if reach is None:
             window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
@@ -189,7 +196,7 @@ class Word2Vec(Network):
             if real is not None:
                 inside = inside & real[:, None] & real[:, :, None]
             return inside.to(dtype)
-        before, after = self._windows_of(reach.shape[1], words.shape[1], words.device)
+        before, after = self._window_masks(reach.shape[1], words.shape[1], words.device)
         # Windows are looked up, by place and reach: to compare place by place would cost as much as the scores.
         length, width, x = before.shape
         place = torch.arange(0, length * width, width, device=words.device)  # (L,)
@@ -197,8 +204,8 @@ class Word2Vec(Network):
         inside += after.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
         return inside.view(words.shape[0], length, x).to(dtype)
 
-    def _windows_of(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """What stands before the i-th word in the middle, up to so far, and what stands after it: (L, b + 1, X)."""
+    def _window_masks(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the masks of positions before and after the i-th middle word, for each reach: (L, b + 1, X)."""
         key = (length, x, device)
         if key not in self._windows:
             margin = (x - length) // 2
@@ -209,15 +216,15 @@ class Word2Vec(Network):
         return self._windows[key]
 
 
-def _in_full(device: torch.device) -> AbstractContextManager[object]:
-    """Without autocast: sums of logarithms need more digits than bfloat16 has."""
+def _no_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Disable autocast: sums of logarithms need more precision than bfloat16 has."""
     if torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
 
 def _middle(words: Tensor, length: int) -> Tensor:
-    """The `length` words in the middle of each stretch: (N, T) to (N, L)."""
+    """Return the `length` words in the middle of each window: (N, T) to (N, L)."""
     return words.narrow(1, (words.shape[1] - length) // 2, length)
 
 
@@ -229,7 +236,7 @@ _COUNTED = (
     "computed: two vectors of 100 numbers for each of 10 000 words, or as many as the data has; multiply-adds for 32 "
     "words, each with the softmax over all words"
 )
-# The defaults of word2vec.c, but for lower case. A batch has 512 or 1 536 words: more at once overshoot.
+# The defaults of word2vec.c, except for lower case. A batch has 512 or 1 536 words: larger batches overshoot.
 _LEARNED = {
     "optimizer": "sgd",
     "schedule": "linear",

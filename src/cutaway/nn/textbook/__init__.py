@@ -1,1 +1,1 @@
-"""The mathematics written out: convolution, pooling, back-propagation, folding, as the views and the errata show it."""
+"""Explicit reference implementations of convolution, pooling, back-propagation and batch-norm folding."""

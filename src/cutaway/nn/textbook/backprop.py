@@ -10,7 +10,7 @@ Here examples are rows, a (N, in), so that z = a Wᵀ + b and ∂W = δᵀ a. Gr
 over the N examples; divide by N for the mean. After D. Rumelhart, G. Hinton, R. Williams, Learning
 representations by back-propagating errors, Nature 323, 1986. <https://doi.org/10.1038/323533a0>
 
-Models are trained by autograd; this is the same arithmetic in the open, and the tests hold the two equal.
+Models are trained with autograd. This module does the same arithmetic explicitly, and the tests verify that both agree.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from ..activations import formula, softmax
 
 
 class Layer(NamedTuple):
-    """One layer: weight (out, in), bias (out,) or none, the activation's name in ACTIVATIONS, and what normalizes the
-    sums before it, as in evaluation: batch or layer normalization, or nothing."""
+    """One layer: weight (out, in), bias (out,) or None, the activation's name in ACTIVATIONS, and a normalization.
+
+    The normalization is applied to the weighted sums before the activation, in evaluation mode: batch or layer
+    normalization, or None.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -35,24 +38,34 @@ class Layer(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a forward pass saw: a[0] is the input, layer l makes z[l] of a[l], u[l] of z[l] and a[l + 1] of u[l]."""
+    """The intermediate values of a forward pass. a[0] is the input; layer l computes z[l] from a[l], u[l] from z[l] and
+    a[l + 1] from u[l].
+    """
 
     z: list[Tensor]  # L of (N, out)
-    u: list[Tensor]  # L of (N, out), z normalized; z itself where nothing normalizes it
-    a: list[Tensor]  # L + 1 of (N, in), the last the network's output
+    u: list[Tensor]  # L of (N, out), z normalized; z itself without normalization
+    a: list[Tensor]  # L + 1 of (N, in); the last is the network's output
 
 
 class Gradient(NamedTuple):
-    """The gradients of one layer, and the error δ = ∂loss/∂z that they come from."""
+    """The gradients of one layer, and the error δ = ∂loss/∂z from which they are computed."""
 
     delta: Tensor  # (N, out)
     weight: Tensor  # (out, in)
     bias: Tensor  # (out,)
-    back: Tensor | None = None  # (N, out) ∂loss/∂a, from the layer after; none of the last layer
+    back: Tensor | None = None  # (N, out) ∂loss/∂a, from the next layer; None for the last layer
 
 
 def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
-    """Run x (N, in) through the layers, keeping every weighted sum and activation."""
+    """Run a forward pass and record every weighted sum and activation.
+
+    Args:
+        layers: The layers, first to last.
+        x: Inputs, shape (N, in).
+
+    Returns:
+        The weighted sums, normalized sums and activations of all layers.
+    """
     trace = Trace(z=[], u=[], a=[x])
     for weight, bias, activation, norm in layers:
         z = trace.a[-1] @ weight.T  # (N, out)
@@ -63,16 +76,32 @@ def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
 
 
 def delta_half_squared_error(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
-    """δ of the last layer for ½ Σ (a − t)², targets (N, out): (a − t) ⊙ g′(z)."""
+    """Compute δ of the last layer for the loss ½ Σ (a − t)²: (a − t) ⊙ g′(z).
+
+    Args:
+        layers: The layers, first to last.
+        trace: The result of `forward`.
+        target: Targets t, shape (N, out).
+
+    Returns:
+        δ, shape (N, out).
+    """
     derivative = formula(layers[-1].activation).derivative
     return (trace.a[-1] - target) * derivative(trace.z[-1])
 
 
 def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
-    """δ of the last layer for −log softmax(a)_t, classes (N,): (softmax(a) − one-hot(t)) ⊙ g′(z).
+    """Compute δ of the last layer for the loss −log softmax(a)_t: (softmax(a) − one-hot(t)) ⊙ g′(z).
 
-    The network's output a is the logits, so that g is the identity and δ the difference alone; any g is
-    right.
+    The output a holds the logits, so g is usually the identity and δ the difference alone; any g is handled.
+
+    Args:
+        layers: The layers, first to last.
+        trace: The result of `forward`.
+        target: Class indices t, shape (N,).
+
+    Returns:
+        δ, shape (N, out).
     """
     logits = trace.a[-1]
     derivative = formula(layers[-1].activation).derivative
@@ -80,7 +109,16 @@ def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -
 
 
 def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradient]:
-    """From δ of the last layer (N, out), the gradients of every layer, first to last."""
+    """Compute the gradients of every layer from δ of the last layer.
+
+    Args:
+        layers: The layers, first to last.
+        trace: The result of `forward`.
+        delta: δ of the last layer, shape (N, out).
+
+    Returns:
+        The gradients of each layer, first to last, summed over the N examples.
+    """
     gradients = []
     back = None
     for depth in reversed(range(len(layers))):
@@ -94,13 +132,13 @@ def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradi
 
 
 def slope(norm: nn.BatchNorm1d) -> Tensor:
-    """∂u/∂z of batch normalization with its running statistics, an affine map of each neuron, (out,)."""
+    """Return ∂u/∂z of batch normalization with running statistics, which is affine in each neuron, (out,)."""
     assert norm.running_var is not None, "it keeps statistics"
     return norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
 
 
 def through(norm: nn.Module | None, z: Tensor, error: Tensor) -> Tensor:
-    """∂loss/∂z (N, out) from ∂loss/∂u, through what makes u of z: nothing, batch or layer normalization."""
+    """Return ∂loss/∂z (N, out) from ∂loss/∂u, through batch normalization, layer normalization or None."""
     if norm is None:
         return error
     if isinstance(norm, nn.BatchNorm1d):

@@ -1,37 +1,38 @@
-"""Convolution and cross-correlation, in one, two and three dimensions, computed in ways that agree.
+"""Convolution and cross-correlation in one, two and three dimensions, by several equivalent methods.
 
 Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros before and after x:
 
     cross-correlation   y_i = Σ_a w_a x_{s·i + d·a − p}              a = 0 … k − 1
-    convolution         the same with the kernel turned round: w_{k − 1 − a} for w_a
+    convolution         the same with the kernel flipped: w_{k − 1 − a} for w_a
     size                ⌊(n + 2p − d(k − 1) − 1) / s⌋ + 1
 
-With several axes the sum runs over all of them, in a layer over the input channels too. What deep learning calls
-a convolution is the first: `torch.nn.functional.conv2d` correlates. Turning the kernel round buys algebra: the order of
-kernels no longer matters, and an impulse gives back the kernel as it is.
+With several axes the sum runs over all of them, and in a layer also over the input channels. What deep learning calls
+convolution is cross-correlation: `torch.nn.functional.conv2d` correlates. Flipping the kernel has algebraic advantages:
+the order of kernels does not matter, and an impulse returns the kernel unchanged.
 
-`method` says how it is computed; all give the same (`METHODS`):
+`method` selects the algorithm; all give the same result (`METHODS`):
     direct      the sum, entry of the kernel by entry
     toeplitz    a product with the matrix that `correlation_matrix` and `convolution_matrix` return
     fft         a product of spectra, by the convolution theorem (J. Cooley, J. Tukey, An algorithm for the machine
                 calculation of complex Fourier series, 1965, <https://doi.org/10.1090/S0025-5718-1965-0178586-1>)
-    fused       PyTorch's own convolution, which models run
+    fused       PyTorch's own convolution, which the models use
 
-Shapes. The kernel says what is meant:
-    (k,) or (k₁, k₂)                                one kernel; x is (..., n) or (..., n₁, n₂), each signal by itself
+Shapes. The kernel determines them:
+    (k,) or (k₁, k₂)                                one kernel; x is (..., n) or (..., n₁, n₂), signals independent
     (O, C/groups, k), (O, C/groups, k₁, k₂) or      a layer; x is (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃),
       (O, C/groups, k₁, k₂, k₃)                     and y (N, O, ...)
 
-A bare kernel of three axes would be a layer's of one: write it as a layer, `kernel[None, None]`, with x (N, 1, ...).
+A single three-dimensional kernel would be read as a one-dimensional layer. Write it as a layer, `kernel[None, None]`,
+with x (N, 1, ...).
 
-Padding is a number p for each axis or for all, or a word:
+Padding is a number p for each axis or for all, or a string:
     valid       none: windows that lie inside x;                                          n − k + 1 outputs
     same        the kernel's middle, its entry ⌊(k − 1)/2⌋, on every entry of x;          n
     full        windows that touch x at all;                                              n + k − 1
-    circular    as same, with x repeated for ever in place of zeros;                      n
+    circular    as same, with x repeated periodically in place of zeros;                  n
 
-Words for stride 1; with stride s every s-th of those outputs stays. Arithmetic is V. Dumoulin's and F. Visin's, A guide
-to convolution arithmetic for deep learning, 2016, <https://arxiv.org/abs/1603.07285>.
+The sizes are those for stride 1; with stride s every s-th of these outputs is kept. The arithmetic follows V. Dumoulin,
+F. Visin, A guide to convolution arithmetic for deep learning, 2016, <https://arxiv.org/abs/1603.07285>.
 """
 
 from __future__ import annotations
@@ -53,35 +54,43 @@ WORDS = ("valid", "same", "full", "circular")
 
 
 def output_size(n: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
-    """⌊(n + 2p − d(k − 1) − 1)/s⌋ + 1 for n entries with p zeros at either end; 0 where no window fits."""
+    """Return the number of outputs, ⌊(n + 2p − d(k − 1) − 1)/s⌋ + 1; 0 if no window fits.
+
+    Args:
+        n: Number of entries.
+        kernel: Kernel size k.
+        stride: Stride s.
+        padding: Number p of zeros at either end.
+        dilation: Dilation d.
+    """
     return max(0, (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
 
 
 class Windows(NamedTuple):
-    """The windows that a kernel is laid on along one axis."""
+    """The windows of a kernel along one axis."""
 
     kernel: int
     stride: int
     dilation: int
     before: int  # entries added before the first of x
     after: int
-    circular: bool  # those entries are x over again, not zeros
+    circular: bool  # pad with x repeated, not with zeros
 
     @property
     def span(self) -> int:
-        """Entries from a window's first to its last."""
+        """Number of entries from a window's first to its last."""
         return self.dilation * (self.kernel - 1) + 1
 
     def count(self, n: int) -> int:
-        """How many windows n entries have."""
+        """Return the number of windows on n entries."""
         return output_size(n + self.before + self.after, self.kernel, self.stride, dilation=self.dilation)
 
     def steps(self, count: int, first: int = 0) -> slice:
-        """Every stride-th entry from `first` on, `count` of them."""
+        """Return the slice of `count` entries from `first` on, in steps of the stride."""
         return slice(first, first + (count - 1) * self.stride + 1, self.stride)
 
     def reads(self, n: int) -> Tensor:
-        """Which entry j of n output i reads through kernel entry a, as truths (m, k, n)."""
+        """Return whether output i reads entry j of n through kernel entry a, as booleans (m, k, n)."""
         i, a = torch.arange(self.count(n)), torch.arange(self.kernel)
         j = self.stride * i[:, None] + self.dilation * a - self.before  # (m, k)
         if self.circular:
@@ -89,7 +98,7 @@ class Windows(NamedTuple):
         return j[:, :, None] == torch.arange(n)
 
 
-# --- what a person calls ------------------------------------------------------------------------------------------
+# --- public functions ---------------------------------------------------------------------------------------------
 
 
 def correlate(
@@ -102,9 +111,26 @@ def correlate(
     groups: int = 1,
     method: str = "direct",
 ) -> Tensor:
-    """y_i = Σ_a w_a x_{s·i + d·a − p}: `torch.nn.functional.conv1d`, `conv2d` and `conv3d`, for the shapes named above.
+    """Compute the cross-correlation y_i = Σ_a w_a x_{s·i + d·a − p}, as `torch.nn.functional.conv1d`, `conv2d` and
+    `conv3d`.
 
-    Of an even kernel "same" takes PyTorch's middle. Raises ModelError where shapes do not fit or no window does.
+    For an even kernel, "same" pads as PyTorch does.
+
+    Args:
+        x: Inputs; see the module's table of shapes.
+        kernel: One kernel, or the weights of a layer.
+        padding: Number of zeros at either end, or one of "valid", "same", "full" and "circular".
+        stride: Stride, one number or one for each axis.
+        dilation: Dilation, one number or one for each axis.
+        groups: Number of channel groups of a layer.
+        method: "direct", "toeplitz", "fft" or "fused".
+
+    Returns:
+        The outputs, with the batch and channel axes as in the module's table.
+
+    Raises:
+        ModelError: If shapes do not fit or no window fits.
+        UnknownName: If there is no such method.
     """
     windows = _windows(kernel, padding, stride, dilation, turned=False)
     return _apply(x, kernel, windows, groups, method)
@@ -120,12 +146,12 @@ def convolve(
     groups: int = 1,
     method: str = "direct",
 ) -> Tensor:
-    """y_i = Σ_a w_{k−1−a} x_{s·i + d·a − p}: `scipy.signal.convolve`, for the shapes named above.
+    """Compute the convolution y_i = Σ_a w_{k−1−a} x_{s·i + d·a − p}, as `scipy.signal.convolve`.
 
-    Raises ModelError where shapes do not fit or no window does.
+    The arguments, the result and the errors are those of `correlate`.
     """
     windows = _windows(kernel, padding, stride, dilation, turned=True)
-    return _apply(x, _turned(kernel), windows, groups, method)
+    return _apply(x, _flip(kernel), windows, groups, method)
 
 
 def correlation_matrix(
@@ -137,12 +163,20 @@ def correlation_matrix(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The matrix T with `correlate(x, w)` = T x, for x of `size` pixels: (outputs, inputs), all axes flattened.
+    """Return the matrix T with `correlate(x, w)` = T x, for x of `size` pixels: (outputs, inputs), all axes flattened.
 
-    Of one kernel along one axis with stride 1 it is a Toeplitz matrix: constant along every diagonal, as
-    T_ij = w_{j − i + p}. Of two axes it is one of such blocks; of a layer there is such a matrix for each pair of
-    output and input channel, zero between groups. Circular padding makes it circulant. Its transpose takes gradients
-    back, and is a convolution: with "valid" the one with "full".
+    For one kernel along one axis with stride 1 it is a Toeplitz matrix, constant along every diagonal: T_ij = w_{j − i
+    + p}. For two axes it consists of such blocks. For a layer there is such a matrix for each pair of output and input
+    channel, zero between groups. Circular padding makes it circulant. Its transpose propagates gradients back and is a
+    convolution: for "valid" the one with "full".
+
+    Args:
+        kernel: One kernel, or the weights of a layer.
+        size: Number of pixels of x, one number or one for each axis.
+        padding: As in `correlate`.
+        stride: As in `correlate`.
+        dilation: As in `correlate`.
+        groups: As in `correlate`.
     """
     windows = _windows(kernel, padding, stride, dilation, turned=False)
     sizes = _sizes(size, len(windows), "size")
@@ -159,20 +193,26 @@ def convolution_matrix(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The matrix T with `convolve(x, w)` = T x (`correlation_matrix`): T_ij = w_{i − j + k − 1 − p}."""
+    """Return the matrix T with `convolve(x, w)` = T x: T_ij = w_{i − j + k − 1 − p}.
+
+    The arguments are those of `correlation_matrix`.
+    """
     windows = _windows(kernel, padding, stride, dilation, turned=True)
     sizes = _sizes(size, len(windows), "size")
     _reject_misfits(sizes, kernel, windows, groups)
-    return _matrix(_weight(_turned(kernel)), windows, sizes, groups)
+    return _matrix(_weight(_flip(kernel)), windows, sizes, groups)
 
 
-# --- kernels with a name ------------------------------------------------------------------------------------------
+# --- named kernels ------------------------------------------------------------------------------------------------
 
 
 def binomial(size: int = 5) -> Tensor:
-    """The Gaussian in whole numbers: row `size` of Pascal's triangle over its sum, (1 4 6 4 1)/16 for 5.
+    """Return the binomial approximation of a Gaussian: row `size` of Pascal's triangle over its sum, (1 4 6 4 1)/16 for
+    5.
 
-    Its variance is (size − 1)/4. In two dimensions: `torch.outer(binomial(), binomial())`.
+
+    Its variance is (size − 1)/4. In two dimensions: `torch.outer(binomial(), binomial())`. Raises an error for a size
+    below 1.
     """
     require(size >= 1, "size", size, "at least 1")
     row = torch.tensor([float(math.comb(size - 1, i)) for i in range(size)])
@@ -180,20 +220,23 @@ def binomial(size: int = 5) -> Tensor:
 
 
 def sobel_x() -> Tensor:
-    """(−1 0 1)(−2 0 2)(−1 0 1): the derivative along x, from column to column. It answers to vertical edges.
+    """Return the kernel (−1 0 1)(−2 0 2)(−1 0 1): the derivative along x, from column to column, for vertical edges.
 
-    Correlated, it is positive where brightness grows to the right, 8 times the slope; convolved, it has the other
-    sign and nothing else changes. It is a difference along x, smoothed along y by 4 `binomial(3)`.
+    Correlated, it is positive where brightness grows to the right, 8 times the slope; convolved, it has the opposite
+    sign. It is a difference along x, smoothed along y by 4 `binomial(3)`.
     """
     return torch.outer(torch.tensor([1.0, 2.0, 1.0]), torch.tensor([-1.0, 0.0, 1.0]))
 
 
 def sobel_y() -> Tensor:
-    """(−1 −2 −1)(0 0 0)(1 2 1): the derivative along y, from row to row, downwards. It answers to horizontal edges."""
+    """Return the kernel (−1 −2 −1)(0 0 0)(1 2 1): the derivative along y, downwards from row to row, for horizontal
+    edges.
+
+    """
     return sobel_x().T.contiguous()
 
 
-# --- from what is asked to windows and layers ---------------------------------------------------------------------
+# --- arguments to windows and layers ------------------------------------------------------------------------------
 
 
 def _sizes(given: Sizes, axes: int, name: str, least: int = 1) -> tuple[int, ...]:
@@ -203,7 +246,7 @@ def _sizes(given: Sizes, axes: int, name: str, least: int = 1) -> tuple[int, ...
 
 
 def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Sizes, turned: bool) -> tuple[Windows, ...]:
-    """The windows along each axis. A kernel that is turned round has its middle turned too."""
+    """Return the windows along each axis. For a flipped kernel its middle is flipped too."""
     axes = _axes(kernel)
     if not 1 <= kernel.ndim <= 5 or kernel.numel() == 0:
         raise ModelError(
@@ -227,22 +270,22 @@ def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Size
 
 
 def _axes(kernel: Tensor) -> int:
-    """How many axes of pixels a kernel has: those of a bare one are all it has."""
+    """Return the number of spatial axes of a kernel: all axes of a single kernel, all but two of a layer's."""
     return kernel.ndim if kernel.ndim <= 2 else kernel.ndim - 2
 
 
-def _turned(kernel: Tensor) -> Tensor:
-    """The kernel turned round along its pixels, not its channels."""
+def _flip(kernel: Tensor) -> Tensor:
+    """Return the kernel flipped along its spatial axes, not its channels."""
     return kernel.flip(tuple(range(-_axes(kernel), 0)))
 
 
 def _weight(kernel: Tensor) -> Tensor:
-    """The kernel as a layer's: (O, C/groups, ...)."""
+    """Return the kernel as the weights of a layer: (O, C/groups, ...)."""
     return kernel[None, None] if kernel.ndim <= 2 else kernel
 
 
 def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> tuple[Tensor, Tensor]:
-    """x as (N, C, ...) and the kernel as (O, C/groups, ...). Raises ModelError where they do not fit."""
+    """Return x as (N, C, ...) and the kernel as (O, C/groups, ...). Raises ModelError if they do not fit."""
     axes, weight = len(windows), _weight(kernel)
     if kernel.ndim <= 2:
         require(x.ndim >= axes, "x", tuple(x.shape), f"a tensor of at least {axes} axes, as the kernel has")
@@ -257,7 +300,7 @@ def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: i
 
 
 def _apply(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int, method: str) -> Tensor:
-    """Correlate by `method`, in the shapes that x and the kernel came in."""
+    """Correlate by `method`, and return the result in the shape that belongs to x and the kernel."""
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
     y = METHODS[method](*_as_layer(x, kernel, windows, groups), windows, groups)  # (N, O, ...)
@@ -265,7 +308,7 @@ def _apply(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int,
 
 
 def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> None:
-    """Raise ModelError where the kernel's outputs cannot be grouped so, or no window fits on `size` pixels."""
+    """Raise ModelError if the outputs cannot be divided into the groups, or no window fits on `size` pixels."""
     outputs = len(_weight(kernel))
     require(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")
     for n, window in zip(size, windows):
@@ -276,11 +319,11 @@ def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows,
             )
 
 
-# --- four ways, each from x (N, C, ...) and weight (O, C/groups, ...) to (N, O, ...) ---------------------------------
+# --- four methods, each from x (N, C, ...) and weight (O, C/groups, ...) to (N, O, ...) ------------------------------
 
 
-def _padded(x: Tensor, windows: tuple[Windows, ...]) -> Tensor:
-    """x with what its windows see beyond its ends: zeros, or x over again."""
+def _pad(x: Tensor, windows: tuple[Windows, ...]) -> Tensor:
+    """Return x with its padding: zeros, or x repeated."""
     for axis, window in enumerate(windows, start=2):
         n = x.shape[axis]
         if window.circular and window.span > 1:
@@ -292,15 +335,15 @@ def _padded(x: Tensor, windows: tuple[Windows, ...]) -> Tensor:
 
 
 def _pixels(x: Tensor, index: Sequence[int | slice]) -> Tensor:
-    """x[..., *index], the pixels at one entry of each axis, or at every so many."""
+    """Return x[..., *index], with an index or a slice for each spatial axis."""
     entries: tuple[int | slice | EllipsisType, ...] = (..., *index)
     return x[entries]
 
 
 def _direct(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
-    """The sum as it stands: for each entry of the kernel, its weight times the entries of x under it."""
+    """Compute the sum directly: for each entry of the kernel, its weight times the entries of x under it."""
     counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
-    x = torch.unflatten(_padded(x, windows), 1, (groups, -1))  # (N, groups, C/groups, ...)
+    x = torch.unflatten(_pad(x, windows), 1, (groups, -1))  # (N, groups, C/groups, ...)
     weight = torch.unflatten(weight, 0, (groups, -1))  # (groups, O/groups, C/groups, ...)
     y = x.new_zeros(())
     for entry in itertools.product(*(range(window.kernel) for window in windows)):
@@ -310,14 +353,14 @@ def _direct(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int
 
 
 def _toeplitz(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
-    """T x with every example a vector."""
+    """Compute T x, with every example flattened to a vector."""
     matrix = _matrix(weight, windows, x.shape[2:], groups)
     counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
     return torch.unflatten(x.flatten(1) @ matrix.T, 1, (len(weight), *counts))  # (N, O, ...)
 
 
 def _matrix(weight: Tensor, windows: tuple[Windows, ...], size: Sequence[int], groups: int) -> Tensor:
-    """T_{(o, i), (c, j)} = Σ_a w_{o, c, a} [output i reads entry j through a], (O·m, C·n)."""
+    """Return T_{(o, i), (c, j)} = Σ_a w_{o, c, a} [output i reads entry j through a], (O·m, C·n)."""
     outputs, inputs = weight.shape[:2]
     dense = weight.new_zeros(groups, outputs // groups, groups, inputs, *weight.shape[2:])
     for g, part in enumerate(torch.unflatten(weight, 0, (groups, -1))):  # no weights between groups
@@ -330,13 +373,13 @@ def _matrix(weight: Tensor, windows: tuple[Windows, ...], size: Sequence[int], g
 
 
 def _fft(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
-    """Product of spectra: a shift in x turns phases, and the kernel's conjugate turns them back.
+    """Multiply the spectra: a shift in x rotates phases, and the kernel's conjugate rotates them back.
 
-    The transform takes its signals as circular. Padded x is at least as long as a window, so the windows that run
-    over the end are the last span − 1, and those are cut off.
+    The transform treats its signals as circular. Padded x is at least as long as a window, so only the last span − 1
+    windows wrap around, and these are cut off.
     """
     counts = [window.count(n) for n, window in zip(x.shape[2:], windows)]
-    x = _padded(x, windows)
+    x = _pad(x, windows)
     axes = tuple(range(-len(windows), 0))
     size = [_fast_length(n) for n in x.shape[2:]]
     x_hat = torch.fft.rfftn(x, size, axes).unflatten(1, (groups, -1))  # (N, groups, C/groups, ...)
@@ -347,7 +390,7 @@ def _fft(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -
 
 
 def _spread(weight: Tensor, windows: tuple[Windows, ...]) -> Tensor:
-    """The kernel with d − 1 zeros between its entries."""
+    """Return the kernel with d − 1 zeros between its entries."""
     if all(window.dilation == 1 for window in windows):
         return weight
     wide = weight.new_zeros(*weight.shape[:2], *(window.span for window in windows))
@@ -356,7 +399,7 @@ def _spread(weight: Tensor, windows: tuple[Windows, ...]) -> Tensor:
 
 
 def _fast_length(n: int) -> int:
-    """The least number from n on that has no factor but 2, 3 and 5: transforms of such lengths are fast."""
+    """Return the smallest number from n on with no prime factor but 2, 3 and 5: transforms of such lengths are fast."""
     while True:
         rest = n
         for factor in (2, 3, 5):
@@ -368,10 +411,10 @@ def _fast_length(n: int) -> int:
 
 
 def _fused(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
-    """PyTorch's own."""
+    """Call PyTorch's own convolution."""
     conv: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[len(windows) - 1]
     stride, dilation = [window.stride for window in windows], [window.dilation for window in windows]
-    return conv(_padded(x, windows), weight, None, stride, 0, dilation, groups)
+    return conv(_pad(x, windows), weight, None, stride, 0, dilation, groups)
 
 
 METHODS: dict[str, Callable[[Tensor, Tensor, tuple[Windows, ...], int], Tensor]] = {

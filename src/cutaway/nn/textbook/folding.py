@@ -1,7 +1,8 @@
 """Folding batch normalization into the layer before it, for inference.
 
-In evaluation a batch normalization (S. Ioffe, C. Szegedy, 2015, <https://arxiv.org/abs/1502.03167>) is one affine map
-for each channel, because its statistics are constants. The layer before it is affine too, so its weights can do both:
+In evaluation mode, batch normalization (S. Ioffe, C. Szegedy, 2015, <https://arxiv.org/abs/1502.03167>) is an affine
+map of each channel, because its statistics are constants. The layer before it is affine too, so its weights can absorb
+it:
 
     w' = w γ / √(σ² + ε)        b' = β + (b − μ) γ / √(σ² + ε)        per output channel
 """
@@ -18,21 +19,26 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# These classes themselves: a class derived from one can do something else with its weights.
+# Exactly these classes: a subclass may use its weights in another way.
 LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def fold_batch_norm(model: nn.Module, *inputs: Tensor) -> nn.Module:
-    """A copy of `model` in evaluation mode, faster and with the same outputs; `model` is left as it was.
+    """Return a copy of `model` in evaluation mode with batch normalizations folded into the layers before them.
 
-    Every batch normalization that is the only one to use what a convolution or linear layer gives becomes part of that
-    layer, and an `nn.Identity` stands under its name. Which those are is seen, not told from names: the model is run
-    once on `inputs`, of which the shapes alone matter, without computing anything. A normalization that stays (it
-    comes before its convolution, as in a pre-activation network; its statistics are the batch's; the layer's output
-    is used elsewhere too) works as before.
+    The copy is faster and has the same outputs; `model` is not changed. A batch normalization is folded if it is the
+    only consumer of the output of a convolution or linear layer; an `nn.Identity` takes its name. Consumers are found
+    by running the model once on meta tensors, not from names. Other normalizations work as before: those before their
+    convolution, as in a pre-activation network, those without running statistics, and those whose input is also used
+    elsewhere.
 
-    The copy is for inference. Its weights are not the preset's any more, and training it is not training the model.
+    The copy is for inference only. Its weights are no longer the preset's, and training it differs from training the
+    model.
+
+    Args:
+        model: The model.
+        *inputs: Example inputs of `model`, of which only the shapes matter.
     """
     folded = copy.deepcopy(model).eval()
     if not any(type(m) in NORMS for m in folded.modules()):
@@ -44,10 +50,10 @@ def fold_batch_norm(model: nn.Module, *inputs: Tensor) -> nn.Module:
 
 
 def _fold(layer: Any, norm: Any) -> None:
-    """Put what `norm` does into the weights of `layer`, one of LAYERS, computed in double precision."""
+    """Fold `norm` into the weights of `layer`, one of LAYERS, in double precision."""
 
     def double(x: Tensor) -> Tensor:
-        return x.detach().cpu().double()  # not every accelerator has it
+        return x.detach().cpu().double()  # not every accelerator supports float64
 
     weight: Tensor = layer.weight
     mean = double(norm.running_mean)
@@ -58,7 +64,7 @@ def _fold(layer: Any, norm: Any) -> None:
     bias = torch.zeros_like(mean) if layer.bias is None else double(layer.bias)
 
     def parameter(like: Tensor, value: Tensor) -> nn.Parameter:
-        # A new one, in the memory format of the old: the old may be shared with another layer.
+        # A new parameter in the memory format of the old one, which may be shared with another layer.
         return nn.Parameter(torch.empty_like(like).copy_(value), weight.requires_grad)
 
     rows = scale.reshape(-1, *[1] * (weight.ndim - 1))
@@ -67,12 +73,12 @@ def _fold(layer: Any, norm: Any) -> None:
 
 
 def _pairs(model: nn.Module, inputs: Sequence[Tensor]) -> list[tuple[str, str]]:
-    """The names of the layers, each with that of the normalization which alone uses what it gives."""
-    layers: dict[str, list[Tensor]] = defaultdict(list)  # what each gave, call by call
-    norms: dict[str, list[Tensor]] = defaultdict(list)  # what each took
+    """Return the names of pairs of a layer and the normalization that is the only consumer of its output."""
+    layers: dict[str, list[Tensor]] = defaultdict(list)  # outputs of each, by call
+    norms: dict[str, list[Tensor]] = defaultdict(list)  # inputs of each
     handles = []
     for name, module in model.named_modules():
-        hooked = module._forward_hooks  # what such a hook changes after a layer, no weight can
+        hooked = module._forward_hooks  # a hook's changes after the layer cannot be folded
         if type(module) in LAYERS and not hooked:
             handles.append(module.register_forward_hook(lambda _, args, gave, name=name: layers[name].append(gave)))
         elif type(module) in NORMS and not hooked and not module._forward_pre_hooks and module.running_mean is not None:
@@ -105,15 +111,15 @@ def _pairs(model: nn.Module, inputs: Sequence[Tensor]) -> list[tuple[str, str]]:
 
 
 class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
-    """Counts the operations that use a tensor."""
+    """A mode that counts the operations that use each tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count: Counter[int] = Counter()  # by id
-        self.alive: list[Any] = []  # so that no id comes twice
+        self.alive: list[Any] = []  # keeps tensors alive so that no id is reused
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the operation out and count."""
+        """Run the operation and count its inputs."""
         result = op(*args, **(kwargs or {}))
         self.count.update(id(x) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
         self.alive += [args, kwargs, result]

@@ -1,12 +1,12 @@
-"""Pooling: one value for each window of a map, or the k largest of a sequence.
+"""Pooling: one value for each window of a feature map, or the k largest values of a sequence.
 
-Max and average pooling are written here as windows that are looked at one by one; models run PyTorch's fused functions,
-`F.max_pool2d` and so on, and the tests hold the two equal, gradients included.
+Max and average pooling are written explicitly, window by window. The models use PyTorch's fused functions, such as
+`F.max_pool2d`, and the tests verify that both agree, including gradients.
 
-Shapes: maps (N, C, *pixels) with one to three axes of pixels; a size is a number for each axis, or one for all. Sizes
-are rounded down, as in PyTorch, or up, as Caffe does (`pooled_size`).
+Shapes: maps (N, C, *pixels) with one to three spatial axes; a size is a number for each axis, or one for all. Output
+sizes are rounded down, as in PyTorch, or up, as in Caffe (`pooled_size`).
 
-k-max pooling and its dynamic form are N. Kalchbrenner's, E. Grefenstette's and P. Blunsom's, A convolutional neural
+k-max pooling and dynamic k-max pooling are from N. Kalchbrenner, E. Grefenstette, P. Blunsom, A convolutional neural
 network for modelling sentences, 2014, sections 3.2 and 3.3. <https://arxiv.org/abs/1404.2188>
 """
 
@@ -26,11 +26,20 @@ Sizes = int | Sequence[int]  # one number for each axis, or one for all
 
 
 def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0, *, ceil: bool = False) -> int:
-    """⌊(n + 2p − k)/s⌋ + 1 windows on n entries with p before and after, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
+    """Return the number of windows: ⌊(n + 2p − k)/s⌋ + 1, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
 
-    Rounded up, the last window may hang over the end by part of itself; it is left out where it would begin after
-    x, in the padding after it. Caffe rounds so in pooling, and in pooling alone; PyTorch asks for `ceil_mode=True`.
-    `stride` is the kernel's size unless given. Raises ModelError where p is more than half the kernel.
+    With `ceil` the last window may extend beyond the end; it is dropped if it would start in the padding after x. Caffe
+    rounds up in pooling only; PyTorch does with `ceil_mode=True`.
+
+    Args:
+        n: Number of entries.
+        kernel: Window size k.
+        stride: Stride s; the window size if None.
+        padding: Padding p before and after the entries.
+        ceil: Round up.
+
+    Raises:
+        ModelError: If p is more than half the kernel.
     """
     stride = kernel if stride is None else stride
     require(kernel >= 1 and stride >= 1, "kernel, stride", (kernel, stride), "at least 1")
@@ -45,9 +54,16 @@ def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0
 def max_pool(
     x: Tensor, kernel: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, ceil: bool = False
 ) -> Tensor:
-    """The largest entry of each window, `F.max_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+    """Return the maximum of each window, as `F.max_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
 
-    Padding is −∞, which is never the largest. The gradient goes to the first of the largest.
+    Padding is −∞, which is never the maximum. The gradient goes to the first of equal maxima.
+
+    Args:
+        x: Maps, shape (N, C, *pixels).
+        kernel: Window size, one number or one for each axis.
+        stride: Stride; the window size if None.
+        padding: Padding before and after each axis.
+        ceil: Round the number of windows up.
     """
     return _windows(x, kernel, stride, padding, ceil, around=-math.inf, beyond=-math.inf).max(-1).values
 
@@ -61,10 +77,15 @@ def average_pool(
     ceil: bool = False,
     count_padding: bool = True,
 ) -> Tensor:
-    """The mean of each window, `F.avg_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+    """Return the mean of each window, as `F.avg_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
 
-    Padding is 0 and counts as entries do, unless `count_padding=False`. What of a window hangs over the padding too,
-    where sizes are rounded up, never counts.
+    Args:
+        x: Maps, shape (N, C, *pixels).
+        kernel: Window size, one number or one for each axis.
+        stride: Stride; the window size if None.
+        padding: Padding with zeros before and after each axis.
+        ceil: Round the number of windows up. Entries beyond the padding never count.
+        count_padding: Count the padding as entries of the mean.
     """
     total = _windows(x, kernel, stride, padding, ceil, around=0.0, beyond=0.0).sum(-1)
     ones = torch.ones_like(x[:1, :1])
@@ -73,41 +94,46 @@ def average_pool(
 
 
 def adaptive_max_pool(x: Tensor, size: Sizes) -> Tensor:
-    """The largest entry of each of `size` cells (`adaptive_cells`), `F.adaptive_max_pool1d`, `2d` and `3d`."""
-    return _by_cell(x, size, lambda cell: cell.max(-1).values)
+    """Return the maximum of each of `size` cells (`adaptive_cells`), as `F.adaptive_max_pool1d`, `2d` and `3d`."""
+    return _pool_cells(x, size, lambda cell: cell.max(-1).values)
 
 
 def adaptive_average_pool(x: Tensor, size: Sizes) -> Tensor:
-    """The mean of each of `size` cells (`adaptive_cells`), `F.adaptive_avg_pool1d`, `2d` and `3d`. Size 1: of all."""
-    return _by_cell(x, size, lambda cell: cell.mean(-1))
+    """Return the mean of each of `size` cells (`adaptive_cells`), as `F.adaptive_avg_pool1d`, `2d` and `3d`.
+
+    Size 1 is the global mean.
+    """
+    return _pool_cells(x, size, lambda cell: cell.mean(-1))
 
 
 def adaptive_cells(n: int, count: int) -> list[slice]:
-    """`count` cells that cover n entries: cell i goes from ⌊i n/count⌋ to before ⌈(i + 1) n/count⌉.
+    """Return `count` cells that cover n entries: cell i is ⌊i n/count⌋ to ⌈(i + 1) n/count⌉, end excluded.
 
-    Where n cannot be divided, sizes differ by one and neighbours share an entry; with fewer entries than cells,
-    cells repeat them.
+    If n is not divisible by `count`, sizes differ by one and neighbours share an entry; with fewer entries than cells,
+    cells repeat entries.
     """
     require(n >= 1 and count >= 1, "count", count, f"at least 1, for at least one entry (there are {n})")
     return [slice(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 
 def k_max(x: Tensor, k: int, dim: int = -1) -> Tensor:
-    """The k largest entries along `dim`, in the order in which they stand: (..., n, ...) to (..., k, ...).
+    """Return the k largest entries along `dim`, in their original order: (..., n, ...) to (..., k, ...).
 
-    Of equal entries the first ones are taken. Raises ModelError where there are fewer than k.
+    Of equal entries the first ones are taken. Raises ModelError if there are fewer than k.
     """
     n = x.shape[dim]
     require(1 <= k <= n, "k", k, f"at least 1 and at most the {n} entries that there are")
-    # A stable sort, not topk: which of equal entries stays decides the order of what comes out.
+    # A stable sort, not topk: the choice among equal entries decides the order of the result.
     first = x.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, k)
     return x.gather(dim, first.sort(dim=dim).values)
 
 
 def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
-    """k_l = max(k_top, ⌈(L − l)/L · s⌉): how many entries layer l of L keeps of a sentence of s words.
+    """Return k_l = max(k_top, ⌈(L − l)/L · s⌉), the number of entries that layer l of L keeps for a sentence of s
+    words.
 
-    The last one keeps k_top, whatever the sentence. With L = 3, s = 18, k_top = 3: 12, 6, 3.
+
+    The last layer keeps k_top for every sentence. With L = 3, s = 18, k_top = 3: 12, 6, 3.
     """
     require(1 <= layer <= layers, "layer", layer, f"from 1 to the number of layers, {layers}")
     require(length >= 1, "length", length, "at least 1")
@@ -116,7 +142,10 @@ def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
 
 
 def dynamic_k_max(x: Tensor, layer: int, layers: int, length: int, k_top: int) -> Tensor:
-    """`k_max` over the last axis with `dynamic_k`: (..., n) to (..., k_l). `length` is the sentence's, not n."""
+    """Return `k_max` over the last axis with `dynamic_k`: (..., n) to (..., k_l).
+
+    `length` is that of the sentence, not n.
+    """
     return k_max(x, dynamic_k(layer, layers, length, k_top))
 
 
@@ -129,9 +158,9 @@ def _sizes(given: Sizes, axes: int, name: str) -> tuple[int, ...]:
 def _windows(
     x: Tensor, kernel: Sizes, stride: Sizes | None, padding: Sizes, ceil: bool, around: float, beyond: float
 ) -> Tensor:
-    """Every window of (N, C, *pixels), flattened: (N, C, *counts, entries).
+    """Return every window of (N, C, *pixels), flattened: (N, C, *counts, entries).
 
-    `around` is what padding holds, `beyond` what stands after it where the last window hangs over.
+    `around` is the value of the padding, `beyond` the value after it for a last window that extends beyond the end.
     """
     axes = x.ndim - 2
     require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
@@ -150,8 +179,8 @@ def _windows(
     return x.flatten(-axes)
 
 
-def _by_cell(x: Tensor, size: Sizes, pool: Callable[[Tensor], Tensor]) -> Tensor:
-    """`pool` over every cell of (N, C, *pixels), flattened to (N, C, entries)."""
+def _pool_cells(x: Tensor, size: Sizes, pool: Callable[[Tensor], Tensor]) -> Tensor:
+    """Apply `pool` to every cell of (N, C, *pixels), flattened to (N, C, entries)."""
     axes = x.ndim - 2
     require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
     sizes = _sizes(size, axes, "size")
