@@ -1,5 +1,6 @@
-"""ConvNeXt's names: what leads to a stage and the stage are two places in one sequence of layers; within a block the
-layers are numbered, and two of the numbers are permutations."""
+"""Names of ConvNeXt: in torchvision downsampling and stage are two entries of one sequence, and layers of a block are
+numbered. Two of the numbers are permutations.
+"""
 
 TORCHVISION = {f"convnext-{size}": f"convnext_{size}" for size in ("tiny", "small", "base")}
 RENAMES = (
