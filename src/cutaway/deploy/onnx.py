@@ -79,7 +79,7 @@ def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns:
     size = sum(x.nbytes for x in traced.program.state_dict.values())
     if size > LARGEST:
         raise ModelError(f"The weights have {size:,} bytes, and one ONNX file holds 2 GB: write a .pt2 instead.")
-    model = _convert(traced)
+    model = _converted(traced)
     if columns:
         by_column(model, columns)
     session = held(model, traced, columns)
@@ -90,7 +90,7 @@ def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns:
     import onnx
 
     onnx.helper.set_model_props(model, {KEY: json.dumps(whole, ensure_ascii=False)})
-    model.metadata_props.add(key=SUM, value=_sha256(model))
+    model.metadata_props.add(key=SUM, value=_digest(model))
     with replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
 
@@ -165,7 +165,7 @@ def _parse(path: Path) -> tuple[Any, dict[str, str]]:
     for prop in list(model.metadata_props):
         if prop.key == SUM:
             model.metadata_props.remove(prop)
-    if _sha256(model) != found[SUM]:
+    if _digest(model) != found[SUM]:
         raise FileError(f"{path} was changed after it was exported: its checksum differs. Export the run again.")
     return model, found
 
@@ -186,7 +186,7 @@ def _tensors(message: Any) -> list[Any]:
     return found
 
 
-def _convert(traced: Traced) -> Any:
+def _converted(traced: Traced) -> Any:
     """Convert the traced program to an ONNX ModelProto. Raises ModelError if an operator has no ONNX form."""
     try:
         with torch.no_grad(), quiet():  # with gradients the exporter stores the values of a scan for a backward pass
@@ -208,6 +208,6 @@ def _convert(traced: Traced) -> Any:
         ) from error
 
 
-def _sha256(model: Any) -> str:
+def _digest(model: Any) -> str:
     """Return the SHA-256 of the model."""
     return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

@@ -121,7 +121,7 @@ RAW: dict[type, type] = {
 
 
 def raw(preprocessing: Preprocessing) -> Preprocessing:
-    """Return the preprocessing without the steps of the graph, or the same object if the graph has none of them."""
+    """Return the preprocessing without the steps of the graph, or the same object if the graph performs no step."""
     given: Any = preprocessing
     if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
         made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Summed gradients of all processes: PyTorch's DistributedDataParallel around the loss of a batch.
 
 S. Li et al., PyTorch distributed: experiences on accelerating data parallel training, 2020
-<https://arxiv.org/abs/2006.15704>. Gradients are sent in buckets, as soon as they are known.
+<https://arxiv.org/abs/2006.15704>. Gradients are sent in buckets, as soon as they are computed.
 """
 
 # No `from __future__ import annotations`: DistributedDataParallel compares the annotations of its hook.

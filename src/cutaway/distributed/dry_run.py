@@ -1,7 +1,7 @@
 """Dry run of distributed training: the memory of each process and the traffic of a step, computed in one process.
 
 PyTorch's fake process group has any number of processes and sends nothing. The model has shapes but no values. It is
-sharded, and a step is run, as in training, so the result lists what training does and not what a formula predicts.
+sharded, and a step is run, as in training, so the result describes the training itself and not a formula.
 Nothing is materialized: GPT-2 XL on 1,024 processes needs only the memory of its layers' names.
 
 The activations of a batch do not depend on the number of processes. `training.memory_check` estimates them.
@@ -219,7 +219,7 @@ def _share(parts: Sequence[HeldWeight], index: int) -> Share:
 
 
 class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context that counts what is sent. Operations without fake inputs keep their values."""
+    """Context that counts the bytes of collectives. Operations without fake inputs keep their values."""
 
     def __init__(self, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -314,7 +314,7 @@ class _Reader(StorageReader):
 
 @contextlib.contextmanager
 def _raise_first_failure() -> Iterator[None]:
-    """Raise, in all processes, the error of the first process that failed, instead of PyTorch's list of errors."""
+    """Raise in all processes the error of the first process that failed, instead of PyTorch's list of errors."""
     try:
         yield
     except CheckpointException as error:
