@@ -93,8 +93,9 @@ def convert(
 
 
 def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | None = None) -> Conversion:
-    """Convert a Hugging Face folder with its tokenizer, a diffusers folder or a torchvision file to a model's
-    folder.
+    """Convert a checkpoint to a model's folder.
+
+    The source is a Hugging Face folder, whose tokenizer is kept, a diffusers folder or a torchvision file.
     """
     if is_diffusers(source):
         theirs = read_diffusers(source, name)
@@ -175,8 +176,9 @@ def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabul
 
 
 def _to_word2vec(source: Path, target: Path) -> Conversion:
-    """Write the word vectors of a run. Raises FileError if `source` is not a run, ModelError if it has no word
-    vectors.
+    """Write the word vectors of a run.
+
+    Raises FileError if `source` is not a run, ModelError if it has no word vectors.
     """
     if not (source / "model" / CONFIG).is_file():
         raise FileError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")

@@ -1,5 +1,6 @@
-"""Custom modules with the interface of a preset: any `nn.Module` whose forward takes tensors and returns logits or
-values.
+"""Custom modules with the interface of a preset.
+
+Any `nn.Module` is supported whose forward takes tensors and returns logits or values.
 
 The module itself is trained. `called` returns the same module, with the same parameters, buffers, hooks and children,
 under a class that differs only in its forward. That forward takes all tensors of a batch and passes on those that the
@@ -235,10 +236,10 @@ def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
 
 
 def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) -> nn.Module:
-    """Return the same module, sharing all its state, with a forward that takes batches of `spec` and returns task
-    outputs.
+    """Return the same module with a forward that takes batches of `spec` and returns task outputs.
 
-    Without a spec the forward is unchanged. Inputs are made contiguous unless `channels_last` is set.
+    It shares all state with `module`. Without a spec the forward is unchanged. Inputs are made contiguous unless
+    `channels_last` is set.
     """
     own: type[nn.Module] = type(module)
     plans: dict[int, Plan] = {}  # by the number of tensors of a batch

@@ -89,10 +89,10 @@ class Made(Preset):
 
 
 def maker(given: Any) -> Made:
-    """Return the builder of a function or class without required arguments, or of a name and such a function, ("mine",
-    make).
+    """Return the builder of a function or class without required arguments.
 
-    Raises ModelError, with a fix, for anything else.
+    A tuple of a name and such a function, ("mine", make), is accepted too. Raises ModelError, with a fix, for anything
+    else.
     """
     named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
     name, make = given if named else ("", given)
@@ -123,8 +123,9 @@ def maker(given: Any) -> Made:
 
 
 def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
-    """Return the model of a training and its settings: the name of a preset, or a new custom module with its settings
-    removed.
+    """Return the model of a training and its settings.
+
+    The model is the name of a preset, or a new custom module. The settings of the module are removed.
     """
     return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
 

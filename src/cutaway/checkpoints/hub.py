@@ -119,10 +119,10 @@ def _library() -> Any:
 def _from_cache(library: Any, name: str, revision: str | None) -> Path | None:
     """Return the cached version if it is complete."""
     try:
-        here = library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
+        cached = library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
     except (OSError, ValueError):  # not cached, or an invalid name, which the download reports
         return None
-    return Path(here) if _is_complete(Path(here)) else None
+    return Path(cached) if _is_complete(Path(cached)) else None
 
 
 def _is_complete(folder: Path) -> bool:

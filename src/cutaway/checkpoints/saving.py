@@ -236,8 +236,9 @@ def _split_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
 
 
 def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return why tensors do not fit a model, one clause each, with the first missing, unexpected and misshapen
-    tensor.
+    """Return why tensors do not fit a model, one clause each.
+
+    The clauses name the first missing, unexpected and misshapen tensor.
     """
     missing = [k for k in own if k not in tensors]
     unexpected = [k for k in tensors if k not in own]
@@ -403,8 +404,9 @@ def reject_pickle(path: str | os.PathLike[str]) -> None:
 
 
 def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
-    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote, with the checksum `sha256` if
-    given.
+    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote.
+
+    If `sha256` is given, the checksum must be equal to it.
     """
     reject_pickle(path)
     end = 8 + int.from_bytes(content[:8], "little")  # of the header

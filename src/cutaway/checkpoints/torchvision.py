@@ -96,10 +96,10 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
 
 
 def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, str]:
-    """Write a model to a `.pth` or `.safetensors` file for torchvision's network, and return the key map, ours →
-    theirs.
+    """Write a model to a `.pth` or `.safetensors` file for torchvision's network.
 
-    Raises ModelError if torchvision has no such network, FileError if the file cannot be written.
+    Returns the key map, ours → theirs. Raises ModelError if torchvision has no such network, FileError if the file
+    cannot be written.
     """
     path = Path(path)
     name = preset_of(model)
@@ -239,8 +239,9 @@ def _ours(file: StateDict, found: Preset, config: Any) -> dict[str, str]:
 
 
 def _infer_config(file: StateDict, found: Preset) -> Any:
-    """Return the preset's config with the values from the file. Other values are unchanged, and `_match` reports
-    problems.
+    """Return the preset's config with the values from the file.
+
+    Other values are unchanged, and `_match` reports problems.
     """
     config: Any = found.config
     if hasattr(config, "auxiliary"):
@@ -296,8 +297,9 @@ def _suggestion(file: StateDict, name: str) -> str:
 
 
 def likely_preset(file: StateDict, network: type[nn.Module] | None = None) -> str | None:
-    """Return the preset whose names and shapes fit the file, among those of one `network` or all; None if there is
-    none.
+    """Return the preset whose names and shapes fit the file, or None.
+
+    Only presets of `network` are tried if it is given.
     """
     for name in torchvision_names():
         found = preset(name)

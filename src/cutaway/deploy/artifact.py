@@ -96,8 +96,9 @@ def difference(found: Tensor, expected: Tensor) -> float:
 
 
 def to_json(array: NDArray[Any]) -> dict[str, Any]:
-    """Convert an array to a JSON value: dtype, shape and little-endian bytes in base64. An array of strings has a
-    list.
+    """Convert an array to a JSON value: dtype, shape and little-endian bytes in base64.
+
+    An array of strings has a list.
     """
     if array.dtype.kind not in "biuf":
         return {"dtype": "string", "shape": list(array.shape), "values": [str(x) for x in array.ravel()]}

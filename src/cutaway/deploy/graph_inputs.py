@@ -144,8 +144,9 @@ def _videos(spec: VideoSpec, given: VideoPreprocessing) -> Form:
 
 
 def _size(spec: ImageSpec | VideoSpec, part: float) -> tuple[int, int]:
-    """Return height and width of test images: larger and smaller than the network's input, and with different aspect
-    ratios.
+    """Return height and width of test images.
+
+    They are larger and smaller than the network's input, and have different aspect ratios.
     """
     return round(spec.height * (0.5 + part)) + 3, round(spec.width * (1.6 - part)) + 1
 

@@ -96,8 +96,9 @@ def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns:
 
 
 def held(model: Any, traced: Traced, columns: Sequence[Column] = ()) -> Session:
-    """Open the model with onnxruntime and compare it with the traced model. Raises ModelError if it does not open or
-    differs.
+    """Open the model with onnxruntime and compare it with the traced model.
+
+    Raises ModelError if it does not open or differs.
     """
     try:
         session = Session(model.SerializeToString(), columns)

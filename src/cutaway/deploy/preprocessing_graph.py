@@ -18,13 +18,12 @@ ONE = 1 << 22  # Pillow's weights are integers in units of 1/ONE
 
 
 class Fitted(nn.Module):
-    """Resizing and normalization of uint8 pixels (N, h, w, C) of any one size, or of videos (N, T, h, w, C), to (N, C,
-    H, W).
+    """Resizing and normalization of uint8 pixels (N, h, w, C), of any one size, to (N, C, H, W).
 
-    Resizing is Pillow's bilinear filter with antialiasing: one line of integer weights for each row and column, and
-    both passes are rounded to integer levels (Pillow's src/libImaging/Resample.c). The vertical pass is last, as always
-    in Pillow up to 12. Pillow 13 does it first if that is cheaper, which changes some pixels by one level of 255. An
-    image that has the network's size already is unchanged.
+    Videos are (N, T, h, w, C). Resizing is Pillow's bilinear filter with antialiasing: one line of integer weights for
+    each row and column, and both passes are rounded to integer levels (Pillow's src/libImaging/Resample.c). The
+    vertical pass is last, as always in Pillow up to 12. Pillow 13 does it first if that is cheaper, which changes some
+    pixels by one level of 255. An image that has the network's size already is unchanged.
     """
 
     mean: Tensor
@@ -86,8 +85,7 @@ class Fitted(nn.Module):
 def _resample_weights(
     inputs: Tensor, size: Tensor, begin: Tensor, end: Tensor, outputs: int, drawn: Tensor, first: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights (outputs, size) of one direction, in units of 1/ONE, and a mask of outputs that show the
-    image.
+    """Return the weights (outputs, size) of one direction, in units of 1/ONE, and the mask of image outputs.
 
     The part of the image from `begin` to `end` is drawn on `drawn` outputs, starting at `first`. `inputs` are the
     indices of its pixels.
@@ -175,8 +173,7 @@ class Encoded(nn.Module):
 
 
 class LogMel(nn.Module):
-    """Log-mel frames (N, T, F) of samples (N, n) with a mask (N, n), and the mask of frames, as in
-    `data.audio.transforms`.
+    """Log-mel frames (N, T, F) of samples (N, n), with masks, as in `data.audio.transforms`.
 
     The Fourier transform is a product with sines and cosines, in float64.
     """
@@ -236,10 +233,10 @@ class Standardised(nn.Module):
 
 
 class StandardisedByEach(nn.Module):
-    """Standardization of windows of several series, float64 (N, T, F), by the mean and deviation (N, F) of their
-    series.
+    """Standardization of windows of several series by the statistics of their series.
 
-    The inputs are the windows, the variables that are known in advance (N, H, K), the means and the deviations.
+    The inputs are the windows, float64 (N, T, F), the variables that are known in advance (N, H, K), and the means and
+    the deviations (N, F).
     """
 
     def forward(self, series: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:

@@ -29,8 +29,9 @@ def method_for(model: nn.Module, bits: int) -> str:
 
 
 def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
-    """Raise SettingError for a method that does not suit the model with that `name`. The message names one that
-    does.
+    """Raise SettingError for a method that does not suit the model with that `name`.
+
+    The message names one that does.
     """
     if (scheme := scheme_of(model)) is not None:
         raise SettingError(
@@ -67,8 +68,9 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
 
 @torch.no_grad()
 def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inputs) -> nn.Module:
-    """Return a quantized copy of a model in evaluation mode. Only the static method needs `inputs`, to calibrate
-    ranges.
+    """Return a quantized copy of a model in evaluation mode.
+
+    Only the static method needs `inputs`, to calibrate ranges.
     """
     made = fold_batch_norm(model, *inputs[0]) if method == "static" else copy.deepcopy(model).eval()
     before = dict(model.named_modules())

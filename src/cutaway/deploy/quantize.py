@@ -103,8 +103,9 @@ def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettin
 
 
 def _load_data(run: Run, method: str) -> DataSet | None:
-    """Return the data of the run, or None if they are missing and not needed. Raises DataError if the method needs
-    them.
+    """Return the data of the run, or None if they are missing and not needed.
+
+    Raises DataError if the method needs them.
     """
     try:
         return run.data()

@@ -74,8 +74,9 @@ class RawWindows(WindowSplit):
     """Windows of series in their original units. With several series, each window has the scale of its series."""
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Yield inputs (N, T, F), variables known in advance, and, with several series, means and deviations, (N, F)
-        each.
+        """Yield inputs (N, T, F) and variables that are known in advance.
+
+        With several series, means and deviations, (N, F) each, follow.
         """
         of_batches = list(order)
         for index, batch in zip(of_batches, super().batches(of_batches, seed)):

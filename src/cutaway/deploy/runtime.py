@@ -83,8 +83,9 @@ class Answering(nn.Module):
 
 
 class Writing(Answering):
-    """Exported model that generates token by token. The file has no cache, so each step processes all previous
-    tokens.
+    """Exported model that generates token by token.
+
+    The file has no cache, so each step processes all previous tokens.
     """
 
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
@@ -100,8 +101,9 @@ class Writing(Answering):
 
 
 class Carrying(Answering):
-    """Exported model whose windows of a text continue one another. The file has no state, so it is given all tokens so
-    far.
+    """Exported model whose windows of a text continue one another.
+
+    The file has no state, so it is given all tokens so far.
     """
 
     def advance(self, x: Tensor, mask: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:

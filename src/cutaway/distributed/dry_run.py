@@ -70,8 +70,9 @@ class Share:
 
 @dataclass(frozen=True)
 class HeldWeight:
-    """Placement of one weight: split by rows for data parallelism, and by heads or hidden units for tensor
-    parallelism.
+    """Placement of one weight.
+
+    It is split by rows for data parallelism, and by heads or hidden units for tensor parallelism.
     """
 
     name: str

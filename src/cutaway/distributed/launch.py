@@ -81,8 +81,9 @@ def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max
 
 @contextlib.contextmanager
 def _environment(processes: int) -> Iterator[None]:
-    """Set the environment of the processes: their share of the CPU threads, unless it is set, and no notices of
-    PyTorch.
+    """Set the environment of the processes: their share of the CPU threads, and no notices of PyTorch.
+
+    Variables that are set already are kept.
     """
     threads = max(1, (os.cpu_count() or 1) // processes)
     own = {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR"}

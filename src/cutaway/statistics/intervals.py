@@ -114,12 +114,11 @@ def mean(values: NDArray[Any], noun: str = "example") -> Metric:
 
 
 def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
-    """Return the RMSE of independent errors (n,), with an interval that is wider for few errors than that of their
-    squares.
+    """Return the RMSE of independent errors (n,).
 
-    A small sample of errors with heavy tails misses the few that have most of the squared error. The logarithmic
-    interval is therefore widened by 1 + 1/n, which covers 92 to 98 % from Student's t of five degrees of freedom to
-    uniform errors.
+    The interval is wider for few errors than that of their squares. A small sample of errors with heavy tails misses
+    the few that have most of the squared error. The logarithmic interval is therefore widened by 1 + 1/n, which covers
+    92 to 98 % from Student's t of five degrees of freedom to uniform errors.
     """
     found = mean(np.square(np.asarray(errors, np.float64)), noun=noun)
     if not (found.note or math.isnan(found.low)):
@@ -195,8 +194,9 @@ def plural(noun: str) -> str:
 
 
 def group_of(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
-    """Return the group of each of `count` units, shape (count,): one unit each, or one of `groups` at random, the same
-    each time.
+    """Return the group of each of `count` units, shape (count,), the same each time.
+
+    Each unit is a group, or is in one of `groups` at random if there are more units.
     """
     if count <= groups:
         return np.arange(count)
@@ -311,8 +311,9 @@ def resamples_of(count: int) -> Resamples:
 
 @functools.lru_cache(maxsize=1024)
 def student(freedom: float, level: float = LEVEL) -> float:
-    """Return the two-sided quantile of Student's t: the fraction `level` of the distribution lies within ± this
-    value.
+    """Return the two-sided quantile of Student's t.
+
+    The fraction `level` of the distribution lies within ± this value.
     """
     from scipy.special import stdtrit  # comes with scikit-learn
 

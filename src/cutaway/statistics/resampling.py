@@ -1,6 +1,4 @@
-"""Bootstrap resamples of test examples, shared by all models that are compared, and random signs of their
-differences.
-"""
+"""Bootstrap resamples and random signs of test examples, shared by all models that are compared."""
 
 from __future__ import annotations
 
@@ -31,8 +29,9 @@ class Resamples:
         return found
 
     def signed(self, columns: Values) -> Values:
-        """Return the means of columns (n, P) with random signs, shape (B, P). An example has the same sign in all
-        columns.
+        """Return the means of columns (n, P) with random signs, shape (B, P).
+
+        An example has the same sign in all columns.
         """
         if self.examples > MOST:
             spread: Values = np.sqrt(np.square(columns).sum(0)) / self.examples

@@ -17,8 +17,9 @@ from . import Oracle, images
 
 
 class FlatAirbench(nn.Module):
-    """Network as a flat list: the whitening kernel, then two kernels for each group with their normalization
-    parameters.
+    """Network as a flat list of kernels with their normalization parameters.
+
+    The whitening kernel is followed by two kernels for each group.
     """
 
     def __init__(self, config: Config) -> None:

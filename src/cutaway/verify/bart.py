@@ -13,8 +13,9 @@ from .pairs import ragged_pairs
 
 
 def transformers_bart(name: str, config: Config) -> Oracle:
-    """Build BartForConditionalGeneration. Padding ids (1) are never drawn, because their embedding has no gradient
-    there.
+    """Build BartForConditionalGeneration.
+
+    Padding ids (1) are never drawn, because their embedding has no gradient there.
     """
     return transformers_oracle(FAMILY, name, config, inputs=ragged_pairs(config.vocab_size))
 

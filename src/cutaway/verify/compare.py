@@ -1,5 +1,6 @@
-"""Comparison of a model with an independent implementation in float64: same weights and inputs, outputs and all
-gradients.
+"""Comparison of a model with an independent implementation in float64.
+
+Both have the same weights and inputs. The outputs and all gradients are compared.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ class Comparison:
 
 
 def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Comparison:
-    """Run both networks with the same weights, inputs and output gradient, in training mode and then in evaluation
-    mode.
+    """Run both networks with the same weights, inputs and output gradient, in training and in evaluation mode.
 
     The weights are perturbed at random first, so that ones and zeros of an initialization hide no error. Training comes
     first, so that evaluation uses normalization statistics that differ from the initial ones. Dropout is deterministic
@@ -137,8 +137,9 @@ def copy_parameters(tensors: Mapping[str, Tensor], theirs: nn.Module) -> None:
 
 
 def difference(a: Tensor | None, b: Tensor | None, floor: float = 0.0) -> float:
-    """Return max |a − b| / max |b|, with a denominator of at least `floor`. Infinite if one is missing or not
-    finite.
+    """Return max |a − b| / max |b|, with a denominator of at least `floor`.
+
+    Infinite if one is missing or not finite.
     """
     if a is None and b is None:
         return 0.0

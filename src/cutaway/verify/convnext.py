@@ -35,8 +35,9 @@ def torchvision_convnext(config: Config) -> Oracle:
 
 
 class StochasticDepth(nn.Module):
-    """Stochastic depth of torchvision for each image, drawn by PyTorch's dropout so that `fixed_dropout` controls
-    it.
+    """Stochastic depth of torchvision for each image, drawn by PyTorch's dropout.
+
+    `fixed_dropout` therefore controls it.
     """
 
     def __init__(self, p: float) -> None:

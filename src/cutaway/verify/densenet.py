@@ -134,8 +134,9 @@ def source_by_source(config: Config) -> Oracle:
 
 
 def _build(config: Config) -> Oracle:
-    """Build torchvision's network if it has this stem, bottlenecks, halving transitions and no dropout; otherwise the
-    plain one.
+    """Build torchvision's network if it has this one, otherwise the plain one.
+
+    Torchvision's has its stem, bottlenecks, halving transitions and no dropout.
     """
     like_torchvision = (config.stem, config.bottleneck, config.compression, config.dropout, config.in_channels)
     if like_torchvision == ("imagenet", True, 0.5, 0.0, 3):

@@ -86,8 +86,9 @@ def nothing_above() -> Any:
 
 
 def torchvision_fcos(config: Config) -> Oracle:
-    """Build the oracle. All strides divide the sides of images, because torchvision's strides are otherwise not
-    exact.
+    """Build the oracle.
+
+    All strides divide the sides of images, because torchvision's strides are otherwise not exact.
     """
     detector = torchvision_detector(config)
     with torch.device("meta"):

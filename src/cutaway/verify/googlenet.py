@@ -17,8 +17,9 @@ from . import Oracle, OracleMissing, changed, images, torchvision_models
 
 
 class OurOrder(nn.Module):
-    """Network of torchvision with outputs in our order: logits, then those of the auxiliary heads from the shallowest
-    on.
+    """Network of torchvision with outputs in our order.
+
+    Logits are followed by those of the auxiliary heads, the shallowest first.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -26,9 +27,7 @@ class OurOrder(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the logits (N, classes) of images (N, C, H, W); in training three of them if there are auxiliary
-        heads.
-        """
+        """Return the logits (N, classes) of images (N, C, H, W); in training also those of auxiliary heads."""
         answers = self.network(x)
         if isinstance(answers, Tensor):
             return answers
@@ -121,9 +120,7 @@ class PlainGoogLeNet(nn.Module):
             self.biases.append(nn.Parameter(torch.zeros(shape[0])))
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the logits (N, classes) of images (N, C, H, W); in training also those of the two auxiliary heads, if
-        any.
-        """
+        """Return the logits (N, classes) of images (N, C, H, W); in training also those of auxiliary heads."""
         layers = iter(range(self.heads))
 
         def rectified(x: Tensor, stride: int = 1) -> Tensor:
@@ -173,8 +170,9 @@ class PlainGoogLeNet(nn.Module):
 
 
 def _shares(n: int, published: bool) -> Tensor:
-    """Return the share of each of n pixels in each of 4 means, shape (4, n): windows of 5 with stride 3, or 4 equal
-    parts.
+    """Return the share of each of n pixels in each of 4 means, shape (4, n).
+
+    The means are over windows of 5 with stride 3, or over 4 equal parts.
     """
     weights = torch.zeros(4, n, dtype=torch.float64)
     for i in range(4):

@@ -12,8 +12,9 @@ from .hugging import transformers_oracle
 
 
 def transformers_gpt2(name: str, config: Config) -> Oracle:
-    """Build GPT2LMHeadModel, or GPT2ForSequenceClassification, which predicts at the last token that is not padding
-    (0).
+    """Build GPT2LMHeadModel, or GPT2ForSequenceClassification.
+
+    The latter predicts at the last token that is not padding (0).
     """
     return transformers_oracle(FAMILY, name, config, pad_token_id=0, bos_token_id=None, eos_token_id=None)
 

@@ -115,8 +115,9 @@ class _GraphConvNet(_Net):
 
 
 class _SAGENet(_Net):
-    """SAGEConv with ReLU and normalization to unit length, as in the paper. The last layer is plain if links are
-    learned.
+    """SAGEConv with ReLU and normalization to unit length, as in the paper.
+
+    The last layer is plain if links are learned.
     """
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
@@ -168,8 +169,9 @@ class _GATNet(_Net):
 
 
 class _GINNet(nn.Module):
-    """GINConv with MLPs, each followed by BatchNorm. For whole graphs, linear layers act on the node sums of each
-    layer, as in the authors' release.
+    """GINConv with MLPs, each followed by BatchNorm.
+
+    For whole graphs, linear layers act on the node sums of each layer, as in the authors' release.
     """
 
     def __init__(self, config: gin.Config) -> None:

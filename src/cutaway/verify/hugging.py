@@ -81,10 +81,10 @@ def _with_one_table(module: Any, family: Family) -> None:
 
 
 def reference_config(family: Family, name: str) -> Any:
-    """Return the transformers config of the published weights of a preset: the library's defaults with their
-    config.json.
+    """Return the transformers config of the published weights of a preset.
 
-    Raises OracleMissing if transformers is not installed.
+    It has the library's defaults with the values of their config.json. Raises OracleMissing if transformers is not
+    installed.
     """
     library = transformers_library()
     kind = getattr(library, family.architecture(preset(name).config)).config_class

@@ -108,8 +108,9 @@ def _residual_law(weight: Tensor, config: Any) -> float:
 
 
 def _forget_bias(mean: float | None) -> Law:
-    """Return the law of an LSTM bias. Its second quarter, for the forget gate, is a constant, by default the
-    config's.
+    """Return the law of an LSTM bias.
+
+    Its second quarter, for the forget gate, is a constant, by default the config's.
     """
 
     def law(bias: Tensor, config: Any) -> Drawn:
@@ -251,8 +252,9 @@ LAWS: Mapping[str, Laws] = {
 
 
 def unlike_law(family: str, model: nn.Module) -> list[str]:
-    """Return the tensors of a new model of a family (a file of `models/`) that do not follow their law, one clause
-    each.
+    """Return the tensors of a new model that do not follow their law, one clause each.
+
+    `family` is a file of `models/`.
     """
     found: list[str] = []
     seen: set[int] = set()

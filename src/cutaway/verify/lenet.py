@@ -154,8 +154,9 @@ def sequential_conv4(config: conv4.Config) -> Oracle:
 
 
 def _keys(module: nn.Sequential, places: dict[str, int]) -> dict[str, str]:
-    """Return the map from our state-dict keys to those of the sequence, from our layer names and their indices in
-    it.
+    """Return the map from our state-dict keys to those of the sequence.
+
+    `places` has the index in the sequence of each of our layers.
     """
     return {f"{name}.{key}": f"{i}.{key}" for name, i in places.items() for key in module[i].state_dict()}
 

@@ -14,8 +14,9 @@ STEPS = 8  # tokens of each target
 def ragged_pairs(
     vocab_size: int, target: int | None = None, *, lengths: tuple[int, ...] = LENGTHS, steps: int = STEPS
 ) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Return a function that draws source ids (N, T), their mask, and target ids (N, S) below `target` or the
-    vocabulary.
+    """Return a function that draws source ids (N, T), their mask, and target ids (N, S).
+
+    Target ids are below `target`, or below the vocabulary of the source.
     """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:

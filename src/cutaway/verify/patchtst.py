@@ -16,8 +16,9 @@ from .hugging import transformers_library
 
 
 class Padded(nn.Module):
-    """Encoder and head of transformers. Its scaler runs before the last value is repeated, which it does not
-    support.
+    """Encoder and head of transformers.
+
+    Its scaler runs before the last value is repeated, which it does not support.
     """
 
     def __init__(self, model: nn.Module, head: nn.Module, scaler: nn.Module, config: Config) -> None:

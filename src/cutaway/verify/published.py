@@ -390,8 +390,9 @@ def resolved(config: Any) -> dict[str, Any]:
 
 
 def differing(name: str, config: Any) -> list[str]:
-    """Return the settings of a preset's config that differ from the published ones, one clause each: "heads=6,
-    published 12".
+    """Return the settings of a preset's config that differ from the published ones.
+
+    Each is one clause: "heads=6, published 12".
     """
     ours = resolved(config)
     return [

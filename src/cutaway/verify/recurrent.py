@@ -31,8 +31,9 @@ class Stack(nn.Module):
         self.cells = nn.ModuleList(make(width) for width in widths for _ in range(ways))
 
     def forward(self, steps: list[Tensor], states: list[State] | None = None) -> tuple[list[Tensor], list[State]]:
-        """Return the outputs of the last layer at each step of one sequence, a list of (F,), and each cell's last
-        state.
+        """Return the outputs of the last layer at each step, and each cell's last state.
+
+        The input is one sequence, a list of (F,).
         """
         after: list[State] = []
         for level in range(0, len(self.cells), self.ways):

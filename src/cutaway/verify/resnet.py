@@ -15,8 +15,9 @@ from .normalized import batch_normalized
 
 
 def torchvision_resnet(config: Config) -> Oracle:
-    """Build torchvision's network. Strides of bottlenecks move to the first 1×1 convolution if `config` has them
-    there.
+    """Build torchvision's network.
+
+    Strides of bottlenecks move to the first 1×1 convolution if `config` has them there.
     """
     resnet = torchvision_models("resnet")
     block: Any = resnet.BasicBlock if config.block == "basic" else resnet.Bottleneck

@@ -14,8 +14,9 @@ STEPS = 6  # of the target
 
 
 class LoopedSeq2Seq(nn.Module):
-    """Network that reads each source, cut to its length, with `GRUCell`s in both directions. Attention is a sum over
-    positions.
+    """Network that reads each source, cut to its length, with `GRUCell`s in both directions.
+
+    Attention is a sum over positions.
 
     Dropout is drawn for the whole batch first, in the order of the model. Between layers it is not used.
     """

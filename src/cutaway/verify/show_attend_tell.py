@@ -70,8 +70,9 @@ class OneByOne(nn.Module):
 
     @staticmethod
     def _at(grid: Tensor, row: int, column: int) -> Tensor:
-        """Return a position of the map (D, H, W) with its row encoded in one half of the values and its column in the
-        other.
+        """Return a position of the map (D, H, W) with its encoding.
+
+        One half of the values encodes the row and the other the column.
         """
         halves = []
         half = grid.shape[0] // 2

@@ -16,8 +16,9 @@ from .pairs import ragged_pairs
 
 
 class Rescaled(nn.Module):
-    """RMS normalization, g · x / √(mean(x²) + ε), in the precision of x. That of transformers always averages in
-    float32.
+    """RMS normalization, g · x / √(mean(x²) + ε), in the precision of x.
+
+    That of transformers always averages in float32.
     """
 
     def __init__(self, weight: nn.Parameter, eps: float) -> None:

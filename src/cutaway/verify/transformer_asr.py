@@ -46,8 +46,9 @@ class Alone(nn.Module):
         self.model.model.encoder.embed_positions = Table(model.model.encoder.embed_positions.weight.detach())
 
     def forward(self, x: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Return the logits (N, S, vocab_size) of frames (N, T, F), their mask (N, T) and the transcripts so far (N,
-        S).
+        """Return the logits (N, S, vocab_size).
+
+        The inputs are frames (N, T, F), their mask (N, T) and the transcripts so far (N, S).
         """
         encoder, found = self.model.model.encoder, []
         for one, real, so_far in zip(x, mask, target):
@@ -59,16 +60,18 @@ class Alone(nn.Module):
 
 
 def transformers_whisper(name: str, config: Config) -> Oracle:
-    """Build WhisperForConditionalGeneration. The padding id (1) is never drawn, because its embedding has no
-    gradient.
+    """Build WhisperForConditionalGeneration.
+
+    The padding id (1) is never drawn, because its embedding has no gradient.
     """
     oracle = transformers_oracle(FAMILY, name, config, inputs=recordings(config), pad_token_id=1)
     return dataclasses.replace(oracle, module=Alone(oracle.module.model))
 
 
 def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Return a function that draws recordings of several lengths with nonzero padding, their mask, and transcripts so
-    far.
+    """Return a function that draws recordings of several lengths, their mask, and transcripts so far.
+
+    Padding is not zero.
     """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -118,8 +118,9 @@ class SummedDCNN(BySentence):
 
     @staticmethod
     def _wide(maps: Tensor, kernels: Tensor) -> Tensor:
-        """Return the wide cross-correlation of a row's maps (maps, n) with kernels (maps', maps, m): (maps', n + m −
-        1).
+        """Return the wide cross-correlation of a row's maps, shape (maps', n + m − 1).
+
+        The maps are (maps, n) and the kernels (maps', maps, m).
         """
         width = kernels.shape[2]
         nothing = maps.new_zeros(len(maps), width - 1)

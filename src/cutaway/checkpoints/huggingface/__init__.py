@@ -75,8 +75,8 @@ class Family:
     tied_by: str | None = "tie_word_embeddings"
     # Optional tensors, computed from the others as in transformers: our Config, tensors → tensors.
     absent: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: {}
-    # Two names of the output layer's bias, usually of one tensor: that which its product adds, and that which it is
-    # saved. If a file has the first, it is used.
+    # Two names of the output layer's bias, usually of one tensor: the one that is added, and the one that is saved. If
+    # a file has the first, it is used.
     output_bias: tuple[str, str] | None = None
 
     def of(self, config: Any) -> Family:
@@ -85,8 +85,9 @@ class Family:
 
 
 def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return our named tensors, weights or gradients, under transformers' names. Raises KeyError for one without a
-    rule.
+    """Return our named tensors, weights or gradients, under transformers' names.
+
+    Raises KeyError for one without a rule.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -100,8 +101,9 @@ def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def taken(
     family: Family, ours: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return transformers' tensors under our names, for those of `ours` that are complete, and the key map, theirs →
-    ours.
+    """Return transformers' tensors under our names and the key map, theirs → ours.
+
+    Only those of `ours` that are complete are returned.
     """
     found: dict[str, Tensor] = {}
     key_map: dict[str, str] = {}

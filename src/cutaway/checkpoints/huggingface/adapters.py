@@ -85,11 +85,10 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
 
 @torch.no_grad()
 def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
-    """Merge an adapter into the weights of a model of the preset `name`, load its heads, and return the number of
-    changed layers.
+    """Merge an adapter into the weights of a model of the preset `name` and load its heads.
 
-    Raises FileError if the folder has no such adapter, or one of another network. Raises ModelError if transformers has
-    no such network, or the kind of adapter is not supported.
+    Returns the number of changed layers. Raises FileError if the folder has no such adapter, or one of another network.
+    Raises ModelError if transformers has no such network, or the kind of adapter is not supported.
     """
     family = family_of(name)
     if family is None:

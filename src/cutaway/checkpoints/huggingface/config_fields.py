@@ -177,8 +177,9 @@ def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
 
 
 def reject_partial_patches(size: int, patch: int) -> None:
-    """Raise ModelError if images do not divide into whole patches. Transformers would ignore the last pixels of such
-    images.
+    """Raise ModelError if images do not divide into whole patches.
+
+    Transformers would ignore the last pixels of such images.
     """
     if patch < 1 or size % patch:
         raise ModelError(
@@ -210,8 +211,9 @@ def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: f
 
 
 def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
-    """Raise ModelError, with the field and the known values, if the config has another value. The first is the
-    default.
+    """Raise ModelError, with the field and the known values, if the config has another value.
+
+    The first is the default.
     """
     value = theirs.get(field, known[0])
     if value not in known:

@@ -96,8 +96,9 @@ class Folder:
     """Hugging Face folder with its config. Tensors are read when they are needed."""
 
     def __init__(self, path: Path) -> None:
-        """Read the config. Raises FileError if there is no config.json, ModelError for an unsupported network or
-        value.
+        """Read the config.
+
+        Raises FileError if there is no config.json, ModelError for an unsupported network or value.
         """
         self.path = path
         if not (path / CONFIG).is_file():
@@ -222,8 +223,9 @@ class Folder:
         return (f"It is read as {found.name} with {said}.",)
 
     def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
-        """Map the folder's tensors to those of a model, given by names and shapes. Half-precision tensors become
-        float32.
+        """Map the folder's tensors to those of a model, given by names and shapes.
+
+        Half-precision tensors become float32.
 
         A missing head is new. Tensors of other heads and unused tensors are left out. All other differences are
         problems.
@@ -308,10 +310,9 @@ class Folder:
         return {**found, **{origin[name]: tensors[name] for name in extra}}, notes
 
     def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
-        """Return the tensors under the names of a network with a head, including computed ones, and their names in the
-        files.
+        """Return the tensors under the names of a network with a head, and their names in the files.
 
-        Raises FileError if two names in the files refer to one tensor.
+        Computed tensors are included. Raises FileError if two names in the files refer to one tensor.
         """
         outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
         outside += map(re.escape, self.family.output_bias or ())
@@ -459,5 +460,5 @@ def _part_shape(shape: tuple[int, ...], parts: int, transposed: bool) -> tuple[i
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    first = ", ".join(names[:3])
+    return first if len(names) <= 3 else f"{first} and {len(names) - 3} more"

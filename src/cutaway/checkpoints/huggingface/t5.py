@@ -1,6 +1,4 @@
-"""T5 in transformers: separate matrices for queries, keys and values, and the relative position table in the first
-block.
-"""
+"""T5 in transformers: separate matrices for queries, keys and values, and position biases in the first block."""
 
 from __future__ import annotations
 

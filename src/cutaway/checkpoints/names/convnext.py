@@ -1,5 +1,6 @@
-"""Names of ConvNeXt: in torchvision downsampling and stage are two entries of one sequence, and layers of a block are
-numbered. Two of the numbers are permutations.
+"""Names of ConvNeXt: torchvision numbers downsampling, stages and the layers of a block.
+
+Downsampling and stage are two entries of one sequence. Two of the numbers of a block are permutations.
 """
 
 TORCHVISION = {f"convnext-{size}": f"convnext_{size}" for size in ("tiny", "small", "base")}

@@ -104,8 +104,9 @@ def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: 
 
 
 def _expected(timed: Sequence[tuple[int, float]], count: int) -> float:
-    """Return the expected seconds of a fit on `count` examples, a little more than the line through the last two
-    fits.
+    """Return the expected seconds of a fit on `count` examples.
+
+    It is a little more than the line through the last two fits.
     """
     if not timed:
         return LEAST

@@ -50,8 +50,9 @@ def describe(found: Comparison) -> Page:
 
 
 def verdict(found: Comparison, result: dict[str, Any]) -> str:
-    """Return a sentence on the best model of a data set and its significance. It begins with simple models if they
-    win.
+    """Return a sentence on the best model of a data set and its significance.
+
+    It begins with simple models if they win.
     """
     rows = result["models"]
     best, name = rows[0], metric(result["metric"])[0]
@@ -85,7 +86,7 @@ def head(found: Comparison) -> View:
     on = _join([result["data_name"] for result in found.results])
     summaries = [verdict(found, result) for result in found.results]
     if len(found.results) > 1:
-        summaries = [f"{result['data_name']}: {said}" for result, said in zip(found.results, summaries)]
+        summaries = [f"{result['data_name']}: {text}" for result, text in zip(found.results, summaries)]
     if found.ranks:
         summaries.insert(0, over_all(found))
     drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
@@ -293,8 +294,8 @@ def method(found: Comparison) -> View:
         trials = f"{about['compare']['trials']} for each model, judged on the validation split"
         rows.append(["trials of settings before", trials])
     if "minutes" in about["given"]:
-        said = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
-        rows.append(["minutes", said])
+        text = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
+        rows.append(["minutes", text])
     for result in found.results:
         rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
@@ -344,8 +345,8 @@ def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[st
 def _left_out(one: Row, where: str) -> str:
     """Return a sentence on why a model is left out. Most reasons name the model already."""
     named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
-    said = f"{where}{named}{one['why']}"
-    return said if said.endswith(".") else f"{said}."
+    sentence = f"{where}{named}{one['why']}"
+    return sentence if sentence.endswith(".") else f"{sentence}."
 
 
 def _cost(row: Row, key: str) -> Any:

@@ -103,8 +103,9 @@ def _token_losses(split: Split, tables: list[Table], vocab_size: int) -> Tensor:
 
 
 def _read(inputs: tuple[Tensor, ...], target: Tensor) -> tuple[list[Keys], NDArray[np.int64]]:
-    """Return the keys of the last 0, 1, … tokens and the next token, for each token of a batch that has one, shape
-    (n,).
+    """Return the keys of the last 0, 1, … tokens and the next token, shape (n,).
+
+    Only tokens of a batch that have a next token are included.
     """
     real = (target != IGNORED).numpy()
     tokens = inputs[0].numpy()

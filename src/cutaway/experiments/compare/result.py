@@ -41,8 +41,9 @@ class Comparison:
 
     @property
     def best(self) -> Row:
-        """Return the model with the best score on the first data set. The difference from others may not be
-        significant.
+        """Return the model with the best score on the first data set.
+
+        The difference from others may not be significant.
         """
         return dict(self.results[0]["models"][0])
 

@@ -53,8 +53,9 @@ def judged(
     settings: CompareSettings,
     progress: CompareProgress,
 ) -> dict[str, Any]:
-    """Return the entry of one data set in compare.json: the test score of every model and the difference of every
-    pair.
+    """Return the entry of one data set in compare.json.
+
+    It has the test score of every model and the difference of every pair.
     """
     first = models[0]
     name = "test" if "test" in first.data.splits else "val"

@@ -290,8 +290,9 @@ class Costs:
 
 
 def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
-    """Return the strategies for the devices, or the requested one. `whole_for` names a feature that needs whole
-    weights.
+    """Return the strategies for the devices, or the requested one.
+
+    `whole_for` names a feature that needs whole weights.
     """
     if whole_for is not None and shared.in_parts:
         asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"

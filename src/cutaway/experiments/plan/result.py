@@ -52,8 +52,9 @@ class Plan:
 
     @property
     def best(self) -> Strategy | None:
-        """Return the fastest strategy that fits, then that with the fewest devices and the least memory. None if none
-        fits.
+        """Return the fastest strategy that fits, then that with the fewest devices and the least memory.
+
+        None if none fits.
         """
         fitting = [s for s in self.strategies if s.fits]
         return min(fitting, key=lambda s: (s.seconds or 0.0, s.devices, s.memory.total), default=None)

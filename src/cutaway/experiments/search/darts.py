@@ -172,10 +172,10 @@ def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, 
 
 
 def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi: float) -> Tensor:
-    """Return the gradient of the loss on `val` with respect to α, shape (6, 5): equation 6, with ξ the learning rate of
-    w or 0.
+    """Return the gradient of the loss on `val` with respect to α, shape (6, 5).
 
-    It differentiates through the step. The paper uses a finite difference (equation 8).
+    This is equation 6, with ξ the learning rate of w or 0. It differentiates through the step. The paper uses a finite
+    difference (equation 8).
     """
     named = {name: p for name, p in net.named_parameters() if name != "alpha"}
     if not xi:

@@ -331,9 +331,7 @@ def dots(
 
 
 def spread(found: Search) -> bool:
-    """Return whether the worse half of the finished trials is so far off that the better half could not be
-    distinguished.
-    """
+    """Return whether one chart of all finished trials would hide the differences within the better half."""
     values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
     half = values[: (len(values) + 1) // 2]
     return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))

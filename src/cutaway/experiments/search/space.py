@@ -179,8 +179,9 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
 
 
 def kind_of(found: Preset, key: str) -> Any:
-    """Return the type of a setting of training, data or, as model.KEY, the model. Raises UnknownName if it does not
-    exist.
+    """Return the type of a setting of training, data or, as model.KEY, the model.
+
+    Raises UnknownName if it does not exist.
     """
     if key.startswith("model."):
         name = key.removeprefix("model.")
@@ -297,8 +298,9 @@ def _is_number(kind: Any) -> bool:
 
 
 def _has_choices(key: str) -> bool:
-    """Return whether the setting takes one of a few words. Settings of a model always do: none contains text with
-    commas.
+    """Return whether the setting takes one of a few words.
+
+    Settings of a model always do: none contains text with commas.
     """
     if key.startswith("model."):
         return True

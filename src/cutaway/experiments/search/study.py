@@ -144,8 +144,9 @@ def _probe(plan: Plan, trials: Trials) -> Prepared:
 
 
 def _open_document(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
-    """Write search.json, or read it if the folder has the same search. Raises SettingError for another search or other
-    data.
+    """Write search.json, or read it if the folder has the same search.
+
+    Raises SettingError for another search or other data.
     """
     metric = ready.settings.monitor or ready.task.watch
     best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"

@@ -124,8 +124,9 @@ class Trials:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
     def count(self, ready: Prepared) -> Outcome:
-        """Return parameters and multiply-adds of an example, as in the report. `why` names the limit that is
-        exceeded.
+        """Return parameters and multiply-adds of an example, as in the report.
+
+        `why` names the limit that is exceeded.
         """
         cost = costs(ready)
         counted = Outcome(FINISHED, macs=cost["macs"], parameters=cost["parameters"])
@@ -192,9 +193,7 @@ def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], boo
 
 
 def effective(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
-    """Return the drawn settings without those that the optimizer or schedule does not use, such as momentum with
-    adam.
-    """
+    """Return the drawn settings that the optimizer and schedule use, without momentum for adam, for example."""
     usual, card = TrainSettings(), found.card.settings
     dropped: set[str] = set()
     for what, wanting in (("optimizer", FOR_OPTIMIZERS), ("schedule", FOR_SCHEDULES)):
