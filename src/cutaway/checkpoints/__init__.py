@@ -1,1 +1,1 @@
-"""Other people's formats, and the independent implementations that ours are held to."""
+"""Checkpoints: reading, writing and conversion of model weights in Cutaway's and other formats."""

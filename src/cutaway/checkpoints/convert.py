@@ -1,4 +1,4 @@
-"""Checkpoints from one format to another, for `cutaway convert`, and models out of either, for `cutaway.load`."""
+"""Conversion of checkpoints between formats (`cutaway convert`), and loading of models from them (`cutaway.load`)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_
 from .word_vectors import Vectors
 
 PREPROCESSING = "preprocessing.json"
-FOLDERS = ("cutaway", "huggingface", "diffusers")  # formats that are folders
+FOLDERS = ("cutaway", "huggingface", "diffusers")  # formats whose checkpoints are folders
 PROBLEMS: Mapping[type, str] = {Classes: "single_label_classification", Value: "regression"}  # transformers' names
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was done."""
+    """Result of a conversion."""
 
     preset: str
     key_map: Mapping[str, str]  # a key in IN → its key in OUT
@@ -49,13 +49,23 @@ def convert(
     overwrite: bool = False,
     adapter: Path | None = None,
 ) -> Conversion:
-    """Read `source` (a model's or run's folder, a Hugging Face folder, hub:ORG/NAME, diffusers' folder, or
-    torchvision's file) and write `target` in the format `to`.
+    """Convert a checkpoint.
 
-    `name` is the preset, which torchvision's files do not say. What an `adapter` of PEFT has learned is added to the
-    weights of a Hugging Face folder that becomes one of ours. Raises FileError where `target` exists (with `overwrite`
-    a file may, a folder never), or `source` is not what it should be, and ModelError where the other format has no such
-    network.
+    Args:
+        source: A model's or run's folder, a Hugging Face folder, hub:ORG/NAME, a diffusers folder, or a torchvision
+            file.
+        target: File or folder to write.
+        to: Format of `target`.
+        name: Preset. Torchvision files do not contain it.
+        overwrite: Whether an existing file is replaced. A folder never is.
+        adapter: PEFT adapter that is merged into the weights of a Hugging Face folder, with `to="cutaway"`.
+
+    Returns:
+        The preset, the key map and notes.
+
+    Raises:
+        FileError: If `target` exists, or `source` is not valid.
+        ModelError: If the other format has no such network.
     """
     if target.is_dir() or (target.exists() and to in FOLDERS):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
@@ -83,7 +93,10 @@ def convert(
 
 
 def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | None = None) -> Conversion:
-    """Make a model's folder of a Hugging Face folder, its tokenizer beside it, of diffusers', or torchvision's file."""
+    """Convert a checkpoint to a model's folder.
+
+    The source is a Hugging Face folder, whose tokenizer is kept, a diffusers folder or a torchvision file.
+    """
     if is_diffusers(source):
         theirs = read_diffusers(source, name)
         save_model(theirs.model, target, theirs.preset)
@@ -111,14 +124,14 @@ def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | No
 
 
 def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
-    """Make a Hugging Face folder of a run's or model's folder, with its tokenizer where that has a form there."""
+    """Convert a run's or model's folder to a Hugging Face folder, with its tokenizer if it has that format."""
     if is_folder(source):
         raise FileError(f"{source} is a Hugging Face folder already. To copy it, copy the folder.")
     model, written, said = _from_folder(source, name)
     reject_integers(model, source)
     folder = _model_folder(source)
     vocabulary = of_folder(folder)
-    if vocabulary and origin_of(model):  # the folder that it came from said what its tokens are
+    if vocabulary and origin_of(model):  # the original folder defines the special tokens
         vocabulary = Vocabulary(vocabulary.files, {})
     labels: tuple[str, ...] = ()
     problem: str | None = None
@@ -132,7 +145,7 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
 
 
 def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
-    """Make a folder that diffusers reads of a run's or model's folder."""
+    """Convert a run's or model's folder to a diffusers folder."""
     if is_diffusers(source):
         raise FileError(f"{source} is a folder of diffusers already. To copy it, copy the folder.")
     model, written, notes = _from_folder(source, name)
@@ -144,12 +157,12 @@ def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
 
 
 def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabulary | None, tuple[str, ...]]:
-    """The tokenizer of a run as Hugging Face has it, and what is to be said where it has no form there."""
+    """Return the tokenizer of a run in Hugging Face's format, and a note if it does not have that format."""
     spec, longest = preprocessing.spec, getattr(model.config, "context_length", None)
     found: Vocabulary | None
     if isinstance(spec.target, Tokens):
         known: Any = preprocessing
-        # Of pairs that of both sides.
+        # Pairs have one tokenizer for both sides.
         tokenizer = known.source_tokenizer if isinstance(spec, PairSpec) else known.target_tokenizer
         found = of_pairs(tokenizer, spec.target, longest)
     else:
@@ -163,7 +176,10 @@ def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabul
 
 
 def _to_word2vec(source: Path, target: Path) -> Conversion:
-    """Write the vectors of a run's words. Raises FileError where `source` is no run, ModelError where it has none."""
+    """Write the word vectors of a run.
+
+    Raises FileError if `source` is not a run, ModelError if it has no word vectors.
+    """
     if not (source / "model" / CONFIG).is_file():
         raise FileError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")
     model, name, _ = _from_folder(source, None)
@@ -177,12 +193,21 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
 
 
 def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """The model of the preset `name`, in eval mode, from a run's or model's folder, a Hugging Face or diffusers folder,
-    which needs no name, or torchvision's file; its preset, and what a person should know of it. Raises FileError where
-    `source` is not that."""
+    """Load a model in eval mode.
+
+    Args:
+        source: A run's or model's folder, a Hugging Face or diffusers folder, or a torchvision file.
+        name: Preset. Only a torchvision file needs it.
+
+    Returns:
+        The model, its preset and notes.
+
+    Raises:
+        FileError: If `source` is none of these.
+    """
     reject_absent(source)
     if name is not None:
-        preset(name)  # a name that does not exist is rejected as such, whatever the file is
+        preset(name)  # an unknown name is reported before any problem of the file
     if source.is_dir() or name is None:
         return _from_folder(source, name)
     loaded = read_checkpoint(source, name)
@@ -190,7 +215,7 @@ def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[st
 
 
 def reject_absent(source: Path) -> None:
-    """Raise FileError where there is nothing of that name."""
+    """Raise FileError if there is no file or folder of that name."""
     if not exists(source):
         reject_address(source)
         raise FileError(f"There is no file or folder {source}.")
@@ -199,8 +224,10 @@ def reject_absent(source: Path) -> None:
 
 
 def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """The model in a model's, a run's, a Hugging Face or a diffusers folder, its preset, which must be `name` where one
-    is given, and what a person should know of it."""
+    """Return the model of a folder, its preset, which must be `name` if given, and notes.
+
+    The folder is a model's, a run's, a Hugging Face or a diffusers folder.
+    """
     if is_folder(source):
         found = read_folder(source, name)
         return found.model, found.preset.name, found.notes
@@ -217,12 +244,12 @@ def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[
 
 
 def _model_folder(source: Path) -> Path:
-    """The folder of the model itself: that of a run stands in it."""
+    """Return the folder of the model, which is a subfolder of a run."""
     return source / "model" if (source / "model" / CONFIG).is_file() else source
 
 
 def _is_ours(source: Path) -> bool:
-    """Whether a folder is a run's, or a model's as it is saved here."""
+    """Return whether a folder is a run's or a model's in Cutaway's format."""
     if (source / "run.json").is_file() or (source / "model" / CONFIG).is_file():
         return True
     said = read_json(source / CONFIG) if (source / CONFIG).is_file() else None

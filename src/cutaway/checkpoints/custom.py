@@ -1,21 +1,22 @@
-"""A module of a person's own, asked and answered as a preset is: any `nn.Module` whose forward takes tensors and gives
-logits or values.
+"""Custom modules with the interface of a preset.
 
-What learns is the module itself: `called` gives the same module, with the same parameters, buffers, hooks and children,
-under a class that differs in its forward alone. That one takes all that a batch of the data holds, hands on what the
-module's forward asks for, contiguous unless channels_last=true was given, and gives answers of the shape that the task
-has: values (N,) as (N, 1).
+Any `nn.Module` is supported whose forward takes tensors and returns logits or values.
 
-    examples                        a batch holds, in this order
+The module itself is trained. `called` returns the same module, with the same parameters, buffers, hooks and children,
+under a class that differs only in its forward. That forward takes all tensors of a batch and passes on those that the
+module's forward requests, contiguous unless channels_last=true is given. It returns outputs in the shape of the task:
+values (N,) become (N, 1).
+
+    data                            tensors of a batch, in this order
     table, image, series            x, (N, F), (N, C, H, W), (N, T, F)
     text                            tokens (N, T), mask (N, T), True where a token is real
     audio, video                    frames (N, T, …), mask (N, T)
     series with known_future        x, known_future (N, H, K)
     graph                           x (V, F), edge_index (2, E), rows (n,), batch (V,), edge_attr (E, D)
 
-A parameter of forward is given what has its name; one that must be given, under whatever name, what comes next. So
-`forward(self, tokens)` and `forward(self, tokens, mask)` both do; a parameter with a default and another name, as the
-state of a recurrent layer, keeps its default. Of one graph the answers may be for all nodes, (V, K).
+A parameter of forward gets the tensor of the same name. A required parameter with another name gets the next tensor. So
+`forward(self, tokens)` and `forward(self, tokens, mask)` both work. A parameter with a default and another name, such
+as the state of a recurrent layer, keeps its default. For one graph the outputs may be those of all nodes, (V, K).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from ..models.card import Card, PresetCard
 from ..models.registry import Preset, preset
 from .deferred_init import without_numbers
 
-# What a batch holds, by the names that a forward may have for it.
+# Tensors of a batch, with the parameter names that a forward may use for each.
 MASK = ("mask", "attention_mask")
 TOKENS = ("tokens", "input_ids")
 HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -71,9 +72,9 @@ HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "video": (("x",), MASK),
     "graph": (("x",), ("edge_index", "edges"), ("rows",), ("batch",), ("edge_attr",)),
 }
-Plan = tuple[list[int], dict[str, int]]  # which tensors of a batch go to forward, by place and by name
+Plan = tuple[list[int], dict[str, int]]  # indices of batch tensors that forward takes by position and by name
 NOT_CONTIGUOUS = "view size is not compatible"  # in PyTorch's message of view()
-ROWS = 2  # of what a graph's batch holds: the nodes that are asked for
+ROWS = 2  # index of the requested nodes in a graph batch
 LEARNED: tuple[type[Target], ...] = (Classes, Value, Tags, Mask, NextToken, Masked, Horizon, Transcript)
 CARD = Card(
     title="a module of one's own",
@@ -89,24 +90,24 @@ CARD = Card(
 
 @dataclass
 class Config:
-    """What is asked of `Model`: the module, and what it is to learn from. It is no description, and is not written."""
+    """Input of `Model`: the module and the data it learns from. It is not a description, and is not saved."""
 
     module: nn.Module
     spec: Spec | None = None
     channels_last: bool = False
 
 
-def Model(config: Config) -> nn.Module:  # noqa: N802  # where a family of models has its class
-    """The module, called as the data of `config.spec` has it; on the meta device a copy with shapes and no numbers."""
+def Model(config: Config) -> nn.Module:  # noqa: N802  # same name as in modules of model families
+    """Return the module adapted to the data of `config.spec`. On the meta device it is a copy without values."""
     module = without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module
     return called(module, config.spec, config.channels_last)
 
 
 class Own(Preset):
-    """A module of one's own where a preset is asked for."""
+    """Preset of a custom module."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Raises ModelError for a module that is not called by a forward of its class."""
+        """Create the preset. Raises ModelError for a module whose forward is not that of its class."""
         module = bare(module)
         name = type(module).__name__
         if "forward" in vars(module) or isinstance(module, torch.jit.ScriptModule):
@@ -118,18 +119,18 @@ class Own(Preset):
 
     @property
     def given(self) -> nn.Module:
-        """The module itself."""
+        """Return the module."""
         module: nn.Module = self.config.module
         return module
 
     @property
     def path(self) -> str:
-        """Where its class stands: nets.Net. It is said, and never imported."""
+        """Return the import path of the class, such as nets.Net. It is only reported and never imported."""
         return f"{type(self.given).__module__}.{type(self.given).__qualname__}"
 
     @property
     def card(self) -> PresetCard:
-        """What is known of it: the family that its layers are of."""
+        """Return a card with the family of the module's layers."""
         return PresetCard(self.name, dataclasses.replace(CARD, title=f"{self.path}, {CARD.title}", family=self._family))
 
     @property
@@ -146,13 +147,16 @@ class Own(Preset):
 
     @property
     def network(self) -> type[Network]:
-        """Its class, where that says what a Network says; else that of defaults."""
+        """Return the class of the module if it is a Network, otherwise the class with defaults."""
         return type(self.given) if isinstance(self.given, Network) else Network
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Every kind of data, unless its class says which: pairs of sequences where it writes token by token, rows and
-        series where its forward does not say that it takes tokens."""
+        """Return the supported kinds of data: all, unless the class defines them.
+
+        Pairs of sequences need a module that generates token by token. A forward that takes tokens does not take rows
+        and series.
+        """
         if hasattr(self.network, "takes"):
             return super().takes
         other = () if isinstance(self.given, Decodes) else (PairSpec.kind,)
@@ -162,18 +166,18 @@ class Own(Preset):
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
-        """What has logits or values for answers, unless its class says otherwise."""
+        """Return the supported targets: all with logits or values as outputs, unless the class defines them."""
         if isinstance(self.given, Network):
             return super().targets
         return (*LEARNED, Tokens) if isinstance(self.given, Decodes) else LEARNED
 
     @property
     def setting_names(self) -> tuple[str, ...]:
-        """None: the module is made."""
+        """Return no settings, because the module exists already."""
         return ()
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """No settings. Raises SettingError for one."""
+        """Return no settings. Raises SettingError if any are given."""
         if given:
             key = next(iter(given))
             raise SettingError(
@@ -183,8 +187,7 @@ class Own(Preset):
         return {}
 
     def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Config:
-        """What `build` takes. Raises ModelError where the module cannot take that kind of data, SettingError for
-        settings."""
+        """Return the input of `build`. Raises ModelError for unsupported data, SettingError for settings."""
         self.parse(settings or {})
         if spec is not None:
             self.reject_kind(spec.kind)
@@ -192,31 +195,35 @@ class Own(Preset):
         return Config(self.given, spec)
 
     def image_sizes(self, config: Any) -> ImageSizes:
-        """Images of any size are tried: what the module cannot take it rejects."""
+        """Allow images of any size. The module rejects those that it does not support."""
         return ImageSizes()
 
     def build(self, config: Any, memory_fraction: float = FRACTION) -> nn.Module:
-        """The module of the config, which is made already."""
+        """Return the module of the config, which exists already."""
         return Model(config)
 
     def described(self, model: nn.Module) -> dict[str, Any]:
-        """What config.json says of it: where its class stands."""
+        """Return the entry of config.json: the import path of the class."""
         return {"own": self.path}
 
 
 def preset_for(model: object) -> Preset:
-    """The preset of that name, or the module of one's own as one. Raises UnknownName with the nearest names, ModelError
-    for what is neither."""
+    """Return the preset of a name, or of a custom module.
+
+    Raises UnknownName with similar names, and ModelError for other types.
+    """
     if isinstance(model, nn.Module):
         return Own(model)
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise ModelError(f"{model.__name__} is a class: give a module that is made, {model.__name__}().")
-    return preset(model)  # type: ignore[arg-type]  # what is no name is rejected there
+    return preset(model)  # type: ignore[arg-type]  # other types are rejected there
 
 
 def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
-    """A module that may be changed, of the class or of the module that a person hands over to open a run with. Raises
-    ModelError where none can be made of it."""
+    """Return a new module from a class, or a copy of a module, to load the weights of a run into.
+
+    Raises ModelError if it cannot be created.
+    """
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     try:
         return model() if isinstance(model, type) else copy.deepcopy(bare(model))
@@ -225,18 +232,20 @@ def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
         raise ModelError(f"No {name} can be made to hold the weights: {error}. Hand over a module {way}.") from error
 
 
-# --- the module, called with a batch ---------------------------------------------------------------------------------
+# --- forward of custom modules ---------------------------------------------------------------------------------------
 
 
 def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) -> nn.Module:
-    """The same module, which shares all that it holds with `module`, called with what a batch of `spec` holds and
-    answering as its task has it. Without a spec it is called as it is. Inputs are made contiguous, unless the module
-    was asked for with `channels_last`."""
+    """Return the same module with a forward that takes batches of `spec` and returns task outputs.
+
+    It shares all state with `module`. Without a spec the forward is unchanged. Inputs are made contiguous unless
+    `channels_last` is set.
+    """
     own: type[nn.Module] = type(module)
-    plans: dict[int, Plan] = {}  # by how much a batch holds
+    plans: dict[int, Plan] = {}  # by the number of tensors of a batch
 
     def forward(self: nn.Module, *inputs: Any) -> Any:
-        if spec is not None and spec.kind == TextSpec.kind and inputs[1:] in ((), (None,)):  # nothing is padding
+        if spec is not None and spec.kind == TextSpec.kind and inputs[1:] in ((), (None,)):  # no padding
             inputs = inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)
         if len(inputs) not in plans:
             plans[len(inputs)] = handed_on(own.forward, len(inputs), spec)
@@ -262,12 +271,12 @@ def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) ->
 
 
 def is_own(module: nn.Module) -> bool:
-    """Return whether this is a module of one's own, as `called` gives it."""
+    """Return whether a module was adapted by `called`."""
     return hasattr(type(module), "own_class")
 
 
 def bare(module: nn.Module) -> nn.Module:
-    """The module under its own class, where it is one that is `called`; else as it is."""
+    """Return the module under its own class, if it was adapted by `called`."""
     if not is_own(module):
         return module
     made: nn.Module = object.__new__(type(module).own_class)  # type: ignore[attr-defined]
@@ -276,7 +285,7 @@ def bare(module: nn.Module) -> nn.Module:
 
 
 def handed_on(forward: Callable[..., Any], count: int, spec: Spec | None) -> Plan:
-    """Which of the `count` tensors of a batch a forward asks for, by place and by name."""
+    """Return which of the `count` tensors of a batch a forward takes by position and by name."""
     left = list(range(count))
     if spec is None:
         return left, {}
@@ -294,7 +303,7 @@ def handed_on(forward: Callable[..., Any], count: int, spec: Spec | None) -> Pla
         free = [i for i in left if i not in meant.values()]
         i = meant.get(p.name, free[0] if free and p.default is p.empty and p.kind is not p.VAR_KEYWORD else None)
         if i is None:
-            by_place = False  # it keeps its default, and what follows goes by name
+            by_place = False  # it keeps its default, and later ones are passed by name
             continue
         left.remove(i)
         if by_place and p.kind is not p.KEYWORD_ONLY:
@@ -305,9 +314,11 @@ def handed_on(forward: Callable[..., Any], count: int, spec: Spec | None) -> Pla
 
 
 def answers(given: Any, spec: Spec | None, inputs: tuple[Tensor, ...], asked_for: bool) -> Any:
-    """What a module gave, as the task has it: of one graph the nodes that are asked for, unless the module was told
-    which they are (`asked_for`), values (N,) as (N, 1), steps and columns of a forecast in one row. What is of no such
-    shape stays as it is."""
+    """Convert the outputs of a module to the shape of the task.
+
+    For one graph the requested nodes are selected, unless the module received them (`asked_for`). Values (N,) become
+    (N, 1). Steps and columns of a forecast are flattened. Outputs of other shapes are unchanged.
+    """
     if spec is None or not isinstance(given, Tensor):
         return given
     if isinstance(spec, GraphSpec) and not spec.graph_level and len(inputs) > ROWS and not asked_for:

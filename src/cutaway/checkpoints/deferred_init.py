@@ -1,11 +1,11 @@
-"""Models that are built without numbers, which come later, one tensor after another.
+"""Deferred initialization: models are built without values, and tensors are materialized one at a time.
 
-A model that is held in parts by many processes need nowhere be whole, not even when it begins. Within a `Deferred`
-context its constructor runs as it always does, on tensors that have shapes and no numbers, and what would have filled
-them is written down. `numbers` carries that out afterwards in the same order, from the same random state: each
-parameter comes to what it would have been, bit for bit, is handed over when nothing changes it any more, and is then
-forgotten. Values that are drawn only to be drawn anew, as a layer's own are where the model initializes it, are drawn
-and dropped; tensors of files are read when they are needed. So little more than one parameter is there at a time.
+A model that is sharded over many processes need not be complete in any of them, not even initially. Within a `Deferred`
+context its constructor runs normally on tensors that have shapes but no values, and operations are recorded. `numbers`
+replays them later in the same order from the same random state. Each parameter gets the same values, bit for bit. It is
+returned when no later operation changes it, and is then released. Values that are overwritten later, such as a layer's
+default initialization, are drawn and dropped. Tensors of files are read when they are needed. So little more than one
+parameter is in memory at a time.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 MADE = {"empty", "empty_strided", "empty_permuted", "zeros", "ones", "full", "rand", "randn", "randint", "normal"}
-OVERWRITES = {"normal_", "uniform_", "fill_", "zero_", "copy_"}  # what was there before does not matter to these
-INITS = ("trunc_normal_", "orthogonal_", "dirac_", "sparse_")  # of torch.nn.init: those that see no shapes alone
-Storage = int  # the address by which a storage is known
+OVERWRITES = {"normal_", "uniform_", "fill_", "zero_", "copy_"}  # operations that ignore earlier values
+INITS = ("trunc_normal_", "orthogonal_", "dirac_", "sparse_")  # functions of torch.nn.init that need values
+Storage = int  # address of a storage
 
 
 class NeedsNumbers(Exception):
-    """A constructor looks at the numbers of its tensors: such a model is built with them."""
+    """A constructor needs the values of its tensors, so the model must be built with values."""
 
 
 @dataclass(frozen=True)
 class _Ref:
-    """A tensor: where it lies in which storage."""
+    """Reference to a tensor: storage, shape, strides and offset."""
 
     storage: Storage
     dtype: torch.dtype
@@ -47,30 +47,30 @@ class _Ref:
 
 @dataclass(frozen=True)
 class _Op:
-    """An operation that was written down, with `_Ref`s for tensors without numbers."""
+    """Recorded operation, with a `_Ref` for each tensor without values."""
 
     func: Callable[..., Any]
     args: Any
     kwargs: Any
-    touches: tuple[Storage, ...]  # that it reads, changes or makes
+    touches: tuple[Storage, ...]  # storages that it reads, changes or creates
     changes: Storage | None
-    overwrites: bool  # all of what it changes
-    gives: tuple[_Ref, ...]  # in storages of their own
+    overwrites: bool  # whether it overwrites the whole storage
+    gives: tuple[_Ref, ...]  # results in new storages
     random: bool
 
 
 class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
-    """What was written down within this context, which may be entered several times; the random state is that of the
-    first time, and stays as it is until `numbers` are asked for.
+    """Context that records the initialization of a model. It may be entered several times.
 
-    Raises NeedsNumbers, within the context, where something asks for a number that is not there.
+    The random state is that of the first entry, and does not change until `numbers` is called. Raises NeedsNumbers
+    within the context if an operation needs values.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._random = torch.get_rng_state()
         self._ops: list[_Op] = []
-        self._storages: dict[Storage, Any] = {}  # kept, so that no address is another's
+        self._storages: dict[Storage, Any] = {}  # kept alive, so that addresses are unique
         self._files: dict[Storage, Callable[[], Tensor]] = {}
 
     def __enter__(self) -> Deferred:
@@ -86,7 +86,7 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
             setattr(nn.init, name, init)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Write the operation down where it makes or takes a tensor without numbers, else carry it out."""
+        """Record operations that create or take tensors without values, and run all others."""
         kwargs = kwargs or {}
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         name = func.overloadpacket.__name__
@@ -98,9 +98,9 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
                 return func(*args, **kwargs)
             if random and given and not makes:
                 raise NeedsNumbers(f"{name} of a tensor that has its numbers")
-        elif any(x.is_meta and not self._knows(x) for x in given):  # as of a number that is set by x[i] = 1
+        elif any(x.is_meta and not self._knows(x) for x in given):  # such as the value in x[i] = 1
             raise NeedsNumbers(f"{name} of a tensor that has no numbers")
-        changed = [x for x in _changed(func, args, kwargs) if isinstance(x, Tensor)]
+        changed = [x for x in _written_args(func, args, kwargs) if isinstance(x, Tensor)]
         if changed:
             if len(changed) > 1 or not self._knows(changed[0]):
                 raise NeedsNumbers(name)
@@ -110,22 +110,22 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
             return func(*(self._files[_storage(x)]() for x in given))
         if not all(isinstance(x.type, torch.TensorType | torch.ListType) for x in func._schema.returns):
             raise NeedsNumbers(f"{name} asks for a number")
-        result = _shapes_of(func, args, kwargs)
+        result = _run_on_meta(func, args, kwargs)
         fresh = [x for x in tree_leaves(result) if not self._knows(x)]
         for x in fresh:
             self._know(x)
-        if fresh and not name.removeprefix("new_").startswith("empty"):  # else it is a view, or holds nothing yet
+        if fresh and not name.removeprefix("new_").startswith("empty"):  # otherwise it is a view or uninitialized
             self._write(func, args, kwargs, None, fresh, random)
         return result
 
     @staticmethod
     def current() -> Deferred | None:
-        """The one within whose context this is, if it is within one."""
+        """Return the active context, or None."""
         mode = _get_current_dispatch_mode()
         return mode if isinstance(mode, Deferred) else None
 
     def from_file(self, read: Callable[[], Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor, whose numbers are read when they are needed."""
+        """Return a tensor whose values are read when they are needed."""
         x = torch.empty(shape, dtype=dtype, device="meta")
         self._know(x)
         self._files[_storage(x)] = read
@@ -133,8 +133,11 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
 
     @torch.no_grad()
     def numbers(self, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-        """Every parameter and buffer of a model that was built here with its name, under each where it has several.
-        Those that nobody keeps are gone at the next. Draws what building the model would have drawn."""
+        """Yield every parameter and buffer of a model that was built here, under all its names.
+
+        A tensor that the caller does not keep is released at the next step. Random numbers are drawn as by building the
+        model.
+        """
         names: dict[Storage, list[tuple[str, _Ref]]] = defaultdict(list)
         for name, x in tensors_of(model):
             if self._knows(x):
@@ -148,15 +151,15 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
                 yield name, found.tensor(ref)
 
     def fill(self, model: nn.Module) -> None:
-        """Give a model that was built here all its numbers."""
-        found = list(self.numbers(model))  # whose storages are known by the tensors that they stand for
+        """Materialize all values of a model that was built here."""
+        found = list(self.numbers(model))  # storages are found by the tensors that `give_memory` replaces
         give_memory(model)
         own = dict(tensors_of(model))
         with torch.no_grad():
             for name, x in found:
                 own[name].copy_(x)
 
-    # --- what is written down -------------------------------------------------------------------------------
+    # --- recording ------------------------------------------------------------------------------------------
 
     def _knows(self, x: Tensor) -> bool:
         return x.is_meta and _storage(x) in self._storages
@@ -165,7 +168,7 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         self._storages[_storage(x)] = x.untyped_storage()
 
     def _initialize(self, init: Callable[..., Tensor], tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """What a function of torch.nn.init does to a tensor, written down as one operation."""
+        """Record a function of torch.nn.init as one operation."""
         if not self._knows(tensor):
             return init(tensor, *args, **kwargs)
         self._write(init, (tensor, *args), kwargs, tensor, (), random=True, overwrites=True)
@@ -200,22 +203,22 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
 
 
 class _Numbers:
-    """Operations, carried out with numbers."""
+    """Replay of recorded operations with values."""
 
     def __init__(self, ops: list[_Op], files: dict[Storage, Callable[[], Tensor]], sizes: dict[Storage, int]) -> None:
         self._ops, self._files, self._sizes = ops, files, sizes
         self._there: dict[Storage, torch.UntypedStorage] = {}
-        self._left = Counter(storage for op in ops for storage in op.touches)  # operations that are still to come
+        self._left = Counter(storage for op in ops for storage in op.touches)  # remaining operations of each storage
         changed = {op.changes for op in ops}
-        # What draws nothing, and takes only what nothing changes, can wait until it is asked for.
+        # Operations without randomness and changed inputs can be delayed until their result is needed.
         waits = [op for op in ops if not op.random and op.changes is None and changed.isdisjoint(op.touches)]
         self._makers = {ref.storage: op for op in waits for ref in op.gives}
         self._waiting = {id(op) for op in waits}
 
     def finished(self, wanted: set[Storage]) -> Iterator[Storage]:
-        """Each wanted storage when nothing is to come that changes it."""
+        """Yield each wanted storage as soon as no later operation changes it."""
         now = [op for op in self._ops if id(op) not in self._waiting]
-        after: dict[Storage, list[_Op]] = defaultdict(list)  # the last is the next
+        after: dict[Storage, list[_Op]] = defaultdict(list)  # the last entry is the next operation
         for op in reversed(now):
             for storage in op.touches:
                 after[storage].append(op)
@@ -237,7 +240,7 @@ class _Numbers:
             self._there.pop(storage, None)
 
     def tensor(self, ref: _Ref) -> Tensor:
-        """The tensor, with its numbers so far."""
+        """Return the tensor with its current values."""
         if ref.storage not in self._there:
             self._make(ref.storage)
         return torch.empty(0, dtype=ref.dtype).set_(self._there[ref.storage], ref.offset, ref.shape, ref.strides)
@@ -250,7 +253,7 @@ class _Numbers:
             for used in maker.touches:
                 if not self._left[used] and all(used != ref.storage for ref in maker.gives):
                     self._there.pop(used, None)
-        else:  # memory as it is found
+        else:  # uninitialized memory
             self._there[storage] = torch.UntypedStorage(self._sizes[storage])  # type: ignore[no-untyped-call]
 
     def _carry_out(self, op: _Op) -> None:
@@ -267,44 +270,44 @@ class _Numbers:
 
 
 def with_numbers() -> AbstractContextManager[object]:
-    """The context in which tensors have numbers after all, as those of a file that is read whole."""
+    """Return a context in which tensors have values again, for files that are read completely."""
     context: AbstractContextManager[object] = _disable_current_modes()
     return context
 
 
 def without_numbers(model: nn.Module) -> nn.Module:
-    """A copy of the model on the meta device, for which no number is copied; what shares a tensor still does."""
+    """Return a copy of the model on the meta device, without copying values. Shared tensors stay shared."""
     found: dict[int, Any] = {}
     for x in (*model.parameters(), *model.buffers()):
         shape = torch.empty_like(x, device="meta")
         found[id(x)] = nn.Parameter(shape, x.requires_grad) if isinstance(x, nn.Parameter) else shape
-    return copy.deepcopy(model, found)  # which takes what it finds there for copies that have been made
+    return copy.deepcopy(model, found)  # deepcopy uses the entries of its memo as existing copies
 
 
 def take_memory(model: nn.Module) -> None:
-    """Leave the model the shapes of its parameters alone; what shares a tensor still does. Buffers have memory."""
+    """Move the parameters of a model to the meta device. Shared tensors stay shared. Buffers keep memory."""
     _replace(model, lambda x: isinstance(x, nn.Parameter), "meta")
     _replace(model, lambda x: x.is_meta and not isinstance(x, nn.Parameter), "cpu")
 
 
 def give_memory(model: nn.Module) -> None:
-    """Give what of the model has shapes alone memory on the CPU, as it is found there."""
+    """Allocate uninitialized CPU memory for all meta tensors of a model."""
     _replace(model, lambda x: x.is_meta, "cpu")
 
 
 def _replace(model: nn.Module, which: Callable[[Tensor], bool], device: str) -> None:
-    made: dict[int, tuple[Tensor, Tensor]] = {}  # each kept, so that no other has its id
+    made: dict[int, tuple[Tensor, Tensor]] = {}  # kept alive, so that ids are unique
     for module in model.modules():
         own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
         for name, x in own:
             if which(x):
-                empty = torch.empty_like(x, device=device)  # memory as it is found
+                empty = torch.empty_like(x, device=device)  # uninitialized memory
                 new = nn.Parameter(empty, x.requires_grad) if isinstance(x, nn.Parameter) else empty
                 setattr(module, name, made.setdefault(id(x), (x, new))[1])
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter and buffer with its name, under each where it has several."""
+    """Yield every parameter and buffer under all its names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
 
@@ -321,15 +324,15 @@ def _on_meta(device: Any) -> bool:
     return device is not None and torch.device(device).type == "meta"
 
 
-def _changed(func: OpOverload, args: Any, kwargs: Any) -> Iterator[Any]:
-    """What the operation writes to."""
+def _written_args(func: OpOverload, args: Any, kwargs: Any) -> Iterator[Any]:
+    """Yield the arguments that an operation writes to."""
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield args[i] if i < len(args) else kwargs.get(argument.name)
 
 
-def _shapes_of(func: OpOverload, args: Any, kwargs: Any) -> Any:
-    """What the operation gives, without numbers."""
+def _run_on_meta(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Run an operation on meta tensors."""
     args, kwargs = tree_map(lambda x: x.to("meta") if isinstance(x, Tensor) else x, (args, kwargs))
     if any(argument.name == "device" for argument in func._schema.arguments):
         kwargs = {**kwargs, "device": torch.device("meta")}

@@ -1,9 +1,8 @@
-"""diffusers' folders of a UNet2DModel, config.json and diffusion_pytorch_model.safetensors, read into DDPM's U-Net and
-written back.
+"""Folders of diffusers with a UNet2DModel, config.json and diffusion_pytorch_model.safetensors, read and written.
 
-The noise schedule is no part of the network there: it stands in scheduler_config.json, which is written beside it, so
-that `DDPMScheduler.from_pretrained(OUT)` and DDIMScheduler's add noise as the network learned it, and is read where it
-is there. In a pipeline's folder the network stands in unet/, the schedule in scheduler/.
+In diffusers the noise schedule is not part of the network. It is written to scheduler_config.json, so that
+`DDPMScheduler.from_pretrained(OUT)` and DDIMScheduler add noise as in training, and it is read if the file exists. In
+the folder of a pipeline the network is in unet/ and the schedule in scheduler/.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from .saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
 
 CLASS = "UNet2DModel"
 WEIGHTS, SCHEDULER = "diffusion_pytorch_model.safetensors", "scheduler_config.json"
-NETWORK, SCHEDULE = "unet", "scheduler"  # folders of a pipeline
+NETWORK, SCHEDULE = "unet", "scheduler"  # subfolders of a pipeline
 SCHEDULES = {"linear": "linear", "cosine": "squaredcos_cap_v2"}  # ours to theirs
 
-# What no Config here has a field for: the first is what is written, and the network here does as any of them says.
+# Fields without a counterpart in our Config. The first value is written; all of them are supported.
 FIXED: Mapping[str, tuple[Any, ...]] = {
     "act_fn": ("silu", "swish"),
     "add_attention": (True,),
@@ -56,9 +55,9 @@ FIXED: Mapping[str, tuple[Any, ...]] = {
     "time_embedding_type": ("positional",),
     "upsample_type": ("conv",),
 }
-# What diffusers takes where config.json is silent, and that is not what is written here.
+# Defaults of diffusers for missing fields that differ from the values written here.
 SILENT = {"attention_head_dim": 8, "downsample_padding": 1, "flip_sin_to_cos": True, "freq_shift": 0, "norm_eps": 1e-5}
-# The same of what says how noise is added; how it is taken away is decided where images are drawn.
+# The same for fields that define how noise is added. Sampling defines how it is removed.
 ADDED: Mapping[str, tuple[Any, ...]] = {
     "beta_start": (FIRST,),
     "beta_end": (LAST,),
@@ -68,7 +67,7 @@ ADDED: Mapping[str, tuple[Any, ...]] = {
     "trained_betas": (None,),
 }
 
-# What it says of drawing images that is always so here; how many steps are taken is decided where images are drawn.
+# Fields of image sampling that are fixed here. The number of steps is a setting of sampling.
 DRAWN: Mapping[str, tuple[Any, ...]] = {
     "_class_name": ("DDPMScheduler", "DDIMScheduler"),
     "clip_sample": (True,),
@@ -77,7 +76,7 @@ DRAWN: Mapping[str, tuple[Any, ...]] = {
     "set_alpha_to_one": (True,),
 }
 
-BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # ours to theirs, within a residual block
+BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # our names → theirs within a residual block
 OUTSIDE = {
     "time1": "time_embedding.linear_1",
     "time2": "time_embedding.linear_2",
@@ -90,21 +89,21 @@ OUTSIDE = {
     "head": "conv_out",
 }
 MOST_STEPS = 100_000
-FORMER = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}  # of attention, in older files
+FORMER = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}  # names of attention in older files
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model made from a folder."""
+    """Model loaded from a folder."""
 
     model: nn.Module
     preset: Preset
     key_map: Mapping[str, str]  # their names → ours
-    notes: tuple[str, ...]  # what a person should know of it
+    notes: tuple[str, ...]  # notes for the user
 
 
 def is_diffusers(path: Path) -> bool:
-    """Whether this is a folder that diffusers saved, of a network or of a whole pipeline."""
+    """Return whether this is a folder of diffusers, with a network or a whole pipeline."""
     file = _network(path) / CONFIG
     try:
         document = read_json(file) if file.is_file() else None
@@ -114,9 +113,10 @@ def is_diffusers(path: Path) -> bool:
 
 
 def read_diffusers(path: Path, name: str | None = None) -> Loaded:
-    """The model in a folder, in eval mode, called by the preset `name`, else by the one that its config is nearest to.
+    """Load the model of a folder in eval mode.
 
-    Raises ModelError for a network that is none of ours, and FileError where its weights are not there or do not fit.
+    Its preset is `name`, or the one with the closest config. Raises ModelError for an unsupported network, FileError if
+    the weights are missing or do not fit.
     """
     if name is not None and name not in PRESETS:
         raise ModelError(f"{path} holds a {CLASS}, and {name} is none: read it as {' or '.join(PRESETS)}.")
@@ -136,10 +136,12 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     reject_pickle(file)
     with opened_weights(file) as opened:
         found_in_file = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
-    theirs = {_now(key): tensor for key, tensor in found_in_file.items()}
+    theirs = {_current_name(key): tensor for key, tensor in found_in_file.items()}
     if len(theirs) < len(found_in_file):
-        twice = next(key for key in found_in_file if _now(key) != key and _now(key) in found_in_file)
-        raise FileError(f"{file} has {twice} and {_now(twice)}, which are two names of one tensor: keep one of them.")
+        twice = next(key for key in found_in_file if _current_name(key) != key and _current_name(key) in found_in_file)
+        raise FileError(
+            f"{file} has {twice} and {_current_name(twice)}, which are two names of one tensor: keep one of them."
+        )
     if config.layers > len(theirs):
         raise FileError(f"{file} has {len(theirs)} tensors, which is not enough for layers_per_block={config.layers}.")
     ours = {key: names_of(key) for key in shaped(found, config).state_dict()}
@@ -154,10 +156,10 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
 
 
 def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None = None) -> dict[str, str]:
-    """Write DDPM's U-Net as a folder that diffusers' from_pretrained loads, whole or not at all; gives the key map,
-    ours → theirs. `sides` are the height and width of its images, where they are known.
+    """Write DDPM's U-Net atomically as a folder for diffusers' from_pretrained, and return the key map, ours → theirs.
 
-    Raises ModelError where diffusers has no such network, FileError where the folder exists or cannot be written.
+    `sides` are the height and width of its images, if known. Raises ModelError if diffusers has no such network,
+    FileError if the folder exists or cannot be written.
     """
     if not isinstance(model, DDPM):
         raise ModelError(
@@ -169,7 +171,7 @@ def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None 
         write_json(folder / SCHEDULER, _scheduler(model.config))
         tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(model.state_dict()).items()}
         try:
-            # A part of a larger tensor is written as a tensor by itself.
+            # Views of a larger tensor are written as separate tensors.
             save_file({k: v.clone() for k, v in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
             raise OSError(str(error)) from error
@@ -177,7 +179,7 @@ def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None 
 
 
 def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our named tensors, weights or gradients, under diffusers' names."""
+    """Return our named tensors, weights or gradients, under diffusers' names."""
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         names = names_of(key)
@@ -186,7 +188,7 @@ def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def names_of(name: str) -> list[str]:
-    """What diffusers calls one of our tensors; queries, keys and values are three there."""
+    """Return the names of one of our tensors in diffusers. Queries, keys and values are three tensors there."""
     first, _, rest = name.partition(".")
     name = f"{OUTSIDE.get(first, first)}.{rest}"
     name = re.sub(r"^(down|up)sample\.(\d+)\.conv", r"\1_blocks.\2.\1samplers.0.conv", name)
@@ -198,18 +200,18 @@ def names_of(name: str) -> list[str]:
     return [name.replace("qkv", f"to_{which}") for which in "qkv"] if ".qkv." in name else [name]
 
 
-def _now(name: str) -> str:
-    """The name of a tensor as diffusers has it now."""
+def _current_name(name: str) -> str:
+    """Return the current name of a tensor in diffusers."""
     return re.sub(r"(attentions\.\d+\.)(\w+)\.", lambda m: f"{m[1]}{FORMER.get(m[2], m[2])}.", name)
 
 
 def _network(path: Path) -> Path:
-    """The folder of the network itself: that of a pipeline stands in it."""
+    """Return the folder of the network, which is a subfolder of a pipeline."""
     return path / NETWORK if (path / NETWORK / CONFIG).is_file() else path
 
 
 def _schedule(path: Path) -> Mapping[str, Any] | None:
-    """What is said of how noise is added; None where nothing is."""
+    """Return the config of the noise schedule, or None if the folder has no such file."""
     files = [path / SCHEDULER, path / SCHEDULE / SCHEDULER]
     found = next((file for file in files if file.is_file()), None)
     if found is None:
@@ -220,7 +222,7 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
 
 
 def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:
-    """What config.json says."""
+    """Return the content of config.json."""
     kinds = ["Attn" * (level in config.attention_levels) for level in range(1, len(config.widths) + 1)]
     return {
         "_class_name": CLASS,
@@ -239,7 +241,7 @@ def _settings(config: Config, sides: tuple[int, int] | None) -> dict[str, Any]:
 
 
 def _scheduler(config: Config) -> dict[str, Any]:
-    """What scheduler_config.json says."""
+    """Return the content of scheduler_config.json."""
     return {
         "_class_name": "DDPMScheduler",
         "num_train_timesteps": config.timesteps,
@@ -252,7 +254,7 @@ def _scheduler(config: Config) -> dict[str, Any]:
 
 
 def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tuple[str, ...]]:
-    """Our config of theirs, and what is to be said of it. Raises ModelError for what this network does not have."""
+    """Convert the config of diffusers to ours, with notes. Raises ModelError for unsupported values."""
     if not isinstance(theirs, dict) or theirs.get("_class_name") != CLASS:
         what = (
             f"_class_name={shown(theirs.get('_class_name'))}" if isinstance(theirs, dict) else "nothing that was named"

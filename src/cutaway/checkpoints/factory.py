@@ -1,7 +1,7 @@
-"""A function, or a class, that makes modules of a person's own: what is trained several times is made anew each time.
+"""Functions and classes that build custom modules, for trainings that need a new module each time.
 
-Its parameters are settings, as a named model's are: `def net(width: int, dropout=0.1)` has model.width and
-model.dropout, which a search draws. A parameter of another type keeps its default.
+Their parameters are settings, as for a named model. `def net(width: int, dropout=0.1)` has model.width and
+model.dropout, which a search can draw. A parameter of another type keeps its default.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Made(Preset):
-    """A maker of modules where a preset is asked for by its name and its settings."""
+    """Builder of custom modules with the interface of a preset."""
 
     make: Callable[..., object]
-    path: str  # where it stands: nets.Net. It is said, and never imported
+    path: str  # import path, such as nets.Net. It is only reported and never imported
     needed: tuple[str, ...] = ()  # parameters without a default
     _before: weakref.WeakSet[nn.Module] = field(default_factory=weakref.WeakSet, compare=False, repr=False)
 
     @property
     def kinds(self) -> dict[str, str]:
-        """What each of its settings is: int, or ints for several."""
+        """Return the type of each setting by name: int, or ints for several."""
         names = {kind: name for name, kind in KINDS.items()}
         return {name: names[kind] for name, kind in typing.get_type_hints(type(self.config)).items()}
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as typed, each turned into its type. Raises UnknownName, SettingError."""
+        """Convert typed parameters to their types. Raises UnknownName or SettingError."""
         hints = typing.get_type_hints(type(self.config))
         for key in given:
             if key not in hints:
@@ -58,8 +58,10 @@ class Made(Preset):
         return {key: parse(key, value, hints[key]) for key, value in given.items()}
 
     def new(self, given: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
-        """A new module of the settings that are its own, `model.KEY`, which begins by the seed that is given; and the
-        other settings. Torch's random state is left as it was. Raises ModelError where none can be made."""
+        """Build a module with the settings `model.KEY` and the given seed, and return it with all other settings.
+
+        The random state of torch is not changed. Raises ModelError if no module can be built.
+        """
         own, rest = parted(given)
         asked = self.parse(own)
         if missing := [name for name in self.needed if name not in asked]:
@@ -87,8 +89,11 @@ class Made(Preset):
 
 
 def maker(given: Any) -> Made:
-    """What is given as a maker: a function or a class that takes no arguments, or such with a default, or its name and
-    it, ("mine", make). Raises ModelError, with the way, for what is none."""
+    """Return the builder of a function or class without required arguments.
+
+    A tuple of a name and such a function, ("mine", make), is accepted too. Raises ModelError, with a fix, for anything
+    else.
+    """
     named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
     name, make = given if named else ("", given)
     if isinstance(make, nn.Module):
@@ -114,43 +119,50 @@ def maker(given: Any) -> Made:
         raise ModelError(f'{name} is a model of `cutaway list`: give yours another name, as in ("my-{name}", make).')
     kinds, needed = _parameters(make)
     path = f"{getattr(make, '__module__', '')}.{getattr(make, '__qualname__', name)}".lstrip(".")
-    return _made(name, kinds, make, path, needed)
+    return _new_builder(name, kinds, make, path, needed)
 
 
 def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
-    """What a training is given as its model, and its settings: the name of a preset, or a new module of one's own, by
-    those settings that are its maker's."""
+    """Return the model of a training and its settings.
+
+    The model is the name of a preset, or a new custom module. The settings of the module are removed.
+    """
     return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
 
 
 def module_of(found: Preset, settings: Mapping[str, Any]) -> nn.Module | None:
-    """A new module of one's own to hold the weights of a run of these settings; none of a named model."""
+    """Build a custom module to load the weights of a run into. None for a named model."""
     return found.new(settings)[0] if isinstance(found, Made) else None
 
 
 def described(name: str, path: str, kinds: Mapping[str, str]) -> Made:
-    """One as a document has it: what it makes is told, and cannot be made."""
+    """Return a builder from its document. It describes modules but cannot build them."""
 
     def make(**_: Any) -> object:
         raise ModelError(f"{path} stands in a script, and not here: hand it over again, from Python.")
 
-    return _made(name, {key: KINDS[kind] for key, kind in kinds.items()}, make, path, ())
+    return _new_builder(name, {key: KINDS[kind] for key, kind in kinds.items()}, make, path, ())
 
 
-def _made(name: str, kinds: Mapping[str, Any], make: Callable[..., object], path: str, needed: tuple[str, ...]) -> Made:
+def _new_builder(
+    name: str, kinds: Mapping[str, Any], make: Callable[..., object], path: str, needed: tuple[str, ...]
+) -> Made:
+    """Return a builder with a config of its parameters."""
     config = dataclasses.make_dataclass("Config", [(key, kind, field(default=None)) for key, kind in kinds.items()])()
     return Made(name, custom, config, make, path, needed)
 
 
 def _parameters(make: Callable[..., object]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The type of each parameter that can be set, and which have no default. Raises ModelError for one that must be
-    given and cannot be."""
+    """Return the type of each settable parameter and the names without a default.
+
+    Raises ModelError for a required parameter of unknown type.
+    """
     hints: dict[str, Any] = {}
-    with contextlib.suppress(NameError, TypeError):  # a name that stands in a function alone; no annotations
+    with contextlib.suppress(NameError, TypeError):  # a name that is local to a function, or no annotations
         hints = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
     try:
         parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # of a built-in one, which says nothing
+    except (TypeError, ValueError):  # built-in functions have no signature
         parameters = {}.values()
     kinds, needed = {}, []
     for one in parameters:
@@ -170,7 +182,7 @@ def _parameters(make: Callable[..., object]) -> tuple[dict[str, Any], tuple[str,
 
 
 def _kind(hint: Any, default: Any) -> Any:
-    """The type of a parameter, of those in KINDS, by its annotation or by its default; None where it is another."""
+    """Return the type of a parameter among KINDS, from its annotation or default; None for other types."""
     if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next((one for one in typing.get_args(hint) if one is not type(None)), None)
     if hint is None:

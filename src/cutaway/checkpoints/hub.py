@@ -1,8 +1,8 @@
-"""Weights from the Hugging Face Hub, fetched because a person typed `hub:ORG/NAME`: by huggingface_hub, to its cache.
+"""Weights from the Hugging Face Hub, downloaded by huggingface_hub to its cache for `hub:ORG/NAME`.
 
-Only what is needed is fetched: config.json, the tokenizer and the weights as safetensors, never a pickle. What was
-fetched once is taken from the cache without asking anybody; `@REVISION` (a branch, a tag, a commit) says which version,
-and the commit that it came to is what a run records.
+Only the necessary files are downloaded: config.json, the tokenizer and the weights as safetensors, never a pickle. A
+cached version is used without a request. `@REVISION` (a branch, a tag or a commit) selects the version, and a run
+records the resolved commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HUB = "hub:"
 FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 FETCHED = (CONFIG, WEIGHTS, INDEX, "model-*-of-*.safetensors", TOKENIZER, *BESIDE, GENERATION, *PREPARATION)
-PUBLISHED = {  # where the weights of a preset are published
+PUBLISHED = {  # repositories of the published weights of presets
     "bert-base-uncased": "google-bert/bert-base-uncased",
     "bert-large-uncased": "google-bert/bert-large-uncased",
     "roberta-base": "FacebookAI/roberta-base",
@@ -38,7 +38,7 @@ PUBLISHED = {  # where the weights of a preset are published
 
 @dataclass(frozen=True)
 class Fetched:
-    """A version of a repository, on this machine."""
+    """Local version of a repository."""
 
     folder: Path
     name: str  # ORG/NAME
@@ -46,33 +46,33 @@ class Fetched:
 
     @property
     def pinned(self) -> str:
-        """What to type for the same bytes again."""
+        """Return the address of exactly this version."""
         return f"{HUB}{self.name}@{self.commit}"
 
 
 def is_hub(path: str) -> bool:
-    """Whether a path names a repository of the Hub."""
+    """Return whether a path names a repository of the Hub."""
     return path.startswith(HUB)
 
 
 def fetch(path: str) -> Fetched:
-    """The folder of `hub:ORG/NAME[@REVISION]`: from the cache, or fetched now where it is not there whole.
+    """Return the folder of `hub:ORG/NAME[@REVISION]`, from the cache or downloaded.
 
-    Raises FileError where the name is none, nothing of it is here and the Hub cannot be asked, or it has no such
-    repository or revision, or no safetensors in it.
+    Raises FileError for an invalid name, if the Hub cannot be reached, or if the repository, the revision or its
+    safetensors do not exist.
     """
     match = FORM.fullmatch(path)
     if match is None:
         raise FileError(f"{path} names no repository: write hub:ORG/NAME, or hub:ORG/NAME@REVISION.")
     name, revision = match["name"], match["revision"]
     library = _library()
-    found = _cached(library, name, revision)
+    found = _from_cache(library, name, revision)
     if found is None:
         try:
             found = Path(library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED)))
-        except Exception as error:  # httpx's, the library's and the system's own, which share no class
+        except Exception as error:  # errors of httpx, the library and the system share no base class
             raise FileError(f"{path} could not be fetched: {_reason(library, error, name, revision)}") from error
-        if not _whole(found):
+        if not _is_complete(found):
             raise FileError(
                 f"{path} has no weights that are read here: no {WEIGHTS}, alone or in parts, beside a {CONFIG}. "
                 "Pickles (pytorch_model.bin) are not fetched. Its page may name a revision with safetensors."
@@ -81,13 +81,13 @@ def fetch(path: str) -> Fetched:
 
 
 def here(path: str | os.PathLike[str]) -> Path:
-    """The path itself, or the folder of `hub:ORG/NAME[@REVISION]`, fetched where it is not there. Raises FileError."""
+    """Return a path unchanged, or the folder of `hub:ORG/NAME[@REVISION]`, which is downloaded if needed."""
     given = os.fspath(path)
     return fetch(given).folder if is_hub(given) else Path(path).expanduser()
 
 
 def how_to_get(preset: str) -> str:
-    """How a person gets weights of a preset, as commands; empty where nobody publishes any."""
+    """Return commands to get weights of a preset; empty if none are published."""
     if preset in PUBLISHED:
         name = PUBLISHED[preset]
         return (
@@ -104,7 +104,7 @@ def how_to_get(preset: str) -> str:
 
 
 def _library() -> Any:
-    """huggingface_hub, told to send nothing but what it asks for. Raises FileError where it is not installed."""
+    """Import huggingface_hub without telemetry. Raises FileError if it is not installed."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import huggingface_hub
@@ -116,17 +116,17 @@ def _library() -> Any:
     return huggingface_hub
 
 
-def _cached(library: Any, name: str, revision: str | None) -> Path | None:
-    """The version in the cache, if it is there whole."""
+def _from_cache(library: Any, name: str, revision: str | None) -> Path | None:
+    """Return the cached version if it is complete."""
     try:
-        here = library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
-    except (OSError, ValueError):  # nothing of it is here; or the name is none, which fetching says
+        cached = library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
+    except (OSError, ValueError):  # not cached, or an invalid name, which the download reports
         return None
-    return Path(here) if _whole(Path(here)) else None
+    return Path(cached) if _is_complete(Path(cached)) else None
 
 
-def _whole(folder: Path) -> bool:
-    """Whether a folder has a config.json and all its weights."""
+def _is_complete(folder: Path) -> bool:
+    """Return whether a folder has a config.json and all its weights."""
     try:
         return bool(Folder(folder).files)
     except FileError:
@@ -134,7 +134,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _reason(library: Any, error: Exception, name: str, revision: str | None) -> str:
-    """Why nothing came, and the way out, as one or two sentences."""
+    """Return the reason of a failed download and a fix."""
     errors = library.errors
     if isinstance(error, errors.GatedRepoError):
         return f"{name} is given only to who accepted its terms: accept them on its page, then `hf auth login`."

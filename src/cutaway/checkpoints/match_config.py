@@ -1,4 +1,4 @@
-"""Which preset a config is, or is nearest to, and what it has otherwise: how a model that nobody named is called."""
+"""Matching of a config to presets: the closest preset and the settings that differ from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 from ..core.config import as_text
 from ..models.registry import Preset
 
-NAMED = 4  # settings that a phrase names; of more it says how many
+NAMED = 4  # maximum settings in a phrase
 
 
 def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, Any]:
-    """The settings in which a config is not another of its class, with its own values; those in `free` left out. A
-    hidden size that is left open is 4 · dim."""
+    """Return the settings of a config that differ from another of its class, without those in `free`.
+
+    An unset ffn_dim counts as 4 · dim.
+    """
 
     def differ(field: str) -> bool:
         mine, theirs = getattr(config, field), getattr(other, field)
@@ -27,34 +29,40 @@ def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, 
 
 
 def nearest(config: Any, candidates: Iterable[Preset], free: Collection[str] = ()) -> Preset:
-    """The candidate whose config is this one, or is told from it by the fewest settings.
+    """Return the candidate with the same config, or with the fewest different settings.
 
-    A setting that tells files of models apart (what makes RoBERTa no BERT) weighs more than any that presets of one
-    file differ by (how many layers); where as many differ, the smaller difference in numbers decides. `free` are
-    settings by which no preset is told.
+    A setting that distinguishes model files (RoBERTa from BERT) has more weight than one that differs between presets
+    of one file (the number of layers). Ties are resolved by the smaller numerical difference. Settings in `free` are
+    ignored.
     """
     candidates = list(candidates)
-    telling = _telling(candidates, free)
+    telling = _distinctive_fields(candidates, free)
 
     def distance(candidate: Preset) -> tuple[int, int, float]:
         fields = differing(config, candidate.config, free)
         own = sum(name in telling for name in fields)
-        return own, len(fields), sum(_apart(value, getattr(candidate.config, name)) for name, value in fields.items())
+        return (
+            own,
+            len(fields),
+            sum(_relative_difference(value, getattr(candidate.config, name)) for name, value in fields.items()),
+        )
 
     return min(candidates, key=distance)
 
 
 def with_settings(settings: Mapping[str, Any]) -> str:
-    """` with layers=2 and dim=64`: the settings by which a model is not its preset; empty where there are none. The
-    first few are named. JSON's lists are settings' tuples."""
+    """Return a phrase with the settings that differ from a preset, ` with layers=2 and dim=64`; empty without settings.
+
+    Only the first few are named. Lists of JSON count as tuples.
+    """
     said = [f"{name}={as_text(tuple(x) if isinstance(x, list) else x)}" for name, x in settings.items()]
     if len(said) > NAMED:
         said = [*said[: NAMED - 1], f"{len(said) - NAMED + 1} more settings of its own"]
     return f" with {', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}" if said else ""
 
 
-def _telling(candidates: Sequence[Preset], free: Collection[str]) -> set[str]:
-    """The fields that all presets of each file have alike, and not all files."""
+def _distinctive_fields(candidates: Sequence[Preset], free: Collection[str]) -> set[str]:
+    """Return the fields that are equal in all presets of each file but differ between files."""
     of_file: dict[str, list[Any]] = {}
     for candidate in candidates:
         of_file.setdefault(candidate.module.__name__, []).append(candidate.config)
@@ -67,8 +75,8 @@ def _telling(candidates: Sequence[Preset], free: Collection[str]) -> set[str]:
     }
 
 
-def _apart(one: Any, other: Any) -> float:
-    """How far two values of a setting are from each other, in their own size; 1 where they are no numbers."""
+def _relative_difference(one: Any, other: Any) -> float:
+    """Return the relative difference of two values of a setting; 1 if they are not numbers."""
     ones, others = (x if isinstance(x, tuple) else (x,) for x in (one, other))
     pairs = list(zip(ones, others))
     if len(ones) != len(others) or any(isinstance(x, bool) or not isinstance(x, int | float) for p in pairs for x in p):

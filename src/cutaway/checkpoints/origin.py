@@ -1,5 +1,7 @@
-"""Where a model's weights came from, and what is said of them there beside sizes: the tokens that begin and end, the
-names of classes, how to generate. It goes along with the model, is saved with it, and is written back."""
+"""Origin of a model's weights, with settings of its Hugging Face folder that our Config lacks.
+
+Such settings are special tokens, class names and generation settings. The origin is saved and exported with the model.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,24 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Origin:
-    """A Hugging Face folder, as far as the model's Config does not say it."""
+    """Settings of a Hugging Face folder that the model's Config does not contain."""
 
-    config: Mapping[str, Any]  # its config.json, whole
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what would be written of the network as it was read
-    generation: Mapping[str, Any] | None = None  # its generation_config.json, where it has one
-    tokens: Mapping[str, Any] = field(default_factory=dict)  # what its family says where config.json is silent
-    new: tuple[str, ...] = ()  # our tensors of a head that it had not: drawn at random, and not learned since
+    config: Mapping[str, Any]  # its complete config.json
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings that describe the network as it was read
+    generation: Mapping[str, Any] | None = None  # its generation_config.json, if it has one
+    tokens: Mapping[str, Any] = field(default_factory=dict)  # defaults of its family for special tokens
+    new: tuple[str, ...] = ()  # our tensors of a head that it lacked: random and untrained
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The tokens that end a text. What is said of generating counts before what is said of the network."""
+        """Return the tokens that end a text. Generation settings have priority over those of the network."""
         said = {**self.tokens, **self.config} if self.generation is None else self.generation
         end = said.get("eos_token_id")
         return tuple(end) if isinstance(end, list) else () if end is None else (end,)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of it each time that the model is opened."""
+        """Return notes that are shown each time the model is opened."""
         if not self.new:
             return ()
         named = ", ".join(self.new[:3]) + (f" and {len(self.new) - 3} more" if len(self.new) > 3 else "")
@@ -40,11 +42,11 @@ class Origin:
 
 
 def origin_of(model: nn.Module) -> Origin | None:
-    """Where the model came from, where that is known."""
+    """Return the origin of a model, or None if it is unknown."""
     found: Origin | None = getattr(model, "origin", None)
     return found
 
 
 def origin_from_json(document: Mapping[str, Any]) -> Origin:
-    """As `dataclasses.asdict` and JSON give it."""
+    """Return the origin from `dataclasses.asdict` after JSON."""
     return Origin(**{**document, "new": tuple(document["new"])})

@@ -1,10 +1,9 @@
-"""Models and other named tensors on disk: safetensors files with a checksum, never pickle.
+"""Models and named tensors on disk: safetensors files with a checksum, never pickle.
 
-A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`, or shards of
-it with an index, as Hugging Face has them, where it would have more than 5 GB. A file written here is a plain
-safetensors file that any program can read. Its header carries, beside the tensors, what else there is to know as JSON,
-and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one byte changed anywhere, or the
-end cut off, and the file is rejected before a tensor is made of it.
+A model's folder has `config.json` (preset, config and version) and `model.safetensors`, or shards with an index, as in
+Hugging Face, if it would exceed 5 GB. A file that is written here is a plain safetensors file that any program can
+read. Its header also has further JSON values and the SHA-256 of the whole file, with the 64 characters of the digest as
+zeros. If a byte is changed or the end is missing, the file is rejected before a tensor is created.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from .deferred_init import Deferred, with_numbers
 from .origin import origin_from_json, origin_of
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
-LARGEST = 5_000_000_000  # bytes of a file of weights
-NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
-MARK = rb"\"sha256\":\""  # what stands before the digest in the header
+SHARED_LAYERS = 1_000  # maximum layers that share one block
+LARGEST = 5_000_000_000  # maximum bytes of a weight file
+NO_DIGEST = "0" * 64  # placeholder while the digest is computed
+MARK = rb"\"sha256\":\""  # text before the digest in the header
 
 
-# The document config.json: of a preset its name and Config, of a module of one's own where its class stands.
+# Schema of config.json: name and Config of a preset, or the import path of a custom module.
 DESCRIPTION = {
     "cutaway": str,
     "preset?": str,
@@ -61,8 +60,10 @@ COPY = "Take the folder from one copy."
 def save_model(
     model: nn.Module, folder: str | os.PathLike[str], preset: Preset, extra: dict[str, Any] | None = None
 ) -> None:
-    """Write the model's config and weights to `folder`, each file whole or not at all. `extra` is more to say
-    of the model in config.json, as JSON values. Raises FileError where the folder cannot be written."""
+    """Write the model's config and weights to `folder`, each file atomically.
+
+    `extra` has additional JSON values for config.json. Raises FileError if the folder cannot be written.
+    """
     folder, origin = Path(folder), origin_of(model)
     description = {
         **preset.described(model),
@@ -77,9 +78,18 @@ def save_model(
 
 
 def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> tuple[nn.Module, dict[str, Any]]:
-    """The model that `save_model` wrote, in eval mode on the CPU, and its description. Torch's random state is
-    left as it was. Weights of a module of one's own are put into `own`, which is such a module. Raises FileError where
-    the folder is not a whole model's, or not such a module's."""
+    """Load a model that `save_model` wrote, in eval mode on the CPU, with its description.
+
+    Args:
+        folder: Folder of the model.
+        own: Custom module into which its weights are loaded.
+
+    Returns:
+        The model and its description. The random state of torch is not changed.
+
+    Raises:
+        FileError: If the folder is incomplete, or its model is not that of `own`.
+    """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
@@ -94,7 +104,7 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
-        put_weights(own, _in_room(own, tensors, description), file)
+        put_weights(own, _prepare_quantized(own, tensors, description), file)
         return own.eval(), description
     found = find(description.get("preset") or "")
     if found is None:
@@ -105,14 +115,14 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
         )
     fields = found.as_now(description.get("config") or {})
     kind = type(found.config)
-    fault = fault_in(fields, schema_of(kind)) or _beyond(fields, tensors)
+    fault = fault_in(fields, schema_of(kind)) or _excess_layers(fields, tensors)
     try:
         if fault or (other := fields.keys() - {field.name for field in dataclasses.fields(kind)}):
             raise ModelError(fault or f"there is no {', '.join(sorted(map(short, other)))}")
         with torch.random.fork_rng(devices=[]):
             model = found.build(kind(**{key: as_tuples(value) for key, value in fields.items()}))
         resize(model, description.get("resized") or {})
-        tensors = _in_room(model, tensors, description)
+        tensors = _prepare_quantized(model, tensors, description)
     except (CutawayError, TypeError, ValueError, LookupError, AttributeError) as error:
         raise FileError(
             f"{folder / CONFIG}, written by Cutaway {short(description['cutaway'])}, has settings that {found.name} "
@@ -124,8 +134,8 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     return model.eval(), description
 
 
-def _beyond(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Which field asks for far more layers than there are tensors to fill them, in words; nothing where none does."""
+def _excess_layers(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return a message if a field has far more layers than there are tensors; empty otherwise."""
     for key, value in fields.items():
         layers = value if isinstance(value, list) else [value]
         if "layers" in key and sum(one for one in layers if isinstance(one, int)) > len(tensors) + SHARED_LAYERS:
@@ -133,8 +143,10 @@ def _beyond(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return ""
 
 
-def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors as the model takes them, which becomes quantized where its description says so."""
+def _prepare_quantized(
+    model: nn.Module, tensors: dict[str, Tensor], description: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    """Convert the tensors for the model, which is quantized if its description says so."""
     if not description.get("quantized"):
         return tensors
     make_room(model, description["quantized"])
@@ -142,8 +154,7 @@ def _in_room(model: nn.Module, tensors: dict[str, Tensor], description: Mapping[
 
 
 def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
-    """Raise FileError where the `folder` of a run or a model, of which its `description` was written, is of a module of
-    one's own and none is `handed_over`, or is of a preset and one is."""
+    """Raise FileError if a folder needs a custom module that was not `handed_over`, or has a preset and one was."""
     path = description.get("own")
     if path is not None and not handed_over:
         way = f"cutaway.load({str(folder)!r}, model={str(path).rpartition('.')[2]}())"
@@ -157,10 +168,13 @@ def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over:
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Write a model's tensors to `folder` as one file, or as shards with an index that names the file of each tensor
-    and the checksum of each file. What stood there before is gone once they are whole. Raises FileError."""
+    """Write a model's tensors to `folder` as one file, or as shards with an index.
+
+    The index has the file of each tensor and the checksum of each file. Earlier weight files are removed at the end.
+    Raises FileError if the files cannot be written.
+    """
     before = {folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")}
-    shards = _in_shards(tensors)
+    shards = _split_shards(tensors)
     if len(shards) == 1:
         write_tensors(folder / WEIGHTS, tensors, meta)
         written = {folder / WEIGHTS}
@@ -178,13 +192,15 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str
 
 
 def weights_of(folder: Path) -> Path:
-    """The file that holds a model's weights, or that names those which do."""
+    """Return the weight file of a model, or the index of its shards."""
     return folder / (WEIGHTS if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file() else INDEX)
 
 
 def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors that `write_weights` wrote, of the file or of those that it names, and the JSON values beside them.
-    Raises FileError, which names it, where a file is missing or is not as it was written."""
+    """Read the tensors and the JSON values that `write_weights` wrote, from a file or an index.
+
+    Raises FileError, with its name, if a file is missing or was changed.
+    """
     if file.name != INDEX:
         return read_tensors(file)
     index = read_json(file)
@@ -206,8 +222,8 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return found, meta
 
 
-def _in_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The tensors in their order, in shards of at most as many bytes as a file has; a larger one by itself."""
+def _split_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Split the tensors, in order, into shards of the maximum file size. A larger tensor has a separate shard."""
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():
@@ -220,7 +236,10 @@ def _in_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
 
 
 def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
-    """Why tensors are not those of a model, a clause each, which name the first missing, unexpected and misshapen."""
+    """Return why tensors do not fit a model, one clause each.
+
+    The clauses name the first missing, unexpected and misshapen tensor.
+    """
     missing = [k for k in own if k not in tensors]
     unexpected = [k for k in tensors if k not in own]
     misshapen = [k for k in own if k in tensors and own[k].shape != tensors[k].shape]
@@ -237,9 +256,9 @@ def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[st
 
 
 def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
-    """Copy the tensors into the model's parameters and buffers, which take on their floating type.
+    """Copy tensors into a model's parameters and buffers, which take their floating dtype.
 
-    Raises FileError, naming the first missing, unexpected and misshapen tensor, and then changes nothing.
+    Raises FileError, with the first missing, unexpected and misshapen tensor, before anything is changed.
     """
     own = model.state_dict()
     if problems := misfits(own, tensors):
@@ -252,8 +271,10 @@ def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | o
 
 
 def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
-    """Raise FileError, naming the first such tensor, where one of a file holds NaN or infinity: nothing can be computed
-    with it, and what learns from it would be told that its learning rate is too high."""
+    """Raise FileError, with the first tensor, if a file has NaN or infinite values.
+
+    Otherwise training would blame the learning rate.
+    """
     floating = {name: x for name, x in tensors.items() if x.is_floating_point() and not x.is_meta}
     broken = [name for name, tensor in floating.items() if not tensor.isfinite().all()]
     if broken:
@@ -267,12 +288,12 @@ def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[s
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
-    """Write named tensors and JSON values to one file, whole or not at all; its checksum. Raises FileError.
+    """Write named tensors and JSON values atomically to one file and return its checksum.
 
-    Strides are not kept: each tensor is written in the order of its indices. Tensors that share memory are written
-    out each.
+    Strides are not kept: tensors are written contiguously. Tensors that share memory are written separately. Raises
+    FileError if the file cannot be written.
     """
-    # One entry, because safetensors keeps no order among several: the same content is then always the same bytes.
+    # One entry, because safetensors does not keep the order of several. Equal content then gives equal bytes.
     document = json.dumps({"sha256": NO_DIGEST, "meta": meta}, separators=(",", ":"))
     with replacing(path) as temporary:
         try:
@@ -287,10 +308,10 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The named tensors, on the CPU, and the JSON values of a file that `write_tensors` wrote.
+    """Read the named tensors, on the CPU, and the JSON values of a file that `write_tensors` wrote.
 
-    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
-    another format or a pickle.
+    Raises FileError, before its content is used, if the file is missing, cut short, changed, of another format or a
+    pickle.
     """
     with verified(path) as opened:
         tensors = {name: tensor_of(path, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
@@ -299,11 +320,10 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 
 @contextlib.contextmanager
 def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterator[Any]:
-    """A file that `write_tensors` wrote, opened as safetensors has it, to read tensors or slices of them; `sha256` is
-    the checksum that it is to have, where that is known.
+    """Open a file that `write_tensors` wrote, to read tensors or slices. `sha256` is the expected checksum, if known.
 
-    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
-    another format or a pickle.
+    Raises FileError, before its content is used, if the file is missing, cut short, changed, of another format or a
+    pickle.
     """
     path = Path(path)
     try:
@@ -326,8 +346,10 @@ def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterato
 
 
 def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
-    """The tensor of that name in a safetensors file, which is open. Where a model is `Deferred` it is read when its
-    turn comes, and then FileError is raised where it is not finite."""
+    """Return a tensor of an open safetensors file.
+
+    Within a `Deferred` context it is read when it is needed, and FileError is raised then if it is not finite.
+    """
     deferred = Deferred.current()
     with with_numbers():
         if deferred is None:
@@ -345,7 +367,7 @@ def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
 
 
 def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
-    """Shape and type of a tensor in a safetensors file, which is open; its numbers are not read."""
+    """Return shape and dtype of a tensor in an open safetensors file without reading its values."""
     part = opened.get_slice(name)
     shape = tuple(part.get_shape())
     return shape, (part[:0] if shape else opened.get_tensor(name)).dtype
@@ -353,7 +375,7 @@ def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
 
 @contextlib.contextmanager
 def opened_weights(file: Path) -> Iterator[Any]:
-    """A safetensors file that another program wrote. Raises FileError where it is not whole."""
+    """Open a safetensors file of another program. Raises FileError if it is incomplete."""
     try:
         with safe_open(file, framework="pt") as opened:
             yield opened
@@ -366,13 +388,13 @@ def opened_weights(file: Path) -> Iterator[Any]:
 
 
 def reject_pickle(path: str | os.PathLike[str]) -> None:
-    """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
+    """Raise FileError if the file is a pickle, by its first bytes, or missing."""
     try:
         with open_regular(path) as file:
             start = file.read(9)
     except OSError as error:
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
-    # A safetensors file begins with the length of its header, whose first byte can be a pickle's, and then has "{".
+    # A safetensors file begins with the length of its header, which can equal a pickle's first byte, followed by "{".
     if start[:4] == b"PK\x03\x04" or (start[:1] == b"\x80" and start[8:] != b"{"):
         raise FileError(
             f"{path} is a pickle, as torch.save writes. Reading one can run any program that is hidden in it, so it "
@@ -382,8 +404,10 @@ def reject_pickle(path: str | os.PathLike[str]) -> None:
 
 
 def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
-    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote, with that checksum if there is
-    to be a certain one."""
+    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote.
+
+    If `sha256` is given, the checksum must be equal to it.
+    """
     reject_pickle(path)
     end = 8 + int.from_bytes(content[:8], "little")  # of the header
     if content[8:9] != b"{" or end > len(content):
@@ -407,7 +431,7 @@ def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
 
 
 def _digest(content: mmap.mmap, place: int) -> bytes:
-    """SHA-256 in hexadecimal of the whole content, with zeros for the 64 characters at `place`."""
+    """Return the SHA-256 in hexadecimal of the content, with zeros for the 64 characters at `place`."""
     with memoryview(content) as view:
         digest = hashlib.sha256(view[:place])
         digest.update(NO_DIGEST.encode())
@@ -416,7 +440,7 @@ def _digest(content: mmap.mmap, place: int) -> bytes:
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as safetensors wants them: in the order of their indices, no two in the same memory."""
+    """Return contiguous tensors that do not share memory, as safetensors requires."""
     seen: set[int] = set()
     plain: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

@@ -1,9 +1,9 @@
-"""torchvision's checkpoints: reading them into our models and writing them back, tensor for tensor.
+"""Torchvision checkpoints: reading into our models and writing, tensor for tensor.
 
-A checkpoint is a state dict, in a `.pth` file (a pickle, read only through PyTorch's `weights_only` reader, which makes
-tensors and plain values and nothing else) or in a `.safetensors` file. Which network a file is for is not written in
-it; the caller names the preset, and the shapes tell channels, classes, image size and whether auxiliary heads are
-there. Which of our keys is which of torchvision's is in `names/`, as renamings of ours; reading turns them around.
+A checkpoint is a state dict in a `.pth` file (a pickle, read only by PyTorch's `weights_only` reader, which creates
+only tensors and plain values) or in a `.safetensors` file. A file does not contain the name of its network. The caller
+gives the preset, and the shapes define channels, classes, image size and auxiliary heads. `names/` maps our keys to
+torchvision's. Reading inverts the map.
 """
 
 from __future__ import annotations
@@ -31,54 +31,54 @@ from .saving import put_weights, reject_not_finite
 
 SUFFIXES = (".pth", ".pt", ".safetensors")
 COUNTER = "num_batches_tracked"  # absent in files older than PyTorch 0.4.1
-WRAPPERS = ("module.", "_orig_mod.")  # DataParallel and torch.compile put these before every key
+WRAPPERS = ("module.", "_orig_mod.")  # prefixes by DataParallel and torch.compile
 
-# What a file tells by itself, or what no weight depends on: two networks that differ in these alone are the same here.
+# Fields that follow from a file or do not affect weights. They may differ from the preset.
 TOLD = ("in_channels", "num_classes", "image_size", "auxiliary", "dropout", "recompute")
 
-# What files in circulation call some tensors, and what the same tensors are called since.
+# Former names of tensors in older files, and their current names.
 FORMER = (
-    (r"(denselayer\d+\.(?:norm|conv))\.([12]\.)", r"\1\2"),  # DenseNet, of when names could have dots
+    (r"(denselayer\d+\.(?:norm|conv))\.([12]\.)", r"\1\2"),  # DenseNet, when names could contain dots
     (r"(mlp\.)linear_1\.", r"\g<1>0."),  # ViT, before torchvision 0.14
     (r"(mlp\.)linear_2\.", r"\g<1>3."),
 )
 
 
-# torchvision builds these with transform_input=True, which no key shows, where it loads its own weights into them.
+# Torchvision builds these with transform_input=True for its own weights, which no key shows.
 TRANSFORMED = ("googlenet", "inception-v3")
 
 
 @dataclasses.dataclass(frozen=True)
 class StateDict:
-    """What a file holds: named tensors, on the CPU."""
+    """Named tensors of a file, on the CPU."""
 
-    tensors: Mapping[str, Tensor]  # under the file's own names
-    prefix: str = ""  # what a wrapper put before each of them
-    notes: tuple[str, ...] = ()  # what a person should know of it
+    tensors: Mapping[str, Tensor]  # under their names in the file
+    prefix: str = ""  # prefix by a wrapper
+    notes: tuple[str, ...] = ()  # notes for the user
 
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A model made from a checkpoint."""
+    """Model loaded from a checkpoint."""
 
     model: nn.Module
     preset: Preset
     key_map: Mapping[str, str]  # the checkpoint's key → ours
-    notes: tuple[str, ...] = ()  # what a person should know of it
+    notes: tuple[str, ...] = ()  # notes for the user
 
 
 def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
-    """The model of the preset `name` with the weights of a torchvision checkpoint, in eval mode.
+    """Load a torchvision checkpoint into the model of the preset `name`, in eval mode.
 
-    Torch's random state is left as it was. Raises ModelError where torchvision has no such network, FileError where
-    the file is no state dict, or not this network's: it names the first missing, unexpected and misshapen key.
+    The random state of torch is not changed. Raises ModelError if torchvision has no such network. Raises FileError,
+    with the first missing, unexpected and misshapen key, if the file is not a state dict of this network.
     """
-    found = _known(name)
+    found = _require_preset(name)
     file = read_state_dict(path)
-    config = _config_of(file, found)
-    key_map, problems = _matched(file, found, config)
+    config = _infer_config(file, found)
+    key_map, problems = _match(file, found, config)
     if problems:
-        raise FileError(f"{path} does not fit {name}: {'; '.join(problems)}. {_way_out(file, name)}")
+        raise FileError(f"{path} does not fit {name}: {'; '.join(problems)}. {_suggestion(file, name)}")
     reject_not_finite({theirs: file.tensors[theirs] for theirs in key_map}, path)
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
@@ -96,9 +96,11 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
 
 
 def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, str]:
-    """Write a model as torchvision does, to a `.pth` or `.safetensors` file that its own network loads; gives the
-    key map, ours → torchvision's. Raises ModelError where torchvision has no such network, FileError where the file
-    cannot be written."""
+    """Write a model to a `.pth` or `.safetensors` file for torchvision's network.
+
+    Returns the key map, ours → theirs. Raises ModelError if torchvision has no such network, FileError if the file
+    cannot be written.
+    """
     path = Path(path)
     name = preset_of(model)
     if path.suffix not in SUFFIXES:
@@ -117,8 +119,10 @@ def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str
 
 
 def preset_of(model: nn.Module) -> str:
-    """The preset whose weights torchvision's network of that name takes, whatever the model's channels, classes and
-    image size. Raises ModelError where torchvision has no such network."""
+    """Return the preset with the same weights in torchvision, for any channels, classes and image size of the model.
+
+    Raises ModelError if torchvision has no such network.
+    """
     for name in torchvision_names():
         same = preset(name)
         if isinstance(model, same.module.Model):
@@ -136,10 +140,10 @@ def preset_of(model: nn.Module) -> str:
 
 
 def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
-    """The named tensors of a `.pth` or `.safetensors` file, on the CPU.
+    """Read the named tensors of a `.pth` or `.safetensors` file on the CPU.
 
-    A state dict that is one entry of what the file holds is taken out, and what a wrapper put before the keys is set
-    apart; both are said in `notes`. Raises FileError where there is no state dict, or more than one.
+    A state dict that is one entry of the file is extracted, and the prefix of a wrapper is removed; `notes` report
+    both. Raises FileError if there is no state dict, or more than one.
     """
     found = _read(Path(path))
     notes: tuple[str, ...] = ()
@@ -148,12 +152,12 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
         if len(entries) != 1:
             several = f", and those under {' and '.join(map(str, entries))} could each be it" if entries else ""
             raise FileError(
-                f"{path} is not a state dict, a table of named tensors: it holds {_described(found)}{several}. "
+                f"{path} is not a state dict, a table of named tensors: it holds {_describe(found)}{several}. "
                 "Save the model's state_dict() alone."
             )
         notes = (f"The weights are those under {entries[0]!r}; what the file has beside them is not taken over.",)
         found = found[entries[0]]
-    prefix = _wrapping(found)
+    prefix = _wrapper_prefix(found)
     if prefix:
         notes += (f"Every key begins with {prefix!r}, which a wrapper put there; it is left out.",)
     return StateDict(dict(found), prefix, notes)
@@ -167,7 +171,7 @@ def _read(path: Path) -> Any:
         if path.suffix == ".safetensors":
             return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a file can be broken in any way, and each reader has its own words for it
+    except Exception as error:  # invalid files raise many types of errors, which depend on the reader
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "Weights only load failed" in reason:
             reason = "it holds more than tensors and plain values, or is cut short; what it holds was not run"
@@ -182,25 +186,25 @@ def _is_state_dict(found: Any) -> bool:
     )
 
 
-def _described(found: Any) -> str:
+def _describe(found: Any) -> str:
     if isinstance(found, Mapping):
         return f"the keys {', '.join(map(str, list(found)[:5]))}" if found else "nothing"
     return f"one {type(found).__name__}"
 
 
-def _wrapping(keys: Mapping[str, Any]) -> str:
-    """What wrappers put before every key; several can stand around each other."""
+def _wrapper_prefix(keys: Mapping[str, Any]) -> str:
+    """Return the prefix by wrappers of all keys. Several can be nested."""
     prefix = ""
     while more := next((w for w in WRAPPERS if all(k.startswith(prefix + w) for k in keys)), ""):
         prefix += more
     return prefix
 
 
-# --- whose tensors are whose --------------------------------------------------------------------------------------
+# --- matching -----------------------------------------------------------------------------------------------------
 
 
-def _matched(file: StateDict, found: Preset, config: Any) -> tuple[dict[str, str], list[str]]:
-    """Which key of the file is which of ours, and what is wrong, in the file's own names: nothing where it fits."""
+def _match(file: StateDict, found: Preset, config: Any) -> tuple[dict[str, str], list[str]]:
+    """Return the map from the file's keys to ours, and the problems with the file's names; empty if it fits."""
     shapes = _shapes(found, config)
     key_map = {theirs: ours for theirs, ours in _ours(file, found, config).items() if ours in shapes}
     taken = set(key_map.values())
@@ -221,7 +225,7 @@ def _matched(file: StateDict, found: Preset, config: Any) -> tuple[dict[str, str
 
 
 def _ours(file: StateDict, found: Preset, config: Any) -> dict[str, str]:
-    """The file's keys → ours, for those that the network has."""
+    """Return the map from the file's keys to ours, for keys of the network."""
     inverse = {torchvision_key(found.name, ours): ours for ours in _shapes(found, config)}
     renamed: dict[str, str] = {}
     for key in file.tensors:
@@ -234,8 +238,11 @@ def _ours(file: StateDict, found: Preset, config: Any) -> dict[str, str]:
     return renamed
 
 
-def _config_of(file: StateDict, found: Preset) -> Any:
-    """The preset's config with what the file tells. What it does not tell is left as it is: `_matched` says why."""
+def _infer_config(file: StateDict, found: Preset) -> Any:
+    """Return the preset's config with the values from the file.
+
+    Other values are unchanged, and `_match` reports problems.
+    """
     config: Any = found.config
     if hasattr(config, "auxiliary"):
         with_heads, without = (dataclasses.replace(config, auxiliary=there) for there in (True, False))
@@ -249,7 +256,7 @@ def _config_of(file: StateDict, found: Preset) -> Any:
     dense = [k for k, shape in own.items() if len(shape) == 2]
     convolutions = [k for k, shape in own.items() if len(shape) == 4]
     head = sizes.get(dense[-1] if dense else "head.weight" if "head.weight" in own else convolutions[-1], ())
-    if len(stem) >= 4:  # of a convolution, 5 over frames too
+    if len(stem) >= 4:  # a convolution, with 5 dimensions for videos
         told["in_channels"] = stem[1]
     if len(head) == (2 if dense else 4):
         told["num_classes"] = head[0]
@@ -257,12 +264,12 @@ def _config_of(file: StateDict, found: Preset) -> Any:
         told |= _image_size(sizes, found, config)
     try:
         return dataclasses.replace(config, **told)
-    except ModelError:  # no channels, for one
+    except ModelError:  # for example no channels
         return config
 
 
 def _image_size(sizes: Mapping[str, tuple[int, ...]], found: Preset, config: Any) -> dict[str, int]:
-    """The image size that a table of positions is for: it has a row for each patch, and the same few beside them."""
+    """Return the image size of a position table, which has a row for each patch and a fixed number of others."""
     step = config.size_step
     own = _shapes(found, config)
     larger = _shapes(found, dataclasses.replace(config, image_size=config.image_size + step))
@@ -276,11 +283,11 @@ def _image_size(sizes: Mapping[str, tuple[int, ...]], found: Preset, config: Any
 
 @functools.cache
 def _shapes(found: Preset, config: Any) -> Mapping[str, torch.Size]:
-    """The network's tensors by our names, at no cost in memory."""
+    """Return the network's tensor shapes by our names, without allocating memory."""
     return {k: v.shape for k, v in shaped(found, config).state_dict().items()}
 
 
-def _way_out(file: StateDict, name: str) -> str:
+def _suggestion(file: StateDict, name: str) -> str:
     likely = likely_preset(file)
     if likely:
         return f"Its tensors are those of {likely}: read it as {likely}."
@@ -290,16 +297,18 @@ def _way_out(file: StateDict, name: str) -> str:
 
 
 def likely_preset(file: StateDict, network: type[nn.Module] | None = None) -> str | None:
-    """The preset that the file's tensors fit, names and shapes, of those of one `network` or of all; None if there is
-    none."""
+    """Return the preset whose names and shapes fit the file, or None.
+
+    Only presets of `network` are tried if it is given.
+    """
     for name in torchvision_names():
         found = preset(name)
-        if network in (None, found.network) and not _matched(file, found, _config_of(file, found))[1]:
+        if network in (None, found.network) and not _match(file, found, _infer_config(file, found))[1]:
             return name
     return None
 
 
-def _known(name: str) -> Preset:
+def _require_preset(name: str) -> Preset:
     found = preset(name)
     if name not in torchvision_names():
         near = name.removesuffix("-v1")

@@ -1,8 +1,8 @@
-"""Word vectors: neighbours, analogies, and the two file formats of word2vec.c, text (.txt, .vec) and binary (.bin).
+"""Word vectors: neighbours, analogies, and the file formats of word2vec.c, text (.txt, .vec) and binary (.bin).
 
-Both formats begin with a line of two numbers, the words and the width of their vectors. Then each word is followed by a
-blank and its vector: in text as decimal numbers to the end of the line, in binary as 32-bit floats, the lowest byte
-first, with or without a line end after them. Words are UTF-8 and hold no blanks.
+Both formats begin with a line of two numbers: the number of words and the width of their vectors. Each word is followed
+by a space and its vector: in text as decimal numbers to the end of the line, in binary as little-endian 32-bit floats,
+optionally followed by a newline. Words are UTF-8 without whitespace.
 """
 
 from __future__ import annotations
@@ -23,30 +23,55 @@ from torch import nn
 from ..core.errors import DataError, FileError, ModelError, UnknownName
 from ..core.files import as_path, read_bytes, replacing
 
-SPECIAL = 2  # ids of every vocabulary that stand for no word: padding, unknown
+SPECIAL = 2  # first ids of every vocabulary that are not words: padding, unknown
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """A vector for each word. Likeness is the cosine of the angle between two."""
+    """Word vectors with cosine similarity."""
 
-    words: Sequence[str]  # the commonest first, where they come from a text
+    words: Sequence[str]  # most frequent first, if they come from a text
     matrix: Matrix  # (n, d)
-    source: str = "these vectors"  # the file, for what a person is told
+    source: str = "these vectors"  # the file, for messages
 
     @classmethod
     def of(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
-        """Those of a model; `tokens` are its vocabulary by id, and padding and unknown are left out."""
+        """Return the word vectors of a model.
+
+        Args:
+            embedding: Embedding of the model.
+            tokens: Vocabulary by id. Padding and unknown are left out.
+
+        Returns:
+            The vectors.
+        """
         return cls(list(tokens[SPECIAL:]), embedding.weight.detach().float().cpu().numpy()[SPECIAL : len(tokens)])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vectors:
-        """From a file of word2vec, text or binary. Raises FileError where it is not whole."""
+        """Load vectors from a word2vec file, text or binary.
+
+        Args:
+            path: File to read.
+
+        Returns:
+            The vectors.
+
+        Raises:
+            FileError: If the file is missing or incomplete.
+        """
         path = as_path(path, "Vectors are loaded from a file")
         return cls(*read_vectors(path), source=os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """To a file of word2vec: .txt and .vec are text, .bin is binary. Raises FileError."""
+        """Save vectors to a word2vec file: .txt and .vec are text, .bin is binary.
+
+        Args:
+            path: File to write.
+
+        Raises:
+            FileError: If the file cannot be written.
+        """
         write_vectors(path, self.words, self.matrix)
 
     def __len__(self) -> int:
@@ -56,39 +81,83 @@ class Vectors:
         return word in self.places
 
     def __getitem__(self, word: str) -> Matrix:
-        """The vector of a word, (d,). Raises UnknownName with the nearest words where there is none."""
+        """Return the vector of a word, shape (d,). Raises UnknownName with similar words if it is unknown."""
         vector: Matrix = self.matrix[self._place(word)]
         return vector
 
     @functools.cached_property
     def places(self) -> dict[str, int]:
-        """The row of each word."""
+        """Return the row of each word."""
         return {word: i for i, word in enumerate(self.words)}
 
     @functools.cached_property
     def unit(self) -> Matrix:
-        """The vectors at length 1, (n, d); a vector of zeros stays one."""
+        """Return the vectors scaled to unit length, shape (n, d). A zero vector is unchanged."""
         lengths = np.sqrt(np.einsum("nd,nd->n", self.matrix, self.matrix))[:, None]
         return np.divide(self.matrix, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
     def similarity(self, a: str, b: str) -> float:
-        """The cosine of two words' vectors, in [−1, 1]."""
+        """Return the cosine similarity of two words, in [−1, 1].
+
+        Args:
+            a: A word.
+            b: Another word.
+
+        Returns:
+            The cosine of the angle between their vectors.
+
+        Raises:
+            UnknownName: If a word is unknown.
+        """
         return float(self.unit[self._place(a)] @ self.unit[self._place(b)])
 
     def neighbours(self, word: str, count: int = 10) -> list[tuple[str, float]]:
-        """The words most like this one, without itself, and how like they are: the most like first."""
+        """Return the most similar words, without the word itself.
+
+        Args:
+            word: A word.
+            count: Number of neighbours.
+
+        Returns:
+            Words and cosine similarities, the most similar first.
+
+        Raises:
+            UnknownName: If the word is unknown.
+        """
         place = self._place(word)
         return self._most_like(self.unit[place], [place], count)
 
     def rows(self, words: Iterable[Any]) -> list[dict[str, Any]]:
-        """One row a word: the words most like it, and how like they are."""
+        """Return one table row for each word, with its most similar words.
+
+        Args:
+            words: Words to look up.
+
+        Returns:
+            Rows with `input` and `nearest`.
+
+        Raises:
+            UnknownName: If a word is unknown.
+        """
         said = ((str(word), self.neighbours(str(word))) for word in words)
         return [{"input": word, "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in n)} for word, n in said]
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[tuple[str, float]]:
-        """What is to c as b is to a: the words most like b − a + c, of unit vectors, without these three.
+        """Return the words most similar to b − a + c of unit vectors: what is to c as b is to a.
 
         After T. Mikolov, W. Yih, G. Zweig, Linguistic regularities in continuous space word representations, 2013.
+
+        Args:
+            a: First word of the known pair.
+            b: Second word of the known pair.
+            c: First word of the unknown pair.
+            count: Number of words.
+
+        Returns:
+            Words and cosine similarities, the most similar first, without the three given words.
+
+        Raises:
+            UnknownName: If a word is unknown.
         """
         places = [self._place(word) for word in (a, b, c)]
         first, second, third = self.unit[places]
@@ -111,11 +180,11 @@ class Vectors:
 def take_vectors(
     embedding: nn.Embedding, tokens: Sequence[str], vectors: Vectors, generator: torch.Generator | None = None
 ) -> str:
-    """Put vectors into an embedding of the vocabulary `tokens`, by id: known words have theirs, all others, unknown
-    among them, are uniform in ±a, with a such that their variance is that of the known ones, and padding is zero.
+    """Load vectors into an embedding and return a sentence with the counts.
 
-    After Y. Kim, Convolutional neural networks for sentence classification, 2014, <https://arxiv.org/abs/1408.5882>.
-    Returns a sentence that counts both. Raises ModelError where the widths differ, DataError where no word is known.
+    Known words get their vectors. All others, including unknown, are uniform in ±a, with the variance of the known
+    ones. Padding is zero. After Y. Kim, Convolutional neural networks for sentence classification, 2014,
+    <https://arxiv.org/abs/1408.5882>. Raises ModelError if the widths differ, DataError if no word is known.
     """
     width = vectors.matrix.shape[1]
     if embedding.embedding_dim != width:
@@ -149,10 +218,10 @@ Matrix = npt.NDArray[np.float32]
 
 
 def write_vectors(path: str | os.PathLike[str], words: Sequence[str], matrix: Matrix) -> None:
-    """Write a vector, a row of `matrix` (n, d), for each word, in the format that the suffix says.
+    """Write a vector, a row of `matrix` (n, d), for each word, in the format of the file's suffix.
 
-    Text has as many digits as give the same floats back. Raises FileError where a word is empty or holds a blank, or
-    where the file cannot be written.
+    Text has enough digits to restore the same floats. Raises FileError if a word is empty or contains whitespace, or if
+    the file cannot be written.
     """
     path = Path(path)
     binary = _is_binary(path)
@@ -172,9 +241,9 @@ def write_vectors(path: str | os.PathLike[str], words: Sequence[str], matrix: Ma
 
 
 def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
-    """The words of a file and their vectors, (n, d) float32.
+    """Read the words of a file and their vectors, shape (n, d), float32.
 
-    Raises FileError, with the word or the line, where the file is not whole or holds what is no vector.
+    Raises FileError, with the word or the line, if the file is incomplete or a vector is invalid.
     """
     path = Path(path)
     binary = _is_binary(path)
@@ -189,13 +258,13 @@ def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
     count, width = (int(field) for field in fields)
     if not count or not width:
         raise FileError(f"{path} says that it holds {count} words with vectors of {width} numbers: that is none.")
-    words, matrix = (_binary if binary else _text)(path, data, end + 1, count, width)
+    words, matrix = (_parse_binary if binary else _parse_text)(path, data, end + 1, count, width)
     _reject_unfit(path, words, matrix, "word" if binary else "line")
     return words, matrix
 
 
 def _is_binary(path: Path) -> bool:
-    """What the suffix says. Raises FileError where it says nothing."""
+    """Return whether the suffix is that of the binary format. Raises FileError for an unknown suffix."""
     suffix = path.suffix.lower()
     if suffix not in (*BINARY, *TEXT):
         raise FileError(
@@ -205,8 +274,8 @@ def _is_binary(path: Path) -> bool:
     return suffix in BINARY
 
 
-def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
-    """The lines after the first."""
+def _parse_text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
+    """Parse the lines after the first."""
     lines = data[start:].split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -219,7 +288,7 @@ def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[
     matrix = np.empty((count, width), np.float32)
     for i, line in enumerate(lines):
         first, *numbers = line.rstrip().split(b" ") or [b""]
-        words.append(_decoded(path, first, f"line {i + 2}"))
+        words.append(_decode(path, first, f"line {i + 2}"))
         if len(numbers) != width:
             raise FileError(
                 f"{path}, line {i + 2}: {words[-1]!r} has {len(numbers):,} numbers, and the first line says {width:,}. "
@@ -232,13 +301,13 @@ def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[
     return words, matrix
 
 
-def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
-    """The words after the first line."""
+def _parse_binary(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
+    """Parse the words after the first line."""
     words: list[str] = []
     matrix = np.empty((count, width), np.float32)
     size = 4 * width
     for i in range(count):
-        while data[start : start + 1] == b"\n":  # word2vec.c ends each vector with one, and gensim does not
+        while data[start : start + 1] == b"\n":  # word2vec.c writes a newline after each vector, and gensim does not
             start += 1
         end = data.find(b" ", start)
         if end < 0 or end + 1 + size > len(data):
@@ -246,7 +315,7 @@ def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tupl
                 f"{path} says that it holds {count:,} words with vectors of {width:,} numbers, and ends in word "
                 f"{i + 1:,}. It may have been cut short, or be text: take it from a copy."
             )
-        words.append(_decoded(path, data[start:end], f"word {i + 1:,}"))
+        words.append(_decode(path, data[start:end], f"word {i + 1:,}"))
         matrix[i] = np.frombuffer(data, "<f4", width, end + 1)
         start = end + 1 + size
     if data[start:].strip(b"\n"):
@@ -257,7 +326,7 @@ def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tupl
     return words, matrix
 
 
-def _decoded(path: Path, word: bytes, where: str) -> str:
+def _decode(path: Path, word: bytes, where: str) -> str:
     try:
         return word.decode()
     except UnicodeDecodeError as error:
@@ -267,7 +336,7 @@ def _decoded(path: Path, word: bytes, where: str) -> str:
 
 
 def _reject_unfit(path: Path, words: Sequence[str], matrix: Matrix, noun: str) -> None:
-    """Raise FileError where a number is not finite, a word is empty, or one stands there twice."""
+    """Raise FileError if a value is not finite, or a word is empty or repeated."""
     first = 2 if noun == "line" else 1  # the first line has no word
     broken = np.flatnonzero(~np.isfinite(matrix).all(1))
     if len(broken):

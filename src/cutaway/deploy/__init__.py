@@ -1,1 +1,1 @@
-"""A model outside PyTorch: traced, converted, and compared at more sizes than it was traced at."""
+"""Export, pruning and quantization of trained models."""

@@ -1,5 +1,4 @@
-"""What is the same of every exported file: the sizes it is traced and compared at, how near is near enough, and the
-document that says what a program elsewhere must know."""
+"""Common parts of exported files: tracing, comparison with the model, and the JSON of the document."""
 
 from __future__ import annotations
 
@@ -20,13 +19,15 @@ from torch import Tensor, nn
 
 from ..core.errors import CutawayError, ModelError
 
-TOLERANCE = 1e-5  # of the largest output, or of 1: float32 has 7 digits, and other kernels add in another order
-KEY = "cutaway"  # under which the document stands
+TOLERANCE = (
+    1e-5  # relative to the largest output, or to 1: float32 has 7 digits, and other kernels add in another order
+)
+KEY = "cutaway"  # key of the document
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A model, what it was traced with, and what it answers at two other sizes."""
+    """Traced model with its outputs at two sizes other than the traced one."""
 
     program: torch.export.ExportedProgram
     names: tuple[str, ...]  # of the inputs
@@ -36,19 +37,25 @@ class Traced:
 def trace(
     model: nn.Module, names: tuple[str, ...], dynamic: tuple[dict[int, Any], ...], inputs: list[tuple[Tensor, ...]]
 ) -> Traced:
-    """The model traced with the first of three inputs, whose dimensions in `dynamic` may have any size.
+    """Trace the model with the first of three inputs. The dimensions in `dynamic` may have any size.
 
-    `model` takes any number of tensors. Raises ModelError where it cannot be traced, or a size that should be free was
-    fixed on the way.
+    Args:
+        model: Model that takes any number of tensors.
+        names: Names of the inputs.
+        dynamic: Free dimensions of each input.
+        inputs: Three inputs of different sizes.
+
+    Raises:
+        ModelError: If the model cannot be traced, or tracing fixed a size that should be free.
     """
     example, *others = inputs
     with torch.no_grad(), quiet():
         try:
-            torch.compiler.reset()  # what was traced before must fix no size of this
+            torch.compiler.reset()  # earlier traces must not fix sizes of this one
             program = torch.export.export(model, example, dynamic_shapes=(dynamic,), strict=False)
         except CutawayError:
             raise
-        except Exception as error:  # whatever tracing meets, in any operator
+        except Exception as error:  # tracing can raise anything, in any operator
             raise ModelError(
                 f"This model cannot be traced with a free batch size and length by torch.export ({first_line(error)}). "
                 "An operator whose result's size depends on values, a loop over time, and len() of a tensor fix one. "
@@ -61,13 +68,13 @@ def trace(
 
 
 def reject_different(traced: Traced, run: Any, by: str) -> None:
-    """Raise ModelError unless `run` answers as the model does at both other sizes."""
+    """Raise ModelError unless `run` gives the outputs of the model at both other sizes."""
     for inputs, expected in traced.checks:
         sizes = " and ".join("x".join(map(str, x.shape)) for x in inputs)
         try:
             with torch.no_grad():
                 found = run(*inputs)
-        except Exception as error:  # a size that was fixed shows at run time
+        except Exception as error:  # a fixed size fails at run time
             raise ModelError(
                 f"Nothing was written: what {by} made of the model fails for inputs of {sizes} ({first_line(error)})."
             ) from error
@@ -80,7 +87,7 @@ def reject_different(traced: Traced, run: Any, by: str) -> None:
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, as a fraction of the largest expected output, or of 1; infinite for another shape."""
+    """Return the largest difference relative to the largest expected output, or to 1. Infinite for different shapes."""
     if found.shape != expected.shape:
         return float("inf")
     found, expected = found.detach(), expected.detach()
@@ -89,7 +96,10 @@ def difference(found: Tensor, expected: Tensor) -> float:
 
 
 def to_json(array: NDArray[Any]) -> dict[str, Any]:
-    """An array as a JSON value: its type, its shape, and its bytes in base64, little-endian; of texts a list."""
+    """Convert an array to a JSON value: dtype, shape and little-endian bytes in base64.
+
+    An array of strings has a list.
+    """
     if array.dtype.kind not in "biuf":
         return {"dtype": "string", "shape": list(array.shape), "values": [str(x) for x in array.ravel()]}
     content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
@@ -97,7 +107,7 @@ def to_json(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
-    """The array that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+    """Return the array that `to_json` wrote. Raises KeyError, TypeError or ValueError if the document is invalid."""
     if data["dtype"] == "string":
         return np.array(data["values"], dtype=object).reshape(data["shape"])
     dtype = np.dtype(data["dtype"])
@@ -107,13 +117,13 @@ def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def golden(inputs: Mapping[str, NDArray[Any]], output: Tensor) -> dict[str, Any]:
-    """Inputs by name and the output, for whoever opens the file elsewhere."""
+    """Return example inputs by name and their output, to test the file in other programs."""
     return {"inputs": {name: to_json(x) for name, x in inputs.items()}, "output": to_json(output.numpy())}
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Within it torch's exporters say nothing: what fails is raised, and said in one paragraph."""
+    """Silence torch's exporters within this context. Failures are raised and reported in one paragraph."""
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     before = [(logger.level, logger.disabled) for logger in loggers]
     with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
@@ -130,6 +140,6 @@ def quiet() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library says, as many of its words as have at most 160 characters."""
+    """Return the first line of a library's error message, shortened to 160 characters."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return textwrap.shorten(lines[0], 160, placeholder=" …").rstrip(".:")

@@ -1,4 +1,4 @@
-"""cutaway export: from a run's folder to one file."""
+"""Export of a run to one .onnx or .pt2 file (`cutaway export`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from .tokenizer_files import contents, tokenizer_files
 LEARNED: tuple[type[Target], ...] = (
     Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
 )  # fmt: skip
-OTHERS = {  # why a run that learned something else is rejected
+OTHERS = {  # why runs with other targets are rejected
     "Episodes": "few-shot learning answers by its support, the examples that tell the classes",
     "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them as a file of their own",
     "Links": "a link is asked for within a whole graph, which stands beside the question",
@@ -56,18 +56,29 @@ OTHERS = {  # why a run that learned something else is rejected
 
 
 def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
-    """Write the run as one file, .onnx or .pt2 as `path` ends, with all that `predict` needs, and beside it, of texts,
-    their tokenizer; what was written.
+    """Export a run to one file, with all that `predict` needs, and the tokenizers of texts next to it.
 
-    Nothing is written unless the converted model answers as the run's own does, at two sizes other than the traced one.
-    Raises SettingError for another ending or missing libraries, ModelError for a run that cannot be exported.
+    Nothing is written unless the converted model gives the outputs of the run's model at two sizes other than the
+    traced one.
+
+    Args:
+        run: Run to export.
+        path: File that ends in .onnx or .pt2.
+        overwrite: Whether existing files are replaced.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        SettingError: If the file has another extension, or libraries are missing.
+        ModelError: If the run cannot be exported.
     """
     if path.suffix not in EXPORTED:
         raise SettingError(f"{path} says no format: end its name in .onnx, for onnxruntime, or .pt2, for torch.export.")
     reject_overwriting(path, overwrite=overwrite)
     if path.suffix == ".onnx":
         need_onnx()
-    _reject_kind(run)
+    _reject_unsupported(run)
     beside = contents(tokenizer_files(run.preprocessing, path))
     for file in beside:
         reject_overwriting(file, overwrite=overwrite)
@@ -87,7 +98,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
 
 
 def columns_of(preprocessing: Any) -> list[Column]:
-    """The columns of a table as inputs of an ONNX graph, numbers first; none of other data."""
+    """Return the columns of a table as inputs of an ONNX graph, numeric columns first. Other data have none."""
     if not isinstance(preprocessing, TablePreprocessing):
         return []
     numbers = [Column(e.name, e.kind) for e in preprocessing.encoders if not isinstance(e, Category)]
@@ -97,8 +108,8 @@ def columns_of(preprocessing: Any) -> list[Column]:
     return numbers + categories
 
 
-def _reject_kind(run: Run) -> None:
-    """Raise ModelError for a run whose answer is more than its model's over a batch."""
+def _reject_unsupported(run: Run) -> None:
+    """Raise ModelError for a run whose prediction is more than one pass of its model over a batch."""
     if isinstance(run, Exported):
         raise ModelError(f"{run.folder} was exported already: give the run that it was exported from.")
     reject_integers(run.model, run.folder)
@@ -113,17 +124,20 @@ def _reject_kind(run: Run) -> None:
         raise ModelError(f"{run.folder} has weights that are not float32: train with precision=float32 to export.")
 
 
-def _carries(run: Run) -> bool:
-    """Whether windows of a text go on from one another: a file has no memory, and is given all that came before."""
+def _is_stateful(run: Run) -> bool:
+    """Return whether windows of a text continue one another.
+
+    The exported file has no state and is given all previous tokens instead.
+    """
     asked = run.about["settings"].get("stateful") is not False
     return asked and isinstance(run.spec.target, NextToken) and isinstance(run.model, Advances)
 
 
 def _document(run: Run, traced: Traced) -> dict[str, Any]:
-    """What stands in the file beside the model. No path of this machine does."""
+    """Return the document that is stored with the model. It contains no path of this machine."""
     target = run.spec.target
     answer = {"kind": type(target).__name__.lower(), "column": target.column}
-    if not getattr(run.preprocessing, "scales", None):  # several series have theirs, in the preprocessing
+    if not getattr(run.preprocessing, "scales", None):  # several series have separate scales in the preprocessing
         for name in ("mean", "scale"):  # (output · scale + mean) is in the units of the data
             if hasattr(target, name):
                 answer[name] = getattr(target, name)
@@ -132,7 +146,7 @@ def _document(run: Run, traced: Traced) -> dict[str, Any]:
         "model": run.about["model"],
         "loss": run.about["loss"],
         "settings": {name: run.about["settings"].get(name) for name in ("num_beams", "length_penalty", "batch_tokens")},
-        "carries": _carries(run),
+        "carries": _is_stateful(run),
         "context_length": getattr(getattr(run.model, "config", None), "context_length", None),
         "inputs": list(traced.names),
         "answer": answer,

@@ -1,5 +1,7 @@
-"""torch.export: a traced model in a .pt2 file, for PyTorch without this package. Such a file is written here and never
-read: `torch.export.load` unpickles what stands in it."""
+"""torch.export: a traced model in a .pt2 file, for PyTorch without this package.
+
+Cutaway writes such files but never reads them, because `torch.export.load` unpickles their content.
+"""
 
 from __future__ import annotations
 

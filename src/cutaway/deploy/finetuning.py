@@ -1,4 +1,4 @@
-"""A run's model that learns on, from its weights, on the same data and split: what pruning and quantization share."""
+"""Further training of a run's model on the same data and split, for pruning and quantization."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..data.dataset_base import IN_MEMORY
 from ..runs.run import Run
 from ..training.train import fit
 
-RATE = 0.3  # of the run's learning rate: what was learned is to be kept, and what was lost to be made up for
-# What a run may have been trained with and its going on is not, unless it is asked for.
+RATE = 0.3  # fraction of the run's learning rate: enough to recover the loss without forgetting
+# Settings of the run that further training does not inherit.
 ANEW = (
     "weights", "vectors", "epochs", "max_steps", "minutes", "lr", "warmup", "patience", "freeze_epochs", "layer_decay",
     "ema", "average_epochs", "lora", "sparsity", "prune_channels", "prune_pattern", "prune_scope", "prune_until", "qat",
@@ -23,8 +23,15 @@ ANEW = (
 def learn_on(
     run: Run, out: str | Path | None, usual: Mapping[str, Any], settings: Mapping[str, Any], judged: bool = True
 ) -> Run:
-    """Train a run's model on with the run's settings, but for `usual` ones, and `settings` before both; a run in `out`.
-    Whether it is `judged` on the test split is as in `fit`. Raises what a person can fix."""
+    """Train a run's model further from its weights.
+
+    Args:
+        run: Run whose settings, data and split are used.
+        out: Folder of the new run.
+        usual: Settings that replace those of the run.
+        settings: Settings that replace both.
+        judged: Whether the new run is evaluated on the test split, as in `fit`.
+    """
     about = run.about
     before = about["settings"]
     kept = {key: value for key, value in before.items() if key not in ANEW and value is not None}
@@ -42,8 +49,10 @@ def learn_on(
 
 
 def reject_in_python(run: Run, what: str, as_in: str) -> None:
-    """Raise SettingError where the model or the data of a run was given in Python: `what` is to be
-    done there, `as_in` this line."""
+    """Raise SettingError if the model or the data of a run was given in Python.
+
+    `what` names the operation, and `as_in` the line of Python that performs it.
+    """
     about = run.about
     for in_python, part in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
         if in_python:

@@ -1,5 +1,4 @@
-"""What an exported graph of each kind of data takes: its inputs by name, which of their dimensions are free, what
-stands before the model, and random inputs of any size to try it with."""
+"""Inputs of exported graphs, by kind of data: names, free dimensions, preprocessing layers and random test inputs."""
 
 from __future__ import annotations
 
@@ -42,35 +41,35 @@ from .preprocessing_graph import (
     StandardisedByEach,
 )
 
-LONGEST = 128  # tokens, or frames, of the longest input that is tried
-MANY = 24  # nodes, or values of one input, likewise
-# Of the three inputs that a graph is tried with, the first is what it is traced with: how many examples, and how long
-# they are, of 1. No two sizes are equal that need not be, for the tracer would take one for the other.
+LONGEST = 128  # tokens or frames of the longest test input
+MANY = 24  # nodes of the largest test input
+# Number of examples and relative length of the three test inputs. The first is used for tracing. No two sizes are
+# equal unless they must be, because the tracer would treat them as one size.
 SIZES = ((2, 0.75), (3, 1.0), (1, 0.5))
 Draw = Callable[[int, float, torch.Generator], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
 class Form:
-    """What the graph takes."""
+    """Inputs of an exported graph."""
 
     names: tuple[str, ...]
-    free: tuple[tuple[int, ...], ...]  # of each input, the dimensions that may have any size
-    draw: Draw  # so many examples, of that part of the greatest length
+    free: tuple[tuple[int, ...], ...]  # dimensions of each input that may have any size
+    draw: Draw  # draws that number of examples, of that fraction of the maximum length
     front: nn.Module = field(default_factory=AsGiven)
 
     def dynamic(self) -> tuple[dict[int, Any], ...]:
-        """The free dimensions as torch.export takes them."""
+        """Return the free dimensions in the format of torch.export."""
         return tuple(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) for dims in self.free)
 
     def inputs(self) -> list[tuple[Tensor, ...]]:
-        """What the graph is traced with, and inputs of two other sizes."""
+        """Return the inputs for tracing and inputs of two other sizes."""
         generator = torch.Generator().manual_seed(0)
         return [self.draw(rows, part, generator) for rows, part in SIZES]
 
 
 def form_of(preprocessing: Preprocessing) -> Form:
-    """The form of a run's inputs, by its preprocessing."""
+    """Return the form of a run's inputs, by its preprocessing."""
     spec, given = preprocessing.spec, preprocessing
     if isinstance(spec, TableSpec):
         assert isinstance(given, TablePreprocessing)
@@ -101,7 +100,7 @@ def _table(given: TablePreprocessing) -> Form:
         del part
         spread = torch.tensor([[e.scale for e in numeric], [e.fill for e in numeric]], dtype=torch.float64)
         numbers = torch.randn(rows, len(numeric), generator=generator, dtype=torch.float64) * spread[0] + spread[1]
-        numbers[-1:, :1] = torch.nan  # a cell that is missing
+        numbers[-1:, :1] = torch.nan  # a missing cell
         places = torch.rand(rows, len(categories), generator=generator)
         codes = (places * torch.tensor([float(len(e.features)) for e in categories])).long()
         return tuple(x for x, there in ((numbers, numeric), (codes, categories)) if there)
@@ -120,7 +119,7 @@ def _images(spec: ImageSpec, given: Preprocessing) -> Form:
         return _tokens(rows, part, max(8, target.longest), target.vocab_size, generator)[:1]
 
     more = ("target_so_far",) if isinstance(target, Tokens) else ()
-    if not isinstance(images, ImagePreprocessing):  # arrays of numbers, which their preprocessing standardises
+    if not isinstance(images, ImagePreprocessing):  # arrays of numbers, which the preprocessing standardizes
 
         def numbers(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
             return torch.randn(rows, *spec.shape, generator=generator), *beside(rows, part, generator)
@@ -145,8 +144,10 @@ def _videos(spec: VideoSpec, given: VideoPreprocessing) -> Form:
 
 
 def _size(spec: ImageSpec | VideoSpec, part: float) -> tuple[int, int]:
-    """Height and width of the images that are tried: one larger and one smaller than what the network takes, and one
-    longer than it is wide."""
+    """Return height and width of test images.
+
+    They are larger and smaller than the network's input, and have different aspect ratios.
+    """
     return round(spec.height * (0.5 + part)) + 3, round(spec.width * (1.6 - part)) + 1
 
 
@@ -226,7 +227,7 @@ def _tokens(rows: int, part: float, longest: int, vocab_size: int, generator: to
 
 
 def _mask(rows: int, length: int, padding: int = 1) -> Tensor:
-    """All real, but for the end of the last of several."""
+    """Return a mask of real positions. Only the last of several rows ends in padding."""
     mask = torch.ones(rows, length, dtype=torch.bool)
     if rows > 1:
         mask[-1, length - padding :] = False
@@ -234,8 +235,11 @@ def _mask(rows: int, length: int, padding: int = 1) -> Tensor:
 
 
 def raw_inputs(names: Sequence[str], inputs: Sequence[Tensor], numeric: int) -> tuple[Tensor, ...]:
-    """What the graph takes of a batch of the raw preprocessing: of a table, whose rows are one tensor, its first
-    `numeric` columns and its codes; of a graph what has entries."""
+    """Return the inputs of the graph from a batch of the raw preprocessing.
+
+    A batch of a table is one tensor: the first `numeric` columns are numbers, the rest are codes. Empty inputs of
+    graphs are left out.
+    """
     if "codes" in names or "numbers" in names:
         columns = inputs[0]
         parts = (columns[:, :numeric], columns[:, numeric:].long())

@@ -1,7 +1,6 @@
-"""A model that was made smaller beside the one that it was: its score, and what it costs to answer.
+"""Comparison of a compressed model with the original: score and inference time.
 
-Times are medians of turns that the models take one after the other, so that a machine that grows slower does so for
-each of them.
+Times are medians over rounds in which the models take turns, so that a slowdown of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from ..tasks.task import headline_of
 from ..training.pruning import sparsity_of
 from ..training.timing import in_turns
 
-SIZES = (1, 32)  # of the batches that are timed
+SIZES = (1, 32)  # batch sizes that are timed
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one model scores and costs."""
+    """Score and cost of one model."""
 
     run: str
-    metric: str  # the task's own
+    metric: str  # headline metric of the task
     score: Metric
     parameters: int
-    sparsity: float  # the fraction of weights of linear, convolutional and recurrent layers that are 0
-    bytes: int  # of the files of its weights
-    milliseconds: dict[int, float]  # by the size of the batch: the median of several turns
+    sparsity: float  # fraction of zeros in the weights of linear, convolutional and recurrent layers
+    bytes: int  # size of the weight files
+    milliseconds: dict[int, float]  # by batch size: the median of several rounds
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {**asdict(self), "score": self.score.to_json()}
 
 
 def beside(runs: Sequence[Run]) -> list[Measured]:
-    """What the model of each of these runs on the same data scores on its test split, and costs."""
+    """Evaluate and time the models of runs on the same data. The test split is used if there is one."""
     data = runs[0].data()
     split = data.splits.get("test") or data.splits.get("val") or data.splits["train"]
     models = [run.place.model(run.model, learns=False) for run in runs]

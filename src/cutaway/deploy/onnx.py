@@ -1,4 +1,4 @@
-"""ONNX: a traced model converted by torch's exporter, held to onnxruntime, and read back."""
+"""ONNX export: conversion by torch's exporter, comparison with onnxruntime, and reading."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..core.files import read_bytes, replacing
 from .artifact import KEY, TOLERANCE, Traced, difference, first_line, from_json, golden, quiet, reject_different
 from .onnx_columns import Column, by_column, cells_of
 
-SUM = f"{KEY}.sha256"  # of the file without this entry
-LARGEST = 2_000_000_000  # bytes that one protobuf message can hold
+SUM = f"{KEY}.sha256"  # checksum of the file without this entry
+LARGEST = 2_000_000_000  # maximum bytes of one protobuf message
 
 
 def need_onnx(*, to_write: bool = True) -> None:
-    """Raise SettingError where the libraries are not installed."""
+    """Raise SettingError if a library is not installed."""
     for name in ("onnx", "onnxruntime", *(("onnxscript",) if to_write else ())):
         try:
             import_module(name)
@@ -35,38 +35,47 @@ def need_onnx(*, to_write: bool = True) -> None:
 
 
 class Session(nn.Module):
-    """An ONNX model that onnxruntime runs on the CPU, called as the model that it was made of."""
+    """ONNX model that onnxruntime runs on the CPU, with the call signature of the original model."""
 
     def __init__(self, content: bytes, columns: Sequence[Column] = ()) -> None:
-        """`columns` are those of a table, each an input of its own."""
+        """Open the model. `columns` are those of a table, one input each."""
         super().__init__()
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # what fails is raised
+        options.log_severity_level = 4  # failures are raised as errors
         options.intra_op_num_threads = torch.get_num_threads()
         self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self.names = [given.name for given in self.session.get_inputs()]
         self.columns = list(columns)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """What the model's forward takes, and gives."""
+        """Run the model on the inputs of its forward."""
         return self.run(self.feed(inputs))
 
     def run(self, feed: Mapping[str, NDArray[Any]]) -> Tensor:
-        """The output for inputs by name."""
+        """Return the output for inputs by name."""
         return torch.from_numpy(self.session.run(None, dict(feed))[0])
 
     def feed(self, inputs: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
-        """Inputs by name, as onnxruntime takes them."""
+        """Return inputs by name in the format of onnxruntime."""
         if self.columns:
             return dict(zip(self.names, cells_of(inputs, self.columns), strict=True))
         return {name: np.ascontiguousarray(x.numpy()) for name, x in zip(self.names, inputs, strict=True)}
 
 
 def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
-    """Write the file, once onnxruntime answers as the model does at both other sizes. `columns` are those of a table:
-    each becomes an input. Raises ModelError where an operator has no form in ONNX, or the answers differ."""
+    """Write the ONNX file if onnxruntime gives the model's outputs at both other sizes.
+
+    Args:
+        traced: Traced model.
+        path: File to write.
+        document: Document that is stored with the model.
+        columns: Columns of a table. Each becomes an input.
+
+    Raises:
+        ModelError: If an operator has no form in ONNX, or the outputs differ.
+    """
     size = sum(x.nbytes for x in traced.program.state_dict.values())
     if size > LARGEST:
         raise ModelError(f"The weights have {size:,} bytes, and one ONNX file holds 2 GB: write a .pt2 instead.")
@@ -87,7 +96,10 @@ def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns:
 
 
 def held(model: Any, traced: Traced, columns: Sequence[Column] = ()) -> Session:
-    """The model opened by onnxruntime. Raises ModelError where it does not open, or answers otherwise."""
+    """Open the model with onnxruntime and compare it with the traced model.
+
+    Raises ModelError if it does not open or differs.
+    """
     try:
         session = Session(model.SerializeToString(), columns)
     except Exception as error:  # onnxruntime's own types
@@ -99,12 +111,16 @@ def held(model: Any, traced: Traced, columns: Sequence[Column] = ()) -> Session:
 
 
 def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
-    """The model and the document of a file that `write_onnx` wrote. Raises FileError where it is another, or was
-    changed, names other files, or answers its own example otherwise."""
+    """Read the model and the document of a file that `write_onnx` wrote.
+
+    Raises:
+        FileError: If the file is a different one, was changed, refers to other files, or does not reproduce its own
+            example.
+    """
     need_onnx(to_write=False)
     if path.stat().st_size > LARGEST:
         raise FileError(f"{path} has {path.stat().st_size:,} bytes, and `cutaway export` writes 2 GB at most.")
-    model, found = _parsed(path)
+    model, found = _parse(path)
     if any(tensor.external_data or tensor.data_location for tensor in _tensors(model)):
         raise FileError(
             f"{path} has weights in other files, which `cutaway export` never writes: none was opened. Export the run "
@@ -129,8 +145,8 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
     return session, document
 
 
-def _parsed(path: Path) -> tuple[Any, dict[str, str]]:
-    """The file's model without its checksum, and its entries. Raises FileError where it is another or was changed."""
+def _parse(path: Path) -> tuple[Any, dict[str, str]]:
+    """Return the model of a file without its checksum, and its metadata. Raises FileError if it was changed."""
     import onnx
 
     try:
@@ -156,7 +172,7 @@ def _parsed(path: Path) -> tuple[Any, dict[str, str]]:
 
 
 def _tensors(message: Any) -> list[Any]:
-    """Every tensor of a model: of its graphs, within graphs, of attributes of nodes and of functions."""
+    """Return every tensor of a model: in graphs, nested graphs, attributes of nodes and functions."""
     import onnx
 
     found, left = [], [message]
@@ -172,9 +188,9 @@ def _tensors(message: Any) -> list[Any]:
 
 
 def _converted(traced: Traced) -> Any:
-    """The traced program as ONNX's ModelProto. Raises ModelError with the operator that has no form there."""
+    """Convert the traced program to an ONNX ModelProto. Raises ModelError if an operator has no ONNX form."""
     try:
-        with torch.no_grad(), quiet():  # with gradients the exporter saves for a backward pass what a scan has seen
+        with torch.no_grad(), quiet():  # with gradients the exporter stores the values of a scan for a backward pass
             made = torch.onnx.export(
                 traced.program,
                 (),
@@ -194,5 +210,5 @@ def _converted(traced: Traced) -> Any:
 
 
 def _digest(model: Any) -> str:
-    """The SHA-256 of the model as it stands."""
+    """Return the SHA-256 of the model."""
     return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

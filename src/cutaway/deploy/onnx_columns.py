@@ -1,5 +1,7 @@
-"""A table's columns as inputs of an ONNX graph: one for each, (N,), by the column's name, numbers as double and
-categories as they are written."""
+"""Columns of a table as inputs of an ONNX graph.
+
+Each column is one input, shape (N,), with the column's name. Numbers are doubles, and categories are strings.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,12 @@ CATEGORY = "category"
 
 @dataclass(frozen=True)
 class Column:
-    """One column: of a number, a date (days since 1970) or a yes/no (1 and 0), NaN where it is missing; or of a
-    category, "" where it is missing, whose inputs are one for each of `categories`, one for a missing cell where
-    training had any, and the last for all other values."""
+    """Column of a table.
+
+    A number, a date (days since 1970) or a yes/no (1 and 0) is NaN if it is missing. A missing category is "". A
+    category has one code for each of `categories`, one for a missing cell if training had any, and a last one for all
+    other values.
+    """
 
     name: str
     kind: str
@@ -27,28 +32,30 @@ class Column:
 
     @property
     def unknown(self) -> int:
-        """The code of a value that training did not have."""
+        """Return the code of a value that did not occur in training."""
         return len(self.categories) + self.missing
 
     @property
     def codes(self) -> dict[str, int]:
-        """The code of each value that has one."""
+        """Return the code of each known value."""
         known = {value: code for code, value in enumerate(self.categories)}
         return known | ({"": len(self.categories)} if self.missing and "" not in known else {})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` returns an equal object."""
         return {"column": self.name, "kind": self.kind, "categories": list(self.categories), "missing": self.missing}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Column:
-        """The column that `to_json` wrote."""
+        """Return the column that `to_json` wrote."""
         return cls(data["column"], data["kind"], tuple(map(str, data["categories"])), bool(data["missing"]))
 
 
 def cells_of(inputs: Sequence[Tensor], columns: Sequence[Column]) -> list[NDArray[Any]]:
-    """The cells (N,) of each column, of the numbers (N, n) and codes (N, c) of a batch: a value that has no code is
-    written as what training never had."""
+    """Return the cells (N,) of each column from the numbers (N, n) and codes (N, c) of a batch.
+
+    A value without a code becomes a string that did not occur in training.
+    """
     numbers = [column for column in columns if column.kind != CATEGORY]
     found = [np.ascontiguousarray(x) for x in inputs[0].numpy().T] if numbers else []
     for column, codes in zip(columns[len(numbers) :], inputs[-1].numpy().T):
@@ -59,7 +66,7 @@ def cells_of(inputs: Sequence[Tensor], columns: Sequence[Column]) -> list[NDArra
 
 
 def by_column(model: Any, columns: Sequence[Column]) -> None:
-    """Put in the place of a model's inputs `numbers` and `codes` one input for each column."""
+    """Replace the inputs `numbers` and `codes` of a model by one input for each column."""
     import onnx
     from onnx import TensorProto, helper
 

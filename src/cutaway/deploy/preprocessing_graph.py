@@ -1,7 +1,7 @@
-"""What stands in an exported graph before the model: the run's preprocessing, from what a decoder of files gives on.
+"""Preprocessing layers of exported graphs: the run's preprocessing, from decoded files on.
 
-Each takes the raw inputs and gives those of the model. Where numbers decide which way a pixel is rounded they are
-computed in float64, and as the run computes them.
+Each layer converts raw inputs to those of the model. Values that decide how a pixel is rounded are computed in float64
+and in the same order as in the run.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..data.audio.transforms import FLOOR, AudioPreprocessing, hop_length, mel_f
 from ..data.images.transforms import ImagePreprocessing
 from ..data.tables.encoders import CYCLES, Category, Encoder, Numeric
 
-ONE = 1 << 22  # Pillow's weights are whole numbers of this part of 1
+ONE = 1 << 22  # Pillow's weights are integers in units of 1/ONE
 
 
 class Fitted(nn.Module):
-    """Pixels uint8 (N, h, w, C) of any one size, of videos (N, T, h, w, C), as the network takes them: (N, C, H, W).
+    """Resizing and normalization of uint8 pixels (N, h, w, C), of any one size, to (N, C, H, W).
 
-    Resizing is Pillow's, bilinear and antialiased: one line of weights for each row and column, in whole numbers, and
-    each of the two passes rounded to whole levels (Pillow's src/libImaging/Resample.c). Rows are drawn together last,
-    as in Pillow up to 12 always; Pillow 13 begins with them where it holds that cheaper, which moves a pixel by one
-    level of 255 here and there. Of an image that has the network's size already nothing is moved.
+    Videos are (N, T, h, w, C). Resizing is Pillow's bilinear filter with antialiasing: one line of integer weights for
+    each row and column, and both passes are rounded to integer levels (Pillow's src/libImaging/Resample.c). The
+    vertical pass is last, as always in Pillow up to 12. Pillow 13 does it first if that is cheaper, which changes some
+    pixels by one level of 255. An image that has the network's size already is unchanged.
     """
 
     mean: Tensor
@@ -39,8 +39,7 @@ class Fitted(nn.Module):
         self.register_buffer("background", torch.tensor(images.background, dtype=torch.float64).view(1, -1, 1, 1))
 
     def forward(self, pixels: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """What the network takes, and what stands beside the images as it is: a caption so far, or of a video its
-        mask."""
+        """Return the network's input, and all other inputs unchanged: a partial caption, or the mask of a video."""
         if pixels.ndim == 4:
             return self._images(pixels), *rest
         n, frames, height, width, channels = pixels.shape
@@ -51,44 +50,47 @@ class Fitted(nn.Module):
     def _images(self, pixels: Tensor) -> Tensor:
         levels = pixels.permute(0, 3, 1, 2).double()  # (N, C, h, w)
         down, across, inside = self._weights(levels.shape[2], levels.shape[3])
-        levels = _rounded(levels @ across.t())  # (N, C, h, W)
-        levels = _rounded(down @ levels)  # (N, C, H, W)
+        levels = _round_levels(levels @ across.t())  # (N, C, h, W)
+        levels = _round_levels(down @ levels)  # (N, C, H, W)
         levels = torch.where(inside, levels, self.background)
         return (levels.float() - self.mean) / self.std
 
     def _weights(self, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The weights of rows (H, h) and of columns (W, w), and which pixels (H, W) show the image."""
+        """Return the weights of rows (H, h) and of columns (W, w), and a mask (H, W) of pixels that show the image."""
         (rows, columns), rows_in, columns_in = self.size, torch.arange(height), torch.arange(width)
-        h, w = (torch.ones_like(x, dtype=torch.float64).sum() for x in (rows_in, columns_in))  # sizes as numbers
+        h, w = (torch.ones_like(x, dtype=torch.float64).sum() for x in (rows_in, columns_in))  # sizes as tensors
         zero = torch.zeros_like(h)
         if self.fit == "pad":
             scale = torch.minimum(self.box[0] / h, self.box[1] / w)
             drawn_h, drawn_w = ((side * scale).round().clamp(min=1) for side in (h, w))
             top, left = ((whole - drawn) // 2 for whole, drawn in ((rows, drawn_h), (columns, drawn_w)))
-            down, seen_rows = _resampling(rows_in, h, zero, h, rows, drawn_h, top)
-            across, seen_columns = _resampling(columns_in, w, zero, w, columns, drawn_w, left)
+            down, seen_rows = _resample_weights(rows_in, h, zero, h, rows, drawn_h, top)
+            across, seen_columns = _resample_weights(columns_in, w, zero, w, columns, drawn_w, left)
             return down, across, seen_rows[:, None] & seen_columns
         above, aside = zero, zero
         if self.fit == "crop":
             above, aside = ((h - w * rows / columns) / 2).clamp(min=0), ((w - h * columns / rows) / 2).clamp(min=0)
             wide = w * rows > h * columns
-            whole_h, whole_w = ~wide & (w == columns), wide & (h == rows)  # nothing is scaled: cut out whole pixels
+            whole_h, whole_w = ~wide & (w == columns), wide & (h == rows)  # no scaling: crop whole pixels
             above, aside = torch.where(whole_h, above.floor(), above), torch.where(whole_w, aside.floor(), aside)
             end_h = torch.where(whole_h, above + rows, h - above)
             end_w = torch.where(whole_w, aside + columns, w - aside)
         else:
             end_h, end_w = h, w
-        down, seen_rows = _resampling(rows_in, h, above, end_h, rows, zero + rows, zero)
-        across, seen_columns = _resampling(columns_in, w, aside, end_w, columns, zero + columns, zero)
+        down, seen_rows = _resample_weights(rows_in, h, above, end_h, rows, zero + rows, zero)
+        across, seen_columns = _resample_weights(columns_in, w, aside, end_w, columns, zero + columns, zero)
         return down, across, seen_rows[:, None] & seen_columns
 
 
-def _resampling(
+def _resample_weights(
     inputs: Tensor, size: Tensor, begin: Tensor, end: Tensor, outputs: int, drawn: Tensor, first: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The weights (outputs, size) of one direction, in units of 1/ONE, and which outputs show the image: the part of it
-    from `begin` to `end` is drawn on `drawn` of them, from `first` on. `inputs` are the numbers of its pixels."""
-    begin, end = begin.float(), end.float()  # as Pillow holds a box
+    """Return the weights (outputs, size) of one direction, in units of 1/ONE, and the mask of image outputs.
+
+    The part of the image from `begin` to `end` is drawn on `drawn` outputs, starting at `first`. `inputs` are the
+    indices of its pixels.
+    """
+    begin, end = begin.float(), end.float()  # Pillow stores boxes in float32
     scale = (end - begin).double() / drawn
     wide = scale.clamp(min=1)
     place = torch.arange(outputs, dtype=torch.float64) - first
@@ -101,17 +103,19 @@ def _resampling(
     return (weights * ONE + 0.5).floor(), (place >= 0) & (place < drawn)
 
 
-def _rounded(sums: Tensor) -> Tensor:
-    """Whole levels of sums in units of 1/ONE."""
+def _round_levels(sums: Tensor) -> Tensor:
+    """Round sums in units of 1/ONE to integer levels."""
     return ((sums + ONE // 2) / ONE).floor().clamp(0, 255)
 
 
 class Encoded(nn.Module):
-    """The columns of a table, (N, F) float32, of its numbers float64 (N, n), NaN where a cell is missing, and the codes
-    of its categories int64 (N, c): the place of the input that is set.
+    """Encoding of a table's columns as (N, F) float32.
 
-    Numbers to compute with are buffers: torch's exporter to ONNX rounds those of Python to float32 (torch 2.13), and of
-    a date, 19 000 days since 1970, four digits would be left of its angle in a year.
+    The inputs are numbers float64 (N, n), NaN for missing cells, and codes of categories int64 (N, c): the index of the
+    input that is set.
+
+    Constants are buffers, because torch's exporter to ONNX rounds Python numbers to float32 (torch 2.13). The angle of
+    a date in the year, at 19,000 days since 1970, would have only four digits left.
     """
 
     turn: Tensor
@@ -128,7 +132,7 @@ class Encoded(nn.Module):
                 self.register_buffer(f"curve{k}", torch.tensor(encoder.curve, dtype=torch.float64).t().contiguous())
 
     def forward(self, *columns: Tensor) -> tuple[Tensor]:
-        """`columns` are the numbers, where there are some, and the codes, where there are some."""
+        """Encode `columns`: the numbers, if there are any, and the codes, if there are any."""
         numbers = columns[0] if self.numeric else None
         blocks, number, category = [], 0, 0
         for encoder in self.encoders:
@@ -143,11 +147,11 @@ class Encoded(nn.Module):
         return (torch.cat(blocks, 1),)
 
     def _number(self, k: int, encoder: Numeric, values: Tensor) -> Tensor:
-        """The inputs (N, features) of one column of numbers (N,), as `Numeric.encode` computes them."""
+        """Return the inputs (N, features) of one column of numbers (N,), as computed by `Numeric.encode`."""
         gaps = values.isnan()
         fill, mean, scale, *periods = self.get_buffer(f"numbers{k}").unbind()
         values = torch.where(gaps, fill, values)
-        scaled = self._on_curve(k, values) if encoder.curve else (values - mean) / scale
+        scaled = self._interpolate(k, values) if encoder.curve else (values - mean) / scale
         columns = [scaled]
         for period in periods:
             angle = self.turn * values / period
@@ -156,8 +160,8 @@ class Encoded(nn.Module):
             columns.append(gaps.double())
         return torch.stack(columns, 1)
 
-    def _on_curve(self, k: int, values: Tensor) -> Tensor:
-        """numpy.interp on the column's curve, clipped at its ends."""
+    def _interpolate(self, k: int, values: Tensor) -> Tensor:
+        """Apply numpy.interp with the column's curve, clipped at its ends."""
         quantiles, places = self.get_buffer(f"curve{k}").unbind()
         if len(quantiles) == 1:
             return torch.full_like(values, 0.0) + places
@@ -169,8 +173,10 @@ class Encoded(nn.Module):
 
 
 class LogMel(nn.Module):
-    """The log-mel frames (N, T, F) of samples (N, n) with a mask (N, n), as `data.audio.transforms` has them, and the
-    mask of frames. The transform is a product with sines and cosines, in float64."""
+    """Log-mel frames (N, T, F) of samples (N, n), with masks, as in `data.audio.transforms`.
+
+    The Fourier transform is a product with sines and cosines, in float64.
+    """
 
     waves: Tensor
     filters: Tensor
@@ -192,11 +198,13 @@ class LogMel(nn.Module):
         self.register_buffer("std", torch.tensor(audio.std, dtype=torch.float32))
 
     def forward(self, samples: Tensor, mask: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Frames, their mask, and what stands beside: a transcript so far. There may be frames after the last real one,
-        which the mask says are padding."""
+        """Return the frames, their mask, and all other inputs unchanged: a partial transcript.
+
+        Frames after the last real one are padding by the mask.
+        """
         samples = torch.where(mask, samples, 0.0)
         padded = nn.functional.pad(samples, (0, self.length))
-        starts = torch.arange(samples.shape[1] // self.hop + 1) * self.hop  # of frames that begin in the samples
+        starts = torch.arange(samples.shape[1] // self.hop + 1) * self.hop  # frames that begin within the samples
         windows = padded[:, starts[:, None] + torch.arange(self.length)]  # (N, T, L)
         spectrum = windows.double() @ self.waves  # (N, T, K + 2)
         real, imaginary = spectrum.square().chunk(2, dim=2)
@@ -209,7 +217,7 @@ class LogMel(nn.Module):
 
 
 class Standardised(nn.Module):
-    """Series float64 (N, T, F) and what is known in advance (N, H, K) less their means, over their deviations."""
+    """Standardization of series float64 (N, T, F) and of variables that are known in advance (N, H, K)."""
 
     mean: Tensor
     std: Tensor
@@ -220,59 +228,65 @@ class Standardised(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float64))
 
     def forward(self, series: Tensor, *known: Tensor) -> tuple[Tensor, ...]:
-        """float32 of the same shapes; the variables known in advance are the last."""
-        return _standardised(self.mean, self.std, series, *known)
+        """Return float32 of the same shapes. The variables that are known in advance are the last of the F."""
+        return _standardize(self.mean, self.std, series, *known)
 
 
 class StandardisedByEach(nn.Module):
-    """Windows of several series, float64 (N, T, F), less the means of their series (N, F), over its deviations (N, F),
-    which stand last; what is known in advance, (N, H, K), stands between."""
+    """Standardization of windows of several series by the statistics of their series.
+
+    The inputs are the windows, float64 (N, T, F), the variables that are known in advance (N, H, K), and the means and
+    the deviations (N, F).
+    """
 
     def forward(self, series: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """float32 of the same shapes; the variables known in advance are the last."""
+        """Return float32 of the same shapes. The variables that are known in advance are the last of the F."""
         *known, mean, std = rest
-        return _standardised(mean[:, None], std[:, None], series, *known)
+        return _standardize(mean[:, None], std[:, None], series, *known)
 
 
-def _standardised(mean: Tensor, std: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-    """Each part (N, T, n) less the last n of means (…, F), over the deviations, float32."""
+def _standardize(mean: Tensor, std: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    """Standardize each part (N, T, n) by the last n of means and deviations (…, F), as float32."""
     return tuple(((x - mean[..., -x.shape[2] :]) / std[..., -x.shape[2] :]).float() for x in parts)
 
 
 class GraphLevel(nn.Module):
-    """What a model of whole graphs takes, of x, edges, the graph of each node, and what is known of edges."""
+    """Inputs of a model of whole graphs: nodes, edges, the graph of each node, and edge features."""
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, *beside: Tensor) -> tuple[Tensor | None, ...]:
-        """The same, with no rows that are asked for."""
+        """Insert None for the rows."""
         return x, edge_index, None, batch, *beside
 
 
 class EdgesDescribed(nn.Module):
-    """What a model of nodes takes, of x, edges, the rows that are asked for, and what is known of edges."""
+    """Inputs of a model of nodes with edge features: nodes, edges, the rows to predict, and edge features."""
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor, edge_attr: Tensor) -> tuple[Tensor | None, ...]:
-        """The same, with no graph for each node."""
+        """Insert None for the graph of each node."""
         return x, edge_index, rows, None, edge_attr
 
 
 class AsGiven(nn.Module):
-    """Nothing: what the model takes is what is given, token ids for one."""
+    """Identity: the model takes the raw inputs, such as token ids."""
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The inputs."""
+        """Return the inputs."""
         return inputs
 
 
 class Whole(nn.Module):
-    """A model behind its front; with `mirrored` the mean of its answers for an image and its mirror image. Answers at
-    each token (N, T, …) are 0 where the mask (N, T), the second input, says that there is none."""
+    """Model with its preprocessing layers.
+
+    With `mirrored` the outputs for an image and its mirror image are averaged. With `by_token` the outputs (N, T, …)
+    are 0 where the mask (N, T), the second input, is False.
+    """
 
     def __init__(self, model: nn.Module, front: nn.Module, mirrored: bool = False, by_token: bool = False) -> None:
         super().__init__()
         self.model, self.front, self.mirrored, self.by_token = model, front, mirrored, by_token
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """What the model answers."""
+        """Return the outputs of the model."""
         x, *rest = self.front(*inputs)
         outputs: Tensor = self.model(x, *rest)
         if self.mirrored:

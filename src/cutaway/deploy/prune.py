@@ -1,4 +1,4 @@
-"""From a run to one whose model is pruned: the same data, split and settings, learning on from its weights."""
+"""Pruning of a run's model with further training on the same data, split and settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,22 @@ HOW = ("sparsity", "prune_channels")
 
 
 def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
-    """Prune a run's model while it learns on from its weights, and leave a run in `out`. `settings` are those of
-    training: `sparsity` or `prune_pattern`, `prune_channels` or both, and what is to be other than in the run.
+    """Prune a run's model while it is trained further, and write a run to `out`.
 
-    Epochs are half as many as the run had, 0.3 times its learning rate, unless they are given. Raises what a person can
-    fix.
+    The epochs are half of the run's, with 0.3 times its learning rate, unless they are given.
+
+    Args:
+        run: Run to prune.
+        out: Folder of the new run.
+        settings: Settings of training: `sparsity` or `prune_pattern`, `prune_channels` or both, and any that differ
+            from
+            the run's.
+
+    Returns:
+        The new run.
+
+    Raises:
+        SettingError: If nothing is to be pruned, `weights` is given, or the model or data were given in Python.
     """
     if not any(float(settings.get(key, 0)) for key in HOW) and settings.get("prune_pattern", "none") == "none":
         raise SettingError(

@@ -1,4 +1,4 @@
-"""From a trained model to one of integers: the method that suits it, and the ranges that it needs to see."""
+"""Quantization of a model: choice of the method, calibration of ranges, and conversion."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from ..nn.mixed_precision import HALVES
 from ..nn.quantized import convolves
 from ..nn.textbook.folding import fold_batch_norm
 
-Inputs = Sequence[tuple[Tensor, ...]]  # of batches, as the model's forward takes them
+Inputs = Sequence[tuple[Tensor, ...]]  # inputs of the model's forward, one tuple for each batch
 
 
 def method_for(model: nn.Module, bits: int) -> str:
-    """The method that suits a model: static for convolutions, dynamic for linear layers that are large enough to be
-    faster by it, else weights alone."""
+    """Return the method that suits a model.
+
+    It is static for convolutions, dynamic for linear layers that are large enough to become faster, and otherwise
+    weight-only.
+    """
     kinds = set(layers_for(model, "static").values())
     return "weight-only" if bits < 8 or kinds == {"stored"} else "static" if "static" in kinds else "dynamic"
 
 
 def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
-    """Raise SettingError for a method that does not suit the model, with the one that does; `name` is what it is
-    called."""
+    """Raise SettingError for a method that does not suit the model with that `name`.
+
+    The message names one that does.
+    """
     if (scheme := scheme_of(model)) is not None:
         raise SettingError(
             f"{name} is quantized already ({scheme['method']}, {scheme['bits']} bits), and rounding twice loses twice: "
@@ -63,8 +68,10 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
 
 @torch.no_grad()
 def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inputs) -> nn.Module:
-    """A quantized copy of a model, in evaluation mode; `inputs` are what the ranges of a static method are of, and else
-    may be none."""
+    """Return a quantized copy of a model in evaluation mode.
+
+    Only the static method needs `inputs`, to calibrate ranges.
+    """
     made = fold_batch_norm(model, *inputs[0]) if method == "static" else copy.deepcopy(model).eval()
     before = dict(model.named_modules())
     after = dict(made.named_modules())
@@ -81,7 +88,7 @@ def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inpu
 
 
 def ranges_of(model: nn.Module, inputs: Inputs) -> dict[str, tuple[float, float]]:
-    """The least and the largest input of each convolution, over all batches."""
+    """Return the minimum and maximum input of each convolution over all batches."""
     found: dict[str, tuple[float, float]] = {}
 
     def see(name: str, x: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""`cutaway quantize`: from a run to one whose model is quantized, evaluated on the same data and split."""
+"""Quantization of a run, evaluated on the same data and split (`cutaway quantize`)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,38 @@ from ..training.train import judge
 from .finetuning import learn_on, reject_in_python
 from .quantization import method_for, quantized, reject_method
 
-AT_ONCE = 32  # examples of calibration that go through the model together
-KEPT = ("metrics.csv",)  # of the run: how its weights were learned is as it was
+AT_ONCE = 32  # batch size of calibration
+KEPT = ("metrics.csv",)  # files that are copied from the run: the training curves still apply
 
 
 def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
-    """Quantize a run's model, and leave a run in `out`, judged on the split that the run was judged on. `given` are
-    settings of `cutaway quantize`. Nothing is left where it cannot be. Raises what a person can fix."""
+    """Quantize a run's model and write a run to `out`, evaluated on the same split as the run.
+
+    Nothing is written if it fails.
+
+    Args:
+        run: Run to quantize.
+        out: Folder of the new run.
+        given: Settings of `cutaway quantize`.
+
+    Returns:
+        The new run.
+    """
     settings = build(QuantizeSettings, given)
     model = run.model
     method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
     reject_method(model, str(run.folder), method, settings.bits)
     with whole_run(out, "quantized") as folder:
         if not settings.qat:
-            return _made(run, run, method, settings, folder)
+            return _write_quantized(run, run, method, settings, folder)
         with tempfile.TemporaryDirectory() as between:
-            return _made(_learned(run, method, settings, Path(between) / "run"), run, method, settings, folder)
+            return _write_quantized(
+                _train_quantized(run, method, settings, Path(between) / "run"), run, method, settings, folder
+            )
 
 
-def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
-    """The run whose model has learned on with rounded numbers."""
+def _train_quantized(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Run:
+    """Return the run after quantization-aware training."""
     reject_in_python(run, "have it learn on", f"train(model, data, qat={method!r}), and quantize the run of that")
     given: dict[str, Any] = {"epochs": settings.qat, "qat": method, "tensorboard": False, "snapshots": 0}
     if settings.qat_lr is not None:
@@ -54,13 +66,13 @@ def _learned(run: Run, method: str, settings: QuantizeSettings, out: Path) -> Ru
         given["qat_group"] = settings.group
     try:
         return learn_on(run, out, {}, given, judged=False)
-    except Interrupted:  # the run between is removed, and cannot be resumed
+    except Interrupted:  # the temporary run is removed and cannot be resumed
         raise KeyboardInterrupt from None
 
 
-def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:
-    """The model of a run quantized, which is that of the `whole` one or has learned on from there, as a run."""
-    data = _data_of(run, method)
+def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder: Path) -> Run:
+    """Quantize the model of `run` and write it as a run. `whole` is the original run."""
+    data = _load_data(run, method)
     inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
     made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
 
@@ -74,7 +86,7 @@ def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder:
             "from": str(whole.folder.resolve()),
             "qat": settings.qat,
         },
-        "notes": [*run.about.get("notes", ()), _said(scheme, whole, settings.qat)],
+        "notes": [*run.about.get("notes", ()), _describe(scheme, whole, settings.qat)],
     }
     save_model(made, folder / "model", run.preset)
     shutil.copyfile(run.folder / "model" / "preprocessing.json", folder / "model" / "preprocessing.json")
@@ -90,8 +102,11 @@ def _made(run: Run, whole: Run, method: str, settings: QuantizeSettings, folder:
     return found
 
 
-def _data_of(run: Run, method: str) -> DataSet | None:
-    """The data of the run; None where it is not at hand, and the method needs none. Raises DataError where it does."""
+def _load_data(run: Run, method: str) -> DataSet | None:
+    """Return the data of the run, or None if they are missing and not needed.
+
+    Raises DataError if the method needs them.
+    """
     try:
         return run.data()
     except DataError as error:
@@ -104,14 +119,14 @@ def _data_of(run: Run, method: str) -> DataSet | None:
 
 
 def _calibration(run: Run, data: DataSet, count: int) -> list[tuple[Tensor, ...]]:
-    """Batches of so many examples of the training split, evenly spread over it."""
+    """Return batches of `count` examples, evenly spaced over the training split."""
     train = data.splits["train"]
     rows = torch.linspace(0, len(train) - 1, min(count, len(train))).round().long()
     return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, AT_ONCE))]
 
 
-def _said(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
-    """What a person should know of a quantized run, in a sentence."""
+def _describe(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
+    """Return a note that describes the quantized run."""
     kinds = [*scheme["layers"].values()]
     counts = ", ".join(
         f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
@@ -130,7 +145,7 @@ BITS = (8, 4)
 
 @dataclass(frozen=True)
 class QuantizeSettings:
-    """How a model is quantized."""
+    """Settings of quantization."""
 
     method: str = setting(
         "auto",

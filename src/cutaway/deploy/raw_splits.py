@@ -1,4 +1,4 @@
-"""Preprocessing that leaves to an exported graph what that does itself: its splits hold pixels, samples and cells."""
+"""Preprocessing without the steps that an exported graph performs itself. Its splits hold pixels, samples and cells."""
 
 from __future__ import annotations
 
@@ -30,49 +30,54 @@ from ..data.video.transforms import VideoPreprocessing
 
 
 class _Pixels:
-    """Images as pixels uint8 (n, H, W, C), brought to size where they are read, so that a batch is one tensor; the
-    graph, which could, then leaves them at that size."""
+    """Images as uint8 pixels (n, H, W, C), resized when they are read so that a batch is one tensor.
+
+    The graph could resize them, but leaves images of that size unchanged.
+    """
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 (n, C, H, W) to (n, H, W, C)."""
+        """Convert uint8 (n, C, H, W) to (n, H, W, C)."""
         return pixels.permute(0, 2, 3, 1)
 
 
 class RawImages(_Pixels, ImagePreprocessing):
-    """Of images."""
+    """Raw preprocessing of images."""
 
 
 class RawMasks(_Pixels, MaskPreprocessing):
-    """Of images with masks."""
+    """Raw preprocessing of images with masks."""
 
 
 class RawBoxes(_Pixels, BoxPreprocessing):
-    """Of images with boxes."""
+    """Raw preprocessing of images with boxes."""
 
 
 class RawTable(TablePreprocessing):
-    """Rows as float64 (n, columns): numbers, NaN where one is missing, and then the codes of categories."""
+    """Rows as float64 (n, columns): numbers, NaN if missing, followed by the codes of categories."""
 
     def encode(self, cells: Cells) -> Tensor:
-        """The numbers of all columns of numbers, and after them the codes of the categories."""
+        """Return the numbers of all numeric columns, followed by the codes of the categories."""
         numbers = [decode(cells[e.name], e.type) for e in self.encoders if not isinstance(e, Category)]
         codes = [_codes(e, cells[e.name]) for e in self.encoders if isinstance(e, Category)]
         return torch.from_numpy(np.stack([*numbers, *codes], axis=1))  # (n, columns)
 
 
 class RawSeries(SeriesPreprocessing):
-    """Series as they stand in the file, in float64."""
+    """Series with the values of the file, in float64."""
 
     def prepare(self, series: Any) -> Tensor:
-        """The same numbers."""
+        """Return the same values."""
         return torch.from_numpy(series)
 
 
 class RawWindows(WindowSplit):
-    """Windows of series in their own units; of several, the scale of its series beside each."""
+    """Windows of series in their original units. With several series, each window has the scale of its series."""
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Inputs (N, T, F), what is known in advance, and of several series their means and deviations, (N, F) each."""
+        """Yield inputs (N, T, F) and variables that are known in advance.
+
+        With several series, means and deviations, (N, F) each, follow.
+        """
         of_batches = list(order)
         for index, batch in zip(of_batches, super().batches(of_batches, seed)):
             scales = self.several.scales(index) if self.several else ()
@@ -80,12 +85,12 @@ class RawWindows(WindowSplit):
 
 
 class RawForecast(ForecastPreprocessing):
-    """Windows of series in their own units, in float64."""
+    """Windows of series in their original units, in float64."""
 
     windows = RawWindows
 
     def prepare(self, values: Any, scale: Any = None) -> Tensor:
-        """The same numbers."""
+        """Return the same values."""
         del scale
         return torch.from_numpy(np.asarray(values, np.float64))
 
@@ -117,7 +122,7 @@ RAW: dict[type, type] = {
 
 
 def raw(preprocessing: Preprocessing) -> Preprocessing:
-    """The preprocessing less what the graph does: the same object where the graph does nothing of it."""
+    """Return the preprocessing without the steps of the graph, or the same object if the graph performs no step."""
     given: Any = preprocessing
     if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
         made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]

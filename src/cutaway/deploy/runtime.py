@@ -1,4 +1,4 @@
-"""An exported file opened again: what it holds stands for the run's folder."""
+"""Opened exported files, used in place of a run's folder."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ State = tuple[Tensor, ...]
 
 
 class Exported(Run):
-    """A run of which one file is left: it predicts, and evaluates on other labelled data, by onnxruntime."""
+    """Run from an exported file. It predicts, and evaluates on other labelled data, with onnxruntime."""
 
     def __init__(self, path: str | Path) -> None:
-        """Raises FileError where the file was not exported here, or was changed."""
+        """Open the file. Raises FileError if it was not exported by Cutaway or was changed."""
         self.folder, self.module = Path(path), None
         if self.folder.suffix == ".pt2":
             raise FileError(
@@ -50,15 +50,15 @@ class Exported(Run):
 
     @property
     def place(self) -> Placement:
-        """The CPU, where onnxruntime was told to run."""
+        """Return the CPU, where onnxruntime runs."""
         return find_place("cpu", "float32", None, self.model)
 
     def data(self) -> DataSet:
-        """Raises FileError: the file does not say which data it was trained on."""
+        """Raise FileError, because the file does not name its training data."""
         raise FileError(f"{self.folder} does not name the data that it was trained on: name data to evaluate on.")
 
     def evaluate(self, source: Any = None, *, attack: str | None = None, **asked: Any) -> dict[str, Metric]:
-        """As a run does. Raises SettingError for an attack."""
+        """Evaluate as a run does. Raises SettingError for an attack."""
         if attack is not None:
             raise SettingError(
                 f"{self.folder} gives no gradients, and attack={attack} follows them: evaluate the run that it was "
@@ -68,40 +68,46 @@ class Exported(Run):
 
 
 class Answering(nn.Module):
-    """A session that is given what the raw preprocessing gives."""
+    """ONNX session as a model that takes batches of the raw preprocessing."""
 
     def __init__(self, session: Session, context_length: int | None) -> None:
         super().__init__()
         self.session = session
-        self.config = SimpleNamespace(context_length=context_length)  # what a longer text is rejected by
+        self.config = SimpleNamespace(context_length=context_length)  # the maximum length of texts
         self.numeric = sum(column.kind != CATEGORY for column in session.columns)
         self.kinds = ["codes"] if session.columns else session.names
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """What the exported model answers."""
+        """Return the outputs of the exported model."""
         return self.session(*raw_inputs(self.kinds, inputs, self.numeric))  # type: ignore[no-any-return]
 
 
 class Writing(Answering):
-    """One that writes token by token. The file has no cache: each token is asked for with all those before it."""
+    """Exported model that generates token by token.
+
+    The file has no cache, so each step processes all previous tokens.
+    """
 
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
-        """The state before the first token: the source, and no token."""
+        """Return the state before the first token: the source, and no tokens."""
         kept = (source,) if mask is None else (source, mask)
         return *kept, torch.empty(len(source), 0, dtype=torch.int64)
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         *source, so_far = state
         so_far = torch.cat([so_far, token[:, None]], 1)  # (N, S)
         return self(*source, so_far)[:, -1], (*source, so_far)
 
 
 class Carrying(Answering):
-    """One whose windows of a text go on from one another. The file has no state: it is given all tokens so far."""
+    """Exported model whose windows of a text continue one another.
+
+    The file has no state, so it is given all tokens so far.
+    """
 
     def advance(self, x: Tensor, mask: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
-        """Answers at each token of x (N, T), and the tokens up to its end, (1, N, S), which stand for the state."""
+        """Return the outputs at each token of x (N, T), and all tokens so far, (1, N, S), as the state."""
         so_far = x if state is None else torch.cat([state[0][0], x], 1)  # (N, S)
         real = torch.ones_like(so_far, dtype=torch.bool)
         if mask is not None:
@@ -110,10 +116,10 @@ class Carrying(Answering):
 
 
 def run_at(path: str | Path) -> Run:
-    """The run in a folder, or what is left of one in a file that was exported."""
+    """Open the run of a folder or of an exported file."""
     return Exported(path) if is_exported(path) else Run(path)
 
 
 def is_exported(path: str | Path) -> bool:
-    """Whether the name says an exported file, and no folder stands there."""
+    """Return whether the path has the extension of an exported file and is not a folder."""
     return Path(path).suffix in EXPORTED and not Path(path).is_dir()

@@ -1,4 +1,4 @@
-"""A run's tokenizer as a tokenizer.json of the `tokenizers` library, which Rust, JavaScript and others read too."""
+"""Export of a run's tokenizer as a tokenizer.json of the `tokenizers` library, for Rust, JavaScript and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRIED = ("", "Don't stop, 3.14!", "naïve café — 你好, мир", "  two  spa
 
 
 def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
-    """Where the tokenizers of a run are written beside its file at `path`: one of texts, of pairs two."""
+    """Return the paths of the tokenizers of a run next to its file at `path`: one for texts, two for pairs."""
     ours = {"": getattr(preprocessing, "tokenizer", None)}
     for name, attribute in (("source", "source_tokenizer"), ("target", "target_tokenizer")):
         ours[f".{name}"] = getattr(preprocessing, attribute, None)
@@ -24,7 +24,7 @@ def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
 
 
 def contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
-    """What stands in each file. Raises ModelError where the library would cut a text otherwise."""
+    """Return the content of each file. Raises ModelError if the library would tokenize a text differently."""
     found: dict[Path, str] = {}
     for path, ours in files.items():
         library = as_library(ours)
@@ -36,7 +36,7 @@ def contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
 
 
 def as_library(ours: Tokenizer) -> Library:
-    """The tokenizer as the library has it."""
+    """Convert the tokenizer to one of the library."""
     if isinstance(ours, OnLibrary):
         return ours._library
     assert isinstance(ours, Characters), "what is not of the library"

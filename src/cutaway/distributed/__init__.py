@@ -1,1 +1,1 @@
-"""Several processes that learn one model together. PyTorch does the work: torchrun's agent, process groups, DDP."""
+"""Distributed training of one model by several processes, with PyTorch's torchrun agent, process groups and DDP."""

@@ -1,7 +1,7 @@
-"""Synchronized batch normalization: mean and variance are those of the whole batch, over all processes.
+"""Synchronized batch normalization: mean and variance are computed over the batches of all processes.
 
-S. Ioffe, C. Szegedy, Batch normalization, 2015 <https://arxiv.org/abs/1502.03167>, algorithm 1, with sums that run over
-all processes; so a network learns the same in one process and in many. PyTorch's own `SyncBatchNorm` is for GPUs alone.
+S. Ioffe, C. Szegedy, Batch normalization, 2015 <https://arxiv.org/abs/1502.03167>, algorithm 1, with sums over all
+processes. A network therefore learns the same in one process and in many. PyTorch's `SyncBatchNorm` supports GPUs only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SIGNATURE = inspect.signature(F.batch_norm)
 
 
 class SynchronizedBatchNorm(TorchFunctionMode):
-    """Within this context every batch normalization that learns is synchronized, whichever module asks for it."""
+    """Context in which every batch normalization in training mode is synchronized, whichever module calls it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Another batch normalization in place of PyTorch's, and everything else as it is."""
+        """Replace `F.batch_norm` in training mode and call every other function unchanged."""
         if func is F.batch_norm:
             given = SIGNATURE.bind(*args, **(kwargs or {})).arguments
             if given.pop("training", False):
@@ -40,8 +40,20 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`input` (N, C, …) of this process normalized by the mean and the variance of each channel over the inputs of all.
-    Running means and variances, (C,), are brought up to date."""
+    """Normalize the input of this process by the channel means and variances over the inputs of all processes.
+
+    Args:
+        input: Input of this process, shape (N, C, …).
+        running_mean: Running mean, shape (C,), which is updated in place.
+        running_var: Running variance, shape (C,), which is updated in place.
+        weight: Scale of each channel, shape (C,).
+        bias: Shift of each channel, shape (C,).
+        momentum: Weight of this batch in the running statistics.
+        eps: Value that is added to the variance.
+
+    Returns:
+        The normalized input, shape (N, C, …).
+    """
     x = input
     dims = [d for d in range(x.ndim) if d != 1]
     shape = [1, -1] + [1] * (x.ndim - 2)
@@ -60,7 +72,7 @@ def batch_norm(
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes, whose gradient is the sum of theirs."""
+    """Sum over all processes. Its gradient is the sum of the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,17 +1,15 @@
-"""Distributed checkpoints: each process writes the parts of tensors that it holds, and any number of processes reads
-them again, each what it is to hold then.
+"""Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
 
-PyTorch's own (torch.distributed.checkpoint) plans who writes what, copies tensors so that training goes on meanwhile,
-and finds for each process the slices that it needs. Where things lie is said here. Its own writer leaves a pickle
-beside the parts (`.metadata`), and no pickle is read from a person's file; its writer for Hugging Face leaves none, but
-neither checksums nor the sizes of tensors, so that a part which is missing would not be missed. Here a checkpoint is a
-folder:
+`torch.distributed.checkpoint` plans who writes what, copies tensors so that training continues meanwhile, and finds the
+slices that each process needs. This module defines the files. PyTorch's own writer stores a pickle (`.metadata`) next
+to the parts, and Cutaway reads no pickle from a user's file. PyTorch's writer for Hugging Face stores no pickle, but
+neither checksums nor tensor sizes, so a missing part would not be detected. Here a checkpoint is a folder:
 
-    00001-of-00002.safetensors, …   what each process wrote, with a checksum
-    index.json                      the shape and type of every tensor; which slice of it stands in which file; the
-                                    files' checksums; JSON values of the caller's; a checksum of all that
+    00001-of-00002.safetensors, …   the parts of each process, with a checksum
+    index.json                      the shape and dtype of every tensor; the slices in each file; the checksums of the
+                                    files; JSON values of the caller; a checksum of all of that
 
-The folder has another name until all of it is written.
+The folder has a temporary name until it is complete.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ NUMBERED = re.compile(r"(.+)-(\d+)")
 
 
 def complete(folder: Path, name: str) -> list[Path]:
-    """The whole checkpoints of that name, in the order in which they were written."""
+    """Return the complete checkpoints of that name, in the order in which they were written."""
     found = [(path, NUMBERED.fullmatch(path.name)) for path in folder.glob(f"{name}-*") if (path / INDEX).is_file()]
     numbered = {int(match[2]): path for path, match in found if match is not None and match[1] == name}
     return [numbered[number] for number in sorted(numbered)]
 
 
 def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint; what a kill leaves of it is none."""
+    """Remove a checkpoint. The index goes first, so that a half-removed checkpoint does not count as complete."""
     (checkpoint / INDEX).unlink(missing_ok=True)
     shutil.rmtree(checkpoint, ignore_errors=True)
 
@@ -61,15 +59,15 @@ WRITTEN = {
 
 
 class Checkpoint:
-    """A checkpoint on the disk."""
+    """Checkpoint on disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads its index. Raises FileError where that is missing or damaged."""
+        """Read the index. Raises FileError if it is missing or damaged."""
         self.folder = folder
         written = read_json(folder / INDEX)
         reject_unlike(written, WRITTEN, folder / INDEX, "Take the folder from a copy, or train again.")
         about = written["checkpoint"]
-        if written["sha256"] != _digest(about):
+        if written["sha256"] != _sha256(about):
             raise FileError(
                 f"{folder / INDEX} is not as it was written: its checksum does not fit. Take the folder from a copy, "
                 "or train again."
@@ -77,7 +75,7 @@ class Checkpoint:
         self.meta: dict[str, Any] = about["meta"]
         self.sums: dict[str, str | None] = about["files"]
         try:
-            self.tensors = {  # without their numbers
+            self.tensors = {  # shapes and dtypes only
                 name: torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="meta")
                 for name, one in about["tensors"].items()
             }
@@ -87,14 +85,14 @@ class Checkpoint:
 
 
 class OneFile(Checkpoint):
-    """A checkpoint of whole tensors, in one file, of which processes read what they are to hold."""
+    """Checkpoint of whole tensors in one file. Each process reads only its own parts."""
 
     def __init__(self, file: Path) -> None:
-        """Reads its head. Raises FileError where that is damaged."""
+        """Read the header. Raises FileError if it is damaged."""
         self.folder = file.parent
         with opened_weights(file) as opened:
             self.meta = json.loads((opened.metadata() or {}).get("cutaway", '{"meta": {}}'))["meta"]
-            heads = {name: head_of(opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+            heads = {name: head_of(opened, name) for name in opened.keys()}  # noqa: SIM118  # not a mapping
         self.sums = {file.name: None}
         self.tensors = {k: torch.empty(shape, dtype=dtype, device="meta") for k, (shape, dtype) in heads.items()}
         self.slices = {
@@ -103,12 +101,21 @@ class OneFile(Checkpoint):
 
 
 def write_index(folder: Path, meta: Mapping[str, Any], files: Mapping[str, str], tensors: Mapping[str, Any]) -> None:
-    """Say what is in a folder: `files` with their checksums, and for each of the `tensors` its shape, type and slices.
-    Raises FileError where it cannot be written."""
+    """Write the index of a checkpoint folder.
+
+    Args:
+        folder: Folder of the checkpoint.
+        meta: JSON values of the caller.
+        files: Checksum of each file, by name.
+        tensors: Shape, dtype and slices of each tensor, by name.
+
+    Raises:
+        FileError: If the index cannot be written.
+    """
     about = {"meta": meta, "files": files, "tensors": tensors}
-    write_text(folder / INDEX, json.dumps({"sha256": _digest(about), "checkpoint": about}))
+    write_text(folder / INDEX, json.dumps({"sha256": _sha256(about), "checkpoint": about}))
 
 
-def _digest(about: Mapping[str, Any]) -> str:
-    """SHA-256 in hexadecimal of JSON values."""
+def _sha256(about: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of JSON values in hexadecimal."""
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()

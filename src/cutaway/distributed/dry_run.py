@@ -1,10 +1,10 @@
-"""A dry run: what each of many processes would hold of a model, and what a step would send, found in one process.
+"""Dry run of distributed training: the memory of each process and the traffic of a step, computed in one process.
 
-PyTorch's fake process group has as many processes as one says and sends nothing; the model is shapes without numbers.
-The model is shared and a step is made as in training, so that what is listed is what would be done, and not what a
-formula says. Nothing is materialized: GPT-2 XL on 1 024 processes takes the memory of its layers' names.
+PyTorch's fake process group has any number of processes and sends nothing. The model has shapes but no values. It is
+sharded, and a step is run, as in training, so the result describes the training itself and not a formula.
+Nothing is materialized: GPT-2 XL on 1,024 processes needs only the memory of its layers' names.
 
-A batch's activations do not depend on the number of processes: `training.memory_check` tells of them.
+The activations of a batch do not depend on the number of processes. `training.memory_check` estimates them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .dtensors import TENSOR, part
 from .fsdp import mesh_of, shard
 from .tensor_parallel import parallelize, reject_for_tensor_parallel
 
-# What the operations are called that send something, by what is called so.
+# Names of the operations that send data → name of the collective.
 KINDS = {
     "_allgather_base_": "all-gather",
     "all_gather_into_tensor": "all-gather",
@@ -45,66 +45,69 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Collective:
-    """One kind of sending in a step, among so many processes each time."""
+    """All collectives of one kind in a step, among groups of the same size."""
 
     kind: str  # all-gather, reduce-scatter or all-reduce
     processes: int
     count: int  # in a step
-    bytes: int  # of what is whole before it or after it, summed over them
-    largest: int  # bytes of one of them, at most
+    bytes: int  # size of the whole tensors, summed over all calls
+    largest: int  # bytes of the largest call
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one process holds, in bytes."""
+    """Memory of one process, in bytes."""
 
     weights: int
     gradients: int
-    optimizer: int  # what the optimizer keeps of each weight
+    optimizer: int  # optimizer state
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """Return the sum of weights, gradients and optimizer state."""
         return self.weights + self.gradients + self.optimizer
 
 
 @dataclass(frozen=True)
 class HeldWeight:
-    """How one weight is held: over the processes that share its rows, and those that share heads and hidden units."""
+    """Placement of one weight.
+
+    It is split by rows for data parallelism, and by heads or hidden units for tensor parallelism.
+    """
 
     name: str
-    shape: tuple[int, ...]  # of the whole
+    shape: tuple[int, ...]  # of the whole weight
     itemsize: int
-    rows: tuple[int, int] | None  # the dimension that is cut for the first, and in how many parts
-    cut: tuple[int, int] | None  # likewise for the second
-    copies: int  # tensors of its shape that the optimizer keeps
-    beside: int  # bytes that it keeps besides
+    rows: tuple[int, int] | None  # dimension that is split by rows, and the number of parts
+    cut: tuple[int, int] | None  # the same for tensor parallelism
+    copies: int  # optimizer tensors of the same shape
+    beside: int  # bytes of all other optimizer state
 
     def held(self, index: int) -> tuple[int, ...]:
-        """The shape of what the process holds that is at that place among those that share the rows."""
+        """Return the shape of the part of the process with that index among those that share the rows."""
         shape = [*self.shape]
         if self.cut:
             shape[self.cut[0]] //= self.cut[1]
         if self.rows:
             dim, count = self.rows
-            size = math.ceil(shape[dim] / count)  # as torch.chunk has it: the last have fewer, or none
+            size = math.ceil(shape[dim] / count)  # as torch.chunk: the last parts are smaller or empty
             shape[dim] = max(0, min(size, shape[dim] - index * size))
         return tuple(shape)
 
     def bytes(self, index: int) -> int:
-        """And its bytes."""
+        """Return the bytes of that part."""
         return math.prod(self.held(index)) * self.itemsize
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What was found."""
+    """Result of a dry run."""
 
     parameters: int  # of the whole model
     shares: tuple[Share, ...]  # of each process, in the order of their ranks
-    largest: tuple[str, int]  # of the parts of weights that a process holds: its name and bytes
+    largest: tuple[str, int]  # name and bytes of the largest part of a weight
     collectives: tuple[Collective, ...]
-    weights: tuple[HeldWeight, ...]  # in the model's order
+    weights: tuple[HeldWeight, ...]  # in the order of the model
 
 
 def dry_run(
@@ -122,16 +125,30 @@ def dry_run(
     carry_out: Callable[[OpOverload, Any, Any], Any] = lambda op, args, kwargs: op(*args, **kwargs),
     rank: int = 0,
 ) -> DryRun:
-    """What `processes` would hold and send in one step.
+    """Return what each of `processes` would store and send in one step.
 
-    `build` makes the model, on the meta device (`core.memory_budget.shaped`); `step` is given it and gives the loss of
-    a batch, whose inputs it makes: they have shapes alone. `blocks` are shared each by itself. `parallel` and
-    `tensor_parallel` are the settings of those names, `machine` the processes of one machine, for hsdp; weights of
-    blocks travel as `dtype`. Both passes are made `within` that context (`training.recompute`), by the process of that
-    `rank`; `carry_out` makes an operation on tensors without numbers. Dropout is off, which sends nothing.
+    Dropout is off; it sends nothing.
 
-    Raises SettingError for a number of processes that the grid does not divide, a model that cannot be shared so, and
-    in a process that is one of several.
+    Args:
+        build: Builds the model on the meta device (`core.memory_budget.shaped`).
+        step: Computes the loss of a batch from the model. It makes its own inputs, which have shapes only.
+        blocks: Returns the modules of the model that are sharded separately.
+        processes: Number of processes.
+        parallel: Setting `parallel`.
+        tensor_parallel: Setting `tensor_parallel`.
+        machine: Number of processes of one machine, for hsdp.
+        dtype: Type in which the weights of blocks are sent.
+        optimizers: Builds the optimizers of the model.
+        within: Context in which both passes are run (`training.recompute`).
+        carry_out: Runs one operation on tensors without values.
+        rank: Rank of the process that runs the passes.
+
+    Returns:
+        Memory of each process and the collectives of a step.
+
+    Raises:
+        SettingError: If the number of processes does not fit the grid, if the model cannot be sharded this way, or in a
+            process that is one of several.
     """
     if dist.is_initialized():
         raise SettingError("A dry run plays all processes in one, and this is one of several: start it by itself.")
@@ -149,9 +166,9 @@ def dry_run(
             reject_for_tensor_parallel(model, type(model).__name__, tensor_parallel)
             parallelize(model, mesh[TENSOR])
         loss = shard(model, mesh, blocks(model), dtype)
-        sent = _Sent(carry_out)
+        sent = _Traffic(carry_out)
         with FakeTensorMode(allow_non_fake_inputs=True):
-            loss.to_empty(device="cpu")  # without numbers: a fake one
+            loss.to_empty(device="cpu")  # a fake tensor, without values
             learning = optimizers(model)
             loss.loss = lambda: step(model)
             with within(), sent:
@@ -160,7 +177,7 @@ def dry_run(
                 for optimizer in learning:
                     optimizer.step()
         kept = {p: values for optimizer in learning for p, values in optimizer.state.items()}
-        parts = [_part_of(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
+        parts = [_place(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
         own = sum(part(p).nbytes for p in model.parameters() if p.requires_grad)
     shares = [_share(parts, index) for index in range(sharing)]
@@ -172,7 +189,7 @@ def dry_run(
 
 @contextmanager
 def _fake_group(rank: int, processes: int) -> Iterator[None]:
-    """Within it this process is one of so many, none of which is there."""
+    """Make this process one of `processes`, without starting the others."""
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=processes)
     try:
         yield
@@ -180,8 +197,8 @@ def _fake_group(rank: int, processes: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
-    """How the weight is held, and what the optimizer has `kept` of it."""
+def _place(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
+    """Return the placement of a weight. `kept` are the values that the optimizer stores for it."""
     mesh, placements = parameter.device_mesh, parameter.placements
     found = {
         key: (p.dim, mesh.size(i))
@@ -197,13 +214,13 @@ def _part_of(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
 
 
 def _share(parts: Sequence[HeldWeight], index: int) -> Share:
-    """What the process at that place among those that share rows holds."""
+    """Return the memory of the process with that index among those that share rows."""
     weights = sum(p.bytes(index) for p in parts)
     return Share(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
 
 
-class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within this context what is sent is counted, and what follows from a batch alone keeps its numbers."""
+class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Context that counts the bytes of collectives. Operations without fake inputs keep their values."""
 
     def __init__(self, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -211,7 +228,7 @@ class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._sizes: dict[tuple[str, int], list[int]] = defaultdict(list)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The operation, carried out."""
+        """Run the operation, and record its size if it is a collective."""
         kwargs = kwargs or {}
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if given and not any(isinstance(x, FakeTensor) for x in given) and "c10d" not in func.namespace:
@@ -220,18 +237,18 @@ class _Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = KINDS.get(func.overloadpacket.__name__) if "c10d" in func.namespace else None
         if kind is not None:
             sizes = [x.nbytes for x in tree_leaves(args) if isinstance(x, Tensor)]
-            # What gradients and rows travel by is given its group; what DTensors send, such as activations, its name.
+            # FSDP collectives receive a process group; those of DTensors, such as activations, the group's name.
             named = dict(zip((argument.name for argument in func._schema.arguments), args))
             if (group := named.get("process_group")) is not None:
                 count = dist.ProcessGroup.unbox(group).size()
             else:
                 count = _resolve_process_group(named["group_name"]).size()
-                if kind == "all-gather":  # which is given a part
+                if kind == "all-gather":  # its input is one part
                     sizes = [count * max(sizes)]
             self._sizes[kind, count].append(max(sizes))
         return self._carry_out(func, args, kwargs)
 
     def found(self) -> tuple[Collective, ...]:
-        """What there was, the most bytes first."""
+        """Return the collectives, those with the most bytes first."""
         found = [Collective(*key, len(sizes), sum(sizes), max(sizes)) for key, sizes in self._sizes.items()]
         return tuple(sorted(found, key=lambda one: -one.bytes))

@@ -1,4 +1,4 @@
-"""Tensors that several processes hold in parts (DTensors), beside those that each holds whole."""
+"""Sharded tensors (DTensors) and plain tensors behind one interface."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ TENSOR = "tensor"  # the dimension of a mesh over which layers are split
 
 
 def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether the tensor is held in parts. Where that module has not been imported, which takes a second, none is."""
+    """Return whether the tensor is sharded.
+
+    If the module of DTensors is not imported, no tensor is sharded. Importing it takes a second.
+    """
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor that is held in parts: all processes ask for it. One that is not, as it is."""
+    """Gather a sharded tensor. All processes must call this. A plain tensor is returned unchanged."""
     if not in_parts(tensor):
         return tensor
-    if not _cut_twice(tensor):
+    if not _is_split_twice(tensor):
         return tensor.full_tensor()
-    # Weights are cut for tensor parallelism first, and what is left of each by rows: so the rows come together first.
+    # Weights are split for tensor parallelism first and by rows second, so the rows are gathered first.
     from torch.distributed.tensor import DTensor, Shard
 
     *data, cut = tensor.placements
@@ -49,25 +52,27 @@ def whole(tensor: Tensor) -> Tensor:
     ).full_tensor()
 
 
-def _cut_twice(tensor: DTensor) -> bool:
-    """Whether a weight is cut for tensor parallelism and by rows."""
+def _is_split_twice(tensor: DTensor) -> bool:
+    """Return whether a weight is split for tensor parallelism and by rows."""
     return tensor.device_mesh.ndim > 1 and sum(hasattr(p, "dim") for p in tensor.placements) > 1
 
 
 def _meshes(tensor: DTensor) -> tuple[DeviceMesh, DeviceMesh]:
-    """The mesh of the processes that share rows, and that of those that share heads and hidden units."""
+    """Return the mesh of the processes that share rows, and that of those that share heads and hidden units."""
     *data, cut = tensor.device_mesh.mesh_dim_names or ()
     return tensor.device_mesh[tuple(data)], tensor.device_mesh[cut]
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor of that shape whose numbers lie one after another."""
+    """Return the strides of a contiguous tensor of that shape."""
     return torch.empty(tuple(shape), device="meta").stride()
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    """The tensors, those that are held in parts put together one after another, in the memory of the machine. All
-    processes ask for it; those that do not `keep` it have nothing."""
+    """Return the tensors, with sharded ones gathered one by one in CPU memory.
+
+    All processes must call this. A process with `keep=False` gets an empty dictionary.
+    """
     found = {}
     for key, tensor in tensors.items():
         one = whole(tensor).cpu() if in_parts(tensor) else tensor
@@ -77,19 +82,22 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
 
 
 def part(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor."""
+    """Return the local part of a tensor."""
     return tensor.to_local() if in_parts(tensor) else tensor
 
 
 def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
-    """What this process holds of a tensor, in blocks that lie there as they do in the whole: where in the whole each
-    begins, and a view of it. Of stacked matrices that are cut for tensor parallelism there is one for each matrix."""
+    """Return the local part of a tensor as blocks that are contiguous in the whole tensor.
+
+    Each block has the offset at which it begins in the whole tensor, and a view. Stacked matrices that are split for
+    tensor parallelism have one block for each matrix.
+    """
     own = part(tensor.detach())
-    held = [torch.arange(n) for n in tensor.shape]  # by dimension, the indices in the whole
+    held = [torch.arange(n) for n in tensor.shape]  # the indices in the whole tensor, by dimension
     if in_parts(tensor):
         mesh = tensor.device_mesh
         names, at = mesh.mesh_dim_names or ("",) * mesh.ndim, [*(mesh.get_coordinate() or ())]
-        # Weights are cut for tensor parallelism first, and what is left of each by rows.
+        # Weights are split for tensor parallelism first and by rows second.
         for i in sorted(range(mesh.ndim), key=lambda i: names[i] != TENSOR):
             placement: Any = tensor.placements[i]
             if hasattr(placement, "dim"):
@@ -105,8 +113,7 @@ def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
 
 @torch.no_grad()
 def fill(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -> None:
-    """Give a model that may be held in parts its numbers, of which each process takes what it holds: whole tensors by
-    name, one after another."""
+    """Load whole tensors, by name, into a model that may be sharded. Each process copies only its own parts."""
     held = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     for name, tensor in numbers:
         for begin, view in blocks_of(held[name]):
@@ -114,20 +121,20 @@ def fill(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -> None:
 
 
 def _runs(indices: Tensor) -> list[tuple[int, slice]]:
-    """Of growing indices each run without a gap: where it begins, and the places in which it stands."""
+    """Return the runs without a gap of increasing indices: the first index and the slice of positions of each."""
     ends = [*(1 + (indices.diff() != 1).nonzero().flatten()).tolist(), len(indices)] if len(indices) else []
     return [(int(indices[a]), slice(a, b)) for a, b in zip([0, *ends], ends)]
 
 
 def norm_of(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm, (), of all numbers of tensors that processes hold in parts together: all ask for it."""
+    """Return the norm, shape (), of all values of sharded tensors. All processes must call this."""
     own = torch.stack([torch.linalg.vector_norm(part(tensor)) for tensor in tensors])
-    once = own.new_tensor([_parts_of(tensor) / dist.get_world_size() for tensor in tensors])
+    once = own.new_tensor([_num_parts(tensor) / dist.get_world_size() for tensor in tensors])
     return total((own.square() * once).sum()).sqrt()
 
 
-def _parts_of(tensor: Tensor) -> int:
-    """In how many parts a tensor is held; where there are more processes, several hold the same."""
+def _num_parts(tensor: Tensor) -> int:
+    """Return the number of parts of a tensor. If there are more processes than parts, several store the same part."""
     if not in_parts(tensor):
         return 1
     mesh, placements = tensor.device_mesh, tensor.placements
@@ -135,7 +142,7 @@ def _parts_of(tensor: Tensor) -> int:
 
 
 def in_parts_of(held: Tensor, own: Tensor) -> Tensor:
-    """The tensor of which this process has its `own` part, as it has of `held`."""
+    """Return the sharded tensor with local part `own` and the placement of `held`."""
     if not in_parts(held):
         return own
     from torch.distributed.tensor import DTensor
@@ -146,13 +153,13 @@ def in_parts_of(held: Tensor, own: Tensor) -> Tensor:
 
 
 def like(tensor: Tensor, held: Tensor) -> Tensor:
-    """A whole tensor in the parts in which `held`, of that shape, is held."""
+    """Shard a whole tensor as `held`, which has the same shape."""
     if not in_parts(held) or in_parts(tensor):
         return tensor
     from torch.distributed.tensor import Shard, distribute_tensor
 
     tensor = tensor.to(held.device)
-    if not _cut_twice(held):
+    if not _is_split_twice(held):
         return distribute_tensor(tensor, held.device_mesh, held.placements, src_data_rank=None)
     *data, cut = held.placements
     outer, inner = _meshes(held)
@@ -163,6 +170,6 @@ def like(tensor: Tensor, held: Tensor) -> Tensor:
 
 
 def load(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Put whole weights, or such parts, into a model that may be sharded."""
+    """Load whole or sharded weights into a model that may be sharded."""
     held = model.state_dict()
     model.load_state_dict({key: like(value, held[key]) if key in held else value for key, value in weights.items()})

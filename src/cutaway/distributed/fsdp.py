@@ -1,8 +1,8 @@
-"""Fully sharded data parallel: each process holds a part of every weight, its gradient and what the optimizer keeps.
+"""Fully sharded data parallelism: each process stores a part of every weight, its gradient and its optimizer state.
 
 S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2019
-<https://arxiv.org/abs/1910.02054>, stage 3; PyTorch's `fully_shard` does it, with weights as DTensors of which each
-process has some rows. A block's whole weights are there while it computes, and gone after it.
+<https://arxiv.org/abs/1910.02054>, stage 3, by PyTorch's `fully_shard`. Weights are DTensors, and each process has some
+of their rows. The whole weights of a block exist only while it computes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,28 @@ from .ddp import Loss
 from .dtensors import TENSOR
 from .environment import local_world_size
 
-PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # what autocast computes in fewer digits, bias and all
+PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # layers that autocast computes in low precision, bias included
 
-# What a loss says of its batch is looked at, never written to.
+# The outputs of the loss are only read, so a view is safe.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
 def mesh_of(
     device: torch.device, processes: int, parallel: str, tensor: int = 1, machine: int | None = None
 ) -> DeviceMesh:
-    """The processes in a grid: `replicate` are those that hold the same, `shard` those that share weights by rows, and
-    `tensor` those that share heads and hidden units, as many as that says for each of the `processes` that see
-    different examples. With parallel=hsdp the processes of a machine, of which it has so many, hold one whole model
-    together: so the weights travel within machines, and between them gradients alone."""
+    """Return the mesh of processes.
+
+    Its dimensions are `replicate`, the processes that store the same; `shard`, those that share weights by rows; and
+    `tensor`, those that share heads and hidden units. With parallel=hsdp the processes of one machine share one whole
+    model, so weights are sent within machines and only gradients between them.
+
+    Args:
+        device: Device whose type the mesh has.
+        processes: Number of processes that see different examples.
+        parallel: Setting `parallel`.
+        tensor: Number of processes that share heads and hidden units, for each of `processes`.
+        machine: Number of processes of one machine. By default that of this launch.
+    """
     within = (machine or local_world_size()) // tensor
     data = {
         "fsdp": {"shard": processes},
@@ -44,11 +53,23 @@ def mesh_of(
 
 
 def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> Loss:
-    """Shard the model over the dimensions `replicate` and `shard` of the mesh, each of its `blocks` by itself and what
-    is left together; the loss in which it computes with whole weights, and after whose backward pass each process has
-    its part of the sum of all gradients. With a `dtype` the weights of linear layers and convolutions in blocks, which
-    compute in that, travel in it too, together by block; normalizations, which do not, stay what they are. Gradients
-    are added in the weights' own. Raises SettingError where PyTorch is too old for it."""
+    """Shard the model over the dimensions `replicate` and `shard` of the mesh.
+
+    Args:
+        model: Model to shard.
+        mesh: Mesh of processes.
+        blocks: Modules that are sharded separately. The rest of the model is sharded together.
+        dtype: Type in which the weights of linear layers and convolutions in blocks compute and are sent, together for
+            each
+            block. Normalizations keep their type. Gradients are added in the type of the weights.
+
+    Returns:
+        A loss in which the model computes with whole weights. After its backward pass each process has its part of the
+        sum of all gradients.
+
+    Raises:
+        SettingError: If PyTorch is too old.
+    """
     if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
         raise SettingError(
             f"Weights are shared between processes from PyTorch 2.13 on, and this is {torch.__version__}: update it, "
@@ -68,14 +89,14 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
             share(block, mesh=mesh)
     share(loss, mesh=mesh)
     for module in _sharded(loss):
-        module.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by what is counted over all processes
+        module.set_gradient_divide_factor(1.0)  # a sum: the loss is already divided by the count of all processes
         module.set_force_sum_reduction_for_comms(True)
-        module.set_reduce_scatter_unused_params(True)  # not all of a model need take part in a batch
+        module.set_reduce_scatter_unused_params(True)  # a batch may leave parts of a model unused
     return loss
 
 
 def collect_gradients(loss: Loss, now: bool) -> None:
-    """Whether gradients come together after the next backward pass, or wait for a later one."""
+    """Set whether gradients are reduced after the next backward pass or after a later one."""
     for module in _sharded(loss):
         module.set_requires_gradient_sync(now, recurse=False)
         module.set_is_last_backward(now)

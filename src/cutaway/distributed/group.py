@@ -1,6 +1,6 @@
-"""The processes that train together: how they meet, and what they tell one another.
+"""Process group for training: initialization, collectives and shared errors.
 
-Every process calls the same functions in the same order; what one does not call, the others wait for.
+Every process must call the same functions in the same order. A call that one process skips blocks the others.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from torch.distributed.rendezvous import rendezvous
 from ..core.errors import CutawayError, LostProcess
 from .environment import launched, rank, restarts, world_size
 
-ARRIVAL = timedelta(minutes=5)  # for all to come
-PATIENCE = timedelta(minutes=60)  # for one another, as when one alone writes a checkpoint
-HEARD = 2.0  # seconds in which an error that all have is known of the first process
+ARRIVAL = timedelta(minutes=5)  # for all processes to start
+PATIENCE = timedelta(minutes=60)  # for other processes, as when one alone writes a checkpoint
+HEARD = 2.0  # seconds to wait for rank 0 to report an error that all processes have
 T = TypeVar("T")
 
 
 @contextlib.contextmanager
 def joined(arrival: timedelta = ARRIVAL) -> Iterator[None]:
-    """Within this context the processes that were started together are a group: gloo on CPUs, NCCL on GPUs. A process
-    that was started alone is none.
+    """Initialize the process group within this context: gloo on CPUs, NCCL on GPUs.
 
-    Raises LostProcess where one does not come, or is lost on the way. Of an error that a person can fix one process
-    speaks, with its rank where it is not the first; in the others it is `silent`.
+    A process that was started alone has no group. Only one process reports an error that the user can fix, with its
+    rank unless it is rank 0. In the others the error is `silent`.
+
+    Raises:
+        LostProcess: If a process does not start, or is lost later.
     """
     if not launched() or dist.is_initialized():
         yield
         return
     store = None
     try:
-        store = _meet(arrival)
+        store = _init_group(arrival)
         yield
-        dist.barrier()  # who leaves early takes what the others have yet to hear along
+        dist.barrier()  # a process that leaves early breaks the collectives of the others
     except CutawayError as error:
         error.silent = not _speaks(error, store)
         raise
     except RuntimeError as error:
-        if not _is_of_a_connection(error):
+        if not _is_connection_error(error):
             raise
         lost = LostProcess(f"Of {world_size()} processes one was lost: it was killed, or its machine is gone.")
         lost.silent = not _speaks(lost, store)
@@ -56,8 +58,8 @@ def joined(arrival: timedelta = ARRIVAL) -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def _meet(arrival: timedelta) -> Store:
-    """Make the group, and give what its processes can leave each other words in."""
+def _init_group(arrival: timedelta) -> Store:
+    """Initialize the group and return a store for messages between its processes."""
     try:
         store, own, count = next(iter(rendezvous("env://", timeout=arrival)))
         store.set_timeout(arrival)
@@ -73,22 +75,25 @@ def _meet(arrival: timedelta) -> Store:
     return PrefixStore(f"said{restarts()}", store)
 
 
-def _is_of_a_connection(error: RuntimeError) -> bool:
-    """Whether a collective failed because another process is gone."""
+def _is_connection_error(error: RuntimeError) -> bool:
+    """Return whether a collective failed because another process is gone."""
     said = str(error).lower()
     return isinstance(error, dist.DistError) or any(word in said for word in ("connection", "gloo", "nccl", "socket"))
 
 
 def _speaks(error: CutawayError, store: Store | None) -> bool:
-    """Whether this process tells of an error: the first, where it has it too, or else the first to come here, with its
-    rank. Who only lost another that told why says nothing."""
+    """Return whether this process reports an error.
+
+    Rank 0 does if it has the error. Otherwise the first process that gets here does, with its rank. A process that only
+    lost the process which reported the cause is silent.
+    """
     if store is None or error.shared:
         return rank() == 0
     own, said = rank(), str(error)
-    with contextlib.suppress(RuntimeError):  # where the store is gone, nobody hears
+    with contextlib.suppress(RuntimeError):  # the store may be gone
         if own == 0 and not isinstance(error, LostProcess):
             store.set("first", said)
-            return store.add("told", 1) == 1  # else another had waited long enough, on a slow machine
+            return store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
         until = time.monotonic() + HEARD
         while time.monotonic() < until and not store.check(["first"]):
             time.sleep(0.05)
@@ -100,40 +105,42 @@ def _speaks(error: CutawayError, store: Store | None) -> bool:
 
 
 def place() -> tuple[int, int]:
-    """Which process of the group this is, from 0, and how many there are."""
+    """Return the rank of this process in the group, from 0, and the number of processes."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def total(x: Tensor) -> Tensor:
-    """The sum over all processes: the same bits in each."""
+    """Return the sum over all processes, bit-identical in each."""
     summed = x.clone()
     dist.all_reduce(summed)
     return summed
 
 
 def from_first(value: T) -> T:
-    """What the first process has."""
+    """Return the value of rank 0."""
     held = [value]
     dist.broadcast_object_list(held)
     return held[0]
 
 
 def from_all(value: T) -> list[T]:
-    """What each process has, in the order of their ranks."""
+    """Return the values of all processes, in the order of their ranks."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, value)
     return found
 
 
 def send_from_first(tensors: list[Tensor]) -> None:
-    """Write what the first process has into the tensors of all."""
+    """Copy the tensors of rank 0 into those of all processes."""
     for tensor in tensors:
         dist.broadcast(tensor, 0)
 
 
 def by_first(do: Callable[[], T]) -> T:
-    """What the first process finds, doing it alone; what it raises for a person to fix, all raise. In a process without
-    others simply that."""
+    """Run a function on rank 0 only and return its result in every process.
+
+    A CutawayError is raised in all processes. Without a process group the function is simply called.
+    """
     if not dist.is_initialized():
         return do()
     value: T | None = None

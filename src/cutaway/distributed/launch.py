@@ -1,7 +1,7 @@
-"""Several processes on this machine, started and watched by torchrun's elastic agent.
+"""Launch of several processes on this machine with torchrun's elastic agent.
 
-`processes=N` of a training is `torchrun --standalone --nproc-per-node=N` without typing it: the same command is run in
-each process, and what it finds, or what went wrong in it, comes back through files.
+`processes=N` of a training is `torchrun --standalone --nproc-per-node=N`. The same command runs in each process, and
+its result or its error is returned through files.
 """
 
 from __future__ import annotations
@@ -19,25 +19,38 @@ from typing import Any
 from ..core.errors import CutawayError, LostProcess, SettingError, TrainingError
 from .environment import rank
 
-FOUND, STOPPED = "found.txt", "stopped.txt"  # what the first process leaves: the run's folder
-AGENT = "agent.txt"  # the number of the process that starts them
+FOUND, STOPPED = "found.txt", "stopped.txt"  # files of rank 0 with the run's folder
+AGENT = "agent.txt"  # the ID of the process that starts the others
 
 
 class Stopped(KeyboardInterrupt):
-    """The person stopped the processes, and the first has written a checkpoint in the folder that is named."""
+    """The user stopped the processes. Rank 0 has written a checkpoint to the folder in the message."""
 
 
 def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max_restarts: int) -> Path:
-    """Run `python -m MODULE FOLDER` in so many processes, where the folder holds `asked` as JSON; the path that the
-    first of them found (`tell`). `name` is that of the launch.
+    """Run `python -m MODULE FOLDER` in several processes.
 
-    Raises what went wrong in one of them, with its rank where it is not the first, and Stopped where it was stopped.
+    Args:
+        module: Module that is run.
+        asked: Settings, which are written to the folder as JSON.
+        name: Name of the launch.
+        processes: Number of processes.
+        max_restarts: Number of restarts after a lost process.
+
+    Returns:
+        The path that rank 0 passed to `tell`.
+
+    Raises:
+        SettingError: If the settings are not JSON values.
+        TrainingError: If a process failed. The message has its rank unless it is rank 0.
+        LostProcess: If a process was lost.
+        Stopped: If the user stopped the processes.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it is told here what went wrong
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # errors are reported below
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         tell(folder, AGENT, os.getpid())
@@ -68,8 +81,10 @@ def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max
 
 @contextlib.contextmanager
 def _environment(processes: int) -> Iterator[None]:
-    """What the processes are given beside this one's environment: their share of the processor, where nobody says how
-    many threads each is to have, and no notices of PyTorch's own code."""
+    """Set the environment of the processes: their share of the CPU threads, and no notices of PyTorch.
+
+    Variables that are set already are kept.
+    """
     threads = max(1, (os.cpu_count() or 1) // processes)
     own = {"OMP_NUM_THREADS": str(threads), "TORCH_CPP_LOG_LEVEL": "ERROR"}
     new = {key: value for key, value in own.items() if key not in os.environ}
@@ -82,18 +97,18 @@ def _environment(processes: int) -> Iterator[None]:
 
 
 def tell(folder: Path, name: str, what: object) -> None:
-    """Leave a word for who started this process."""
+    """Write a message for the process that started this one."""
     (folder / name).write_text(str(what))
 
 
 def failed(folder: Path, error: CutawayError) -> None:
-    """Leave what went wrong here, where this process speaks of it."""
+    """Write the error for the process that started this one, unless it is silent."""
     if not error.silent:
         tell(folder, f"failed-{rank()}.json", json.dumps({"lost": isinstance(error, LostProcess), "said": str(error)}))
 
 
 def _raise(folder: Path, processes: int, error: BaseException) -> None:
-    """Raise what the processes left."""
+    """Raise the error that the processes wrote."""
     if (folder / STOPPED).exists():
         raise Stopped((folder / STOPPED).read_text()) from None
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("failed-*.json"))]

@@ -1,4 +1,4 @@
-"""How PyTorch's distributed checkpoints are written to and read from the folders of checkpoint.py."""
+"""Storage of PyTorch's distributed checkpoints in the folders of checkpoint.py."""
 
 from __future__ import annotations
 
@@ -45,27 +45,36 @@ from .checkpoint import Checkpoint, complete, remove, write_index
 from .dtensors import blocks_of
 from .group import PATIENCE
 
-Offset = tuple[int, ...]  # where a block begins in the whole
+Offset = tuple[int, ...]  # position of a block in the whole tensor
 
 
 class Saver:
-    """Writes the checkpoints of several processes, one at a time, while they go on with their work."""
+    """Asynchronous writer of checkpoints of several processes, one at a time."""
 
     def __init__(self) -> None:
         self._group: Any = None
         self._running: Future[Any] | None = None
 
     def save(self, folder: Path, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Begin to write `tensors` and JSON values to folder/NAME-1, or the next number; they may change at once. All
-        processes ask for it, with the same tensors, whole or in parts. Waits for the checkpoint before."""
+        """Start to write a checkpoint to folder/NAME-1, or the next number.
+
+        The tensors may change as soon as this returns. All processes must call it, with the same tensors. It waits for
+        the previous checkpoint.
+
+        Args:
+            folder: Folder of the checkpoints.
+            name: Name of the checkpoint.
+            tensors: Whole or sharded tensors, by name.
+            meta: JSON values.
+        """
         self.wait()
-        if self._group is None:  # what is said of a checkpoint goes beside what is said of training
+        if self._group is None:  # a group of its own, so that training can communicate meanwhile
             self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
         blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in blocks_of(tensor)}
         sizes = {name: tensor.shape for name, tensor in tensors.items()}
         self._writer = _Writer(folder, name, meta)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what PyTorch will call differently
+            warnings.simplefilter("ignore")  # about names that PyTorch will change
             self._running = async_save(  # type: ignore[assignment]
                 {_key(*index): view for index, view in blocks.items()},
                 storage_writer=self._writer,
@@ -74,13 +83,16 @@ class Saver:
             )
 
     def wait(self) -> None:
-        """Wait until the checkpoint is whole, if one is being written. Raises FileError, in all processes, where one of
-        them could not write it; what was saved before is still there."""
+        """Wait until the checkpoint that is being written is complete.
+
+        Raises:
+            FileError: In all processes, if one of them could not write. The previous checkpoint still exists.
+        """
         running, self._running = self._running, None
         if running is None:
             return
         try:
-            with _told():
+            with _raise_first_failure():
                 running.result()
         except FileError:
             self._writer.clear()
@@ -88,10 +100,13 @@ class Saver:
 
 
 def read(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
-    """Fill the tensors, whole or in parts, with what was written under their names. In a group all processes ask for
-    it. Raises FileError, in all of them, which names the file that is missing or damaged."""
-    with warnings.catch_warnings(), _told():
-        warnings.simplefilter("ignore")  # a process without a group is told so
+    """Fill whole or sharded tensors with the values of a checkpoint, by name. All processes of a group must call this.
+
+    Raises:
+        FileError: In all processes, if a file is missing or damaged. The message names the file.
+    """
+    with warnings.catch_warnings(), _raise_first_failure():
+        warnings.simplefilter("ignore")  # PyTorch warns in a process without a group
         load(
             tensors,
             storage_reader=_Reader(checkpoint),
@@ -100,19 +115,19 @@ def read(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
 
 
 def _key(name: str, offset: Sequence[int]) -> str:
-    """What a block is called in a file."""
+    """Return the name of a block in a file."""
     return f"{name}@{','.join(map(str, offset))}" if any(offset) else name
 
 
 class _SavePlanner(DefaultSavePlanner):
-    """Says what a process holds, block by block; PyTorch's own knows of one block of each tensor."""
+    """Planner that lists the blocks of a process. PyTorch's own planner has one block for each tensor."""
 
     def __init__(self, blocks: list[tuple[str, Offset]], sizes: Mapping[str, torch.Size]) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
         self.blocks, self.sizes = blocks, sizes
 
     def create_local_plan(self) -> SavePlan:
-        """What this process could write; of what several hold one will."""
+        """Return the blocks that this process can write. Of equal blocks of several processes only one is written."""
         items = []
         for name, offset in self.blocks:
             block, at = self.state_dict[_key(name, offset)], torch.Size(offset)
@@ -124,16 +139,16 @@ class _SavePlanner(DefaultSavePlanner):
         return self.plan
 
     def resolve_data(self, write_item: WriteItem) -> Tensor:
-        """The block that is to be written."""
+        """Return the block to write."""
         found: Tensor = self.state_dict[_key(write_item.index.fqn, write_item.index.offset or ())]
         return found
 
 
 class _LoadPlanner(DefaultLoadPlanner):
-    """Asks for what a process is to hold, block by block."""
+    """Planner that requests the blocks of a process."""
 
     def create_local_plan(self) -> LoadPlan:
-        """The slices of what was written that make up each block."""
+        """Return the stored slices that make up each block."""
         assert self.metadata is not None
         items = []
         self.blocks: dict[tuple[str, Offset], Tensor] = {}
@@ -147,31 +162,31 @@ class _LoadPlanner(DefaultLoadPlanner):
         return LoadPlan(items)
 
     def lookup_tensor(self, index: MetadataIndex) -> Tensor:
-        """The block that is to be filled."""
+        """Return the block to fill."""
         return self.blocks[index.fqn, tuple(index.offset or ())]
 
 
 class _Writer(StorageWriter):
-    """Where the parts of one checkpoint are written."""
+    """Writer of the parts of one checkpoint."""
 
     def __init__(self, folder: Path, name: str, meta: Mapping[str, Any]) -> None:
         self.folder, self.name, self.meta = folder, name, meta
-        self.place: Path | None = None  # the folder until it is whole; the first process alone knows it from here
+        self.place: Path | None = None  # temporary folder; only rank 0 sets it
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """In the first process: where each of them writes."""
+        """Assign a file to each process. Called on rank 0."""
         numbers = [int(path.name.rpartition("-")[2]) for path in complete(self.folder, self.name)]
         self.final = self.folder / f"{self.name}-{max(numbers, default=0) + 1}"
-        self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # what a kill leaves is known by that
+        self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # marks what a killed process leaves behind
         try:
             make_folder(self.place)
         except OSError as error:
-            raise _unwritten(self.place, error) from error
+            raise _write_error(self.place, error) from error
         files = [self.place / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]
         return [replace(plan, storage_data=file) for plan, file in zip(plans, files)]
 
     def write_data(self, plan: SavePlan, planner: Any) -> torch.futures.Future[list[WriteResult]]:
-        """Write the blocks that are this process's to write to a file of its own."""
+        """Write the blocks of this process to its file."""
         file, found = plan.storage_data, []
         blocks: dict[MetadataIndex, Tensor] = {item.index: planner.resolve_data(item) for item in plan.items}
         named = {_key(index.fqn, index.offset or ()): block for index, block in blocks.items()}
@@ -184,8 +199,7 @@ class _Writer(StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """In the first process, when all have written: the index, and the name that says that all is there. What was
-        saved before under that name is no longer needed."""
+        """Write the index, rename the folder to its final name and remove older checkpoints. Called on rank 0."""
         assert self.place is not None
         slices: dict[str, list[dict[str, Any]]] = {name: [] for name in metadata.state_dict_metadata}
         sums: dict[str, str] = {}
@@ -200,17 +214,17 @@ class _Writer(StorageWriter):
             if isinstance(one, TensorStorageMetadata)
         }
         write_index(self.place, self.meta, sums, tensors)
-        shutil.rmtree(self.final, ignore_errors=True)  # what is left of one that was being removed
+        shutil.rmtree(self.final, ignore_errors=True)  # the rest of a checkpoint whose removal was interrupted
         try:
             self.place.rename(self.final)
         except OSError as error:
-            raise _unwritten(self.final, error) from error
+            raise _write_error(self.final, error) from error
         (self.folder / f"{self.name}.safetensors").unlink(missing_ok=True)
         for older in complete(self.folder, self.name)[:-1]:
             remove(older)
 
     def _reject_unseen(self, files: list[str]) -> None:
-        """Raise FileError where machines write to folders of the same name that are not the same."""
+        """Raise FileError if machines write to different folders of the same name."""
         assert self.place is not None
         unseen = [name for name in files if not (self.place / name).is_file()]
         if unseen:
@@ -221,34 +235,34 @@ class _Writer(StorageWriter):
             )
 
     def clear(self) -> None:
-        """Remove what was begun."""
+        """Remove an incomplete checkpoint."""
         if self.place is not None:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """The plan as it is."""
+        """Return the plan unchanged."""
         return plan
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing is needed before the plan is known."""
+        """Do nothing: all work needs the plan."""
 
     def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept: a writer is for one checkpoint."""
+        """Do nothing: a writer is for one checkpoint."""
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """No writer is found by the name of a checkpoint."""
+        """Return False: writers are not looked up by checkpoint name."""
         return False
 
 
 class _Reader(StorageReader):
-    """Reads what a plan asks for."""
+    """Reader of the slices of a plan."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What is there, as PyTorch describes it."""
+        """Return the metadata of the checkpoint in PyTorch's format."""
         found: dict[str, Any] = {}
         for name, tensor in self.checkpoint.tensors.items():
             slices = [
@@ -259,7 +273,7 @@ class _Reader(StorageReader):
         return Metadata(found)
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
-        """Read file after file, each of which is held to its checksum first."""
+        """Read file by file, and verify the checksum of each first."""
         files = {
             MetadataIndex(name, one["offset"]): one["file"]
             for name, slices in self.checkpoint.slices.items()
@@ -279,28 +293,28 @@ class _Reader(StorageReader):
         return done
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """The plan as it is."""
+        """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """The plans as they are."""
+        """Return the plans unchanged."""
         return plans
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing is needed before the plan is known."""
+        """Do nothing: all work needs the plan."""
 
     def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept: a reader is for one checkpoint."""
+        """Do nothing: a reader is for one checkpoint."""
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """No reader is found by the name of a checkpoint."""
+        """Return False: readers are not looked up by checkpoint name."""
         return False
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Raise, in all processes, what went wrong in the first of those where something did, instead of PyTorch's list."""
+def _raise_first_failure() -> Iterator[None]:
+    """Raise in all processes the error of the first process that failed, instead of PyTorch's list of errors."""
     try:
         yield
     except CheckpointException as error:
@@ -310,7 +324,7 @@ def _told() -> Iterator[None]:
         raise first from None
 
 
-def _unwritten(path: Path, error: OSError) -> FileError:
+def _write_error(path: Path, error: OSError) -> FileError:
     return FileError(
         f"{path} could not be written: {cause(error)}. The checkpoint before it is untouched. Free some space, or "
         "check the permissions, and resume the run."

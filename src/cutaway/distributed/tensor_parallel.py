@@ -1,14 +1,14 @@
-"""Tensor parallelism: the heads of each attention and the hidden units of each MLP are shared by several processes.
+"""Tensor parallelism: several processes share the heads of each attention and the hidden units of each MLP.
 
 M. Shoeybi et al., Megatron-LM: Training multi-billion parameter language models using model parallelism, 2019
-<https://arxiv.org/abs/1909.08053>, section 3. Of two matrices one after another the first is cut by its columns (in the
-paper's notation, x A: by what it gives) and the second by its rows (what it takes), so that each process computes some
-heads, or some hidden units, by itself, and one sum over the processes ends each attention and each MLP:
+<https://arxiv.org/abs/1909.08053>, section 3. Of two consecutive matrices the first is split by columns (in the paper's
+notation, x A: by outputs) and the second by rows (by inputs). Each process computes some heads or hidden units, and
+each attention and each MLP ends with one sum over the processes:
 
     y = Σ_p g(x A_p) B_p          A = [A_1 … A_N],  B = [B_1; …; B_N]
 
-PyTorch's `parallelize_module` does it, with weights as DTensors. What stands between (normalizations, the residual
-stream, embeddings, the output layer) every process of the group computes alike, on the same examples.
+PyTorch's `parallelize_module` implements it, with weights as DTensors. Everything else (normalizations, the residual
+stream, embeddings, the output layer) is computed by every process of the group, on the same examples.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from ..nn.transformer import MLP
 
 
 class StackedColwise(ColwiseParallel):
-    """Column-parallel, of a layer whose weight (out, in) is several matrices one below the other: each process has its
-    rows of each of them, as queries, keys and values of its heads."""
+    """Column-parallel style for a layer whose weight (out, in) stacks several matrices.
+
+    Each process has its rows of each matrix: the queries, keys and values of its heads.
+    """
 
     def __init__(self, matrices: int) -> None:
         super().__init__()
@@ -47,11 +49,11 @@ class StackedColwise(ColwiseParallel):
 
     @staticmethod
     def _prepare_output_fn(output_layouts: Any, use_local: bool, mod: Any, outputs: Any, mesh: Any) -> Tensor:
-        found: Tensor = outputs.to_local()  # (N, T, its heads' queries, keys and values)
+        found: Tensor = outputs.to_local()  # (N, T, queries, keys and values of its heads)
         return found
 
 
-# How the layers of each module are cut. Over a source, queries have a layer of their own.
+# Split of the layers of each module. In cross-attention, queries have a separate layer.
 PLAN: dict[type[nn.Module], dict[str, Callable[[], ParallelStyle]]] = {
     MultiHeadAttention: {
         "qkv": lambda: StackedColwise(3),
@@ -65,14 +67,16 @@ PLAN: dict[type[nn.Module], dict[str, Callable[[], ParallelStyle]]] = {
 
 
 def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Cut the model, whole until now, over the processes of a mesh of one dimension. `reject_for_tensor_parallel` has
-    passed it."""
+    """Split the model over the processes of a mesh with one dimension.
+
+    The model is whole before, and has passed `reject_for_tensor_parallel`.
+    """
     count, rank = mesh.size(), mesh.get_local_rank()
     for module in [*model.modules()]:
         for name, style in PLAN.get(type(module), {}).items():
             if isinstance(getattr(module, name, None), nn.Module):
                 cut = style()
-                cut.src_data_rank = None  # every process has the whole, and takes its part
+                cut.src_data_rank = None  # every process has the whole weight and takes its part
                 parallelize_module(module, mesh, {name: cut})
         if isinstance(module, MultiHeadAttention):
             module.heads, module.kv_heads = module.heads // count, module.kv_heads // count
@@ -83,12 +87,15 @@ def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
 
 
 def draw_apart(module: nn.Module, rank: int) -> None:
-    """Have dropout within the module, which works on heads or hidden units that only this process has, draw from a
-    stream of random numbers that is this process's; what all compute alike goes on to draw alike."""
-    vars(module)["forward"] = functools.partial(_drawn_apart, module, module.forward, rank)
+    """Give dropout within the module a separate random stream in each process.
+
+    The module works on heads or hidden units that only this process has. Everything that all processes compute still
+    draws the same numbers.
+    """
+    vars(module)["forward"] = functools.partial(_seeded_forward, module, module.forward, rank)
 
 
-def _drawn_apart(module: nn.Module, forward: Callable[..., Any], rank: int, *args: Any, **given: Any) -> Any:
+def _seeded_forward(module: nn.Module, forward: Callable[..., Any], rank: int, *args: Any, **given: Any) -> Any:
     if not module.training:
         return forward(*args, **given)
     with _own_stream(rank):
@@ -97,7 +104,7 @@ def _drawn_apart(module: nn.Module, forward: Callable[..., Any], rank: int, *arg
 
 @contextmanager
 def _own_stream(rank: int) -> Iterator[None]:
-    """Within it random numbers follow from the next one that all processes draw alike, and from the rank."""
+    """Seed random numbers from the next number of the common stream and from the rank."""
     seed = int(torch.randint(2**62, ()))
     with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
         torch.manual_seed(seed + rank)
@@ -105,7 +112,7 @@ def _own_stream(rank: int) -> Iterator[None]:
 
 
 def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
-    """Raise SettingError where the layers of the model called `name` cannot be shared by so many processes."""
+    """Raise SettingError if the layers of the model with that `name` cannot be split over `count` processes."""
     asked = f"tensor_parallel={count}"
     modules = {key: module for key, module in model.named_modules() if type(module) in PLAN}
     if not any(isinstance(module, MultiHeadAttention) for module in modules.values()):

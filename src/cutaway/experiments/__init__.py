@@ -1,1 +1,1 @@
-"""Experiments of several runs: comparisons, searches, and plans of a training."""
+"""Experiments with several runs: comparisons, searches and plans."""

@@ -1,16 +1,17 @@
 """95 % confidence intervals of metrics of classes: balanced accuracy, F1, areas under ROC and precision–recall curves.
 
     recall, precision   proportions, with the interval of E. B. Wilson (1927)
-    F1 of a class       2J / (1 + J), where J is a proportion too: the right answers of all examples that are of the
-                        class or taken for it
-    balanced accuracy   the mean of independent recalls: their intervals put together (G. Y. Zou, A. Donner, 2008), and
-                        that of the effective number of answers, the one with its variance; the wider end of the two
-    macro F1            the effective number of answers, by the delta method from slightly smoothed counts
-    AUC                 all values not rejected (R. G. Newcombe, 2006, method 5), by the variance of J. A. Hanley, B. J.
-                        McNeil (1982) times how much larger or smaller that of E. R. DeLong et al. (1988) is
-    average precision   the effective number of answers, by the jackknife
+    F1 of a class       2J / (1 + J), where J is a proportion too: the correct predictions among all examples that are
+                        of the class or predicted as the class
+    balanced accuracy   the mean of independent recalls. Two intervals are computed: the combination of those of the
+                        recalls (G. Y. Zou, A. Donner, 2008), and that of the effective number of predictions, the
+                        number with the same variance. The wider end of the two is used
+    macro F1            the effective number of predictions, by the delta method from slightly smoothed counts
+    AUC                 all values that are not rejected (R. G. Newcombe, 2006, method 5), by the variance of J. A.
+                        Hanley, B. J. McNeil (1982) times its ratio to that of E. R. DeLong et al. (1988)
+    average precision   the effective number of predictions, by the jackknife
 
-Few examples of a class say too little of it: then there is no interval, and the note names the class.
+With few examples of a class there is no interval, and the note names the class.
 """
 
 from __future__ import annotations
@@ -25,22 +26,28 @@ from numpy.typing import NDArray
 from .intervals import Z95, Metric, effective, proportion, student, wilson, without_interval
 from .resampling import Values
 
-LEAST_OF_CLASS = 5  # examples of a class below which means over classes and AUC have no interval
-LEAST_FOUND = 20  # examples of a class below which its average precision has none
-SMOOTHING = 0.25  # examples of each class, half of them right, that are added to estimate the variance of macro F1
-TRUSTED = 20  # examples of the rarer class from which on DeLong's variance has more weight than Hanley and McNeil's
-GRID = np.linspace(0, 1, 4001)  # areas that are held against the one that was found
+LEAST_OF_CLASS = 5  # minimum examples of each class for an interval of means over classes and AUC
+LEAST_FOUND = 20  # minimum examples of a class for an interval of its average precision
+SMOOTHING = 0.25  # examples added to each class, half of them correct, to estimate the variance of macro F1
+TRUSTED = 20  # examples of the rarer class above which DeLong's variance outweighs Hanley and McNeil's
+GRID = np.linspace(0, 1, 4001)  # areas that are tested against the observed one
 
 
 def f1(right: int, of: int, said: int) -> Metric:
-    """Return the F1 of a class from counts; NaN where it neither occurs nor is predicted."""
+    """Return the F1 of a class from counts; NaN if it neither occurs nor is predicted."""
     found = proportion(right, of + said - right).map(lambda j: 2 * j / (1 + j))
     reason = few_of(np.array([of]), None) if of + said else ""
     return without_interval(found.value, reason) if reason else found
 
 
 def balanced_accuracy(right: NDArray[Any], of: NDArray[Any], names: Sequence[str] | None = None) -> Metric:
-    """Return the mean recall of classes that have examples, from right answers and examples of each, (K,) each."""
+    """Return the mean recall of the classes that have examples.
+
+    Args:
+        right: Correct predictions of each class, shape (K,).
+        of: Examples of each class, shape (K,).
+        names: Names of the classes.
+    """
     there = of > 0
     names = [name for name, some in zip(names, there) if some] if names else None
     right, of = right[there].astype(np.float64), of[there].astype(np.float64)
@@ -62,12 +69,12 @@ def balanced_accuracy(right: NDArray[Any], of: NDArray[Any], names: Sequence[str
 def macro_f1(
     actual: NDArray[np.int64], said: NDArray[np.int64], counts: NDArray[Any], names: Sequence[str] | None = None
 ) -> Metric:
-    """Return the mean F1 of the classes that occur, of examples or of answers.
+    """Return the mean F1 of the classes that occur among the examples or the predictions.
 
     Args:
-        actual: The class of the examples of each cell of the confusion matrix that is not empty, (C,), from 0 on.
-        said: The predicted class of the same cells, (C,).
-        counts: Number of examples of each cell, (C,).
+        actual: The class of the examples of each nonempty cell of the confusion matrix, shape (C,), from 0.
+        said: The predicted class of the same cells, shape (C,).
+        counts: Number of examples of each cell, shape (C,).
         names: Names of the classes.
     """
     classes = int(max(actual.max(), said.max())) + 1
@@ -77,7 +84,7 @@ def macro_f1(
     value = float((2 * right[known] / (of + taken)[known]).mean())
     if reason := few_of(of[known], [names[int(k)] for k in np.flatnonzero(known)] if names else None):
         return without_interval(value, reason)
-    # The variance of the mean of what each example adds, of smoothed counts: g_ij = [i = j] 2/D_i − F_i/D_i − F_j/D_j.
+    # Variance of the mean contribution of an example, of smoothed counts: g_ij = [i = j] 2/D_i − F_i/D_i − F_j/D_j.
     size, total = int(known.sum()), float(counts.sum())
     both = of + taken + 2 * SMOOTHING  # D
     score = 2 * (right + SMOOTHING / 2) / both  # F
@@ -94,7 +101,7 @@ def macro_f1(
 
 
 def few_of(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examples") -> str:
-    """Return why there is no interval where a class has fewer than LEAST_OF_CLASS examples; empty where none has."""
+    """Return the note if a class has fewer than LEAST_OF_CLASS examples, otherwise an empty string."""
     if not len(counts) or counts.min() >= LEAST_OF_CLASS:
         return ""
     return f"fewer than {LEAST_OF_CLASS} {noun} of " + (
@@ -103,9 +110,9 @@ def few_of(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examp
 
 
 def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Metric:
-    """Return the area under the ROC curve of scores (n,), of the examples that are of a class against all others.
+    """Return the area under the ROC curve of scores (n,), of the examples of a class against all others.
 
-    NaN where the examples are all of one side.
+    NaN if all examples are of one side.
     """
     from scipy.stats import rankdata  # comes with scikit-learn
 
@@ -113,7 +120,7 @@ def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Me
     if not of or not others:
         return Metric(math.nan, math.nan, math.nan)
     ranks = rankdata(score)
-    above = (ranks[is_class] - rankdata(score[is_class])) / others  # of each, the others that it is above
+    above = (ranks[is_class] - rankdata(score[is_class])) / others  # share of the others that each example is above
     below = 1 - (ranks[~is_class] - rankdata(score[~is_class])) / of
     value = float(above.mean())
     rarer = min(of, others)
@@ -131,7 +138,7 @@ def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Me
 
 
 def _hanley_mcneil(area: Values, of: int, others: int) -> Values:
-    """The variance of an area, for half as many examples of each side as there are of both."""
+    """Return the variance of an area, with the mean of both sides' counts in place of each."""
     more = (of + others) / 2 - 1
     spread = 1 + more * ((1 - area) / (2 - area) + area / (1 + area))
     found: Values = area * (1 - area) * spread / (of * others)
@@ -141,13 +148,13 @@ def _hanley_mcneil(area: Values, of: int, others: int) -> Values:
 def average_precision(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Metric:
     """Return the area under the precision–recall curve, by steps, of scores (n,) of a class against all others.
 
-    NaN where the examples are all of one side.
+    NaN if all examples are of one side.
     """
     of, count = int(is_class.sum()), len(score)
     if not of or of == count:
         return Metric(math.nan, math.nan, math.nan)
     _, place = np.unique(-score, return_inverse=True)
-    right = np.bincount(place, weights=is_class)  # at each score, the highest first
+    right = np.bincount(place, weights=is_class)  # count at each score, the highest first
     wrong = np.bincount(place, weights=~is_class)
     found, taken = right.cumsum(), wrong.cumsum()
     parts = right * found / (found + taken)
@@ -156,7 +163,7 @@ def average_precision(score: Values, is_class: NDArray[np.bool_], name: str = "a
         return without_interval(value, f"fewer than {LEAST_FOUND} examples of {name}")
     before = parts.cumsum() - parts
     all_but_one = np.maximum(found + taken - 1, 1)
-    lost = right * (found - 1) / all_but_one  # where one that is right is left out at this score or above it
+    lost = right * (found - 1) / all_but_one  # if a positive example at this score or above is left out
     own = (right - 1) * (found - 1) / all_but_one
     without_right = (before + own + lost.sum() - lost.cumsum()) / (of - 1)
     gained = right * found / all_but_one
@@ -168,8 +175,11 @@ def average_precision(score: Values, is_class: NDArray[np.bool_], name: str = "a
 
 
 def correlation(value: float, count: int) -> Metric:
-    """Return the interval of a rank correlation (C. Spearman, 1904) of `count` pairs, on R. A. Fisher's scale with the
-    variance of D. G. Bonett, T. A. Wright, Sample size requirements for estimating correlations, 2000."""
+    """Return the interval of a rank correlation (C. Spearman, 1904) of `count` pairs.
+
+    The interval is on R. A. Fisher's scale, with the variance of D. G. Bonett, T. A. Wright, Sample size requirements
+    for estimating correlations, 2000.
+    """
     if math.isnan(value) or count < 2 * LEAST_OF_CLASS:
         reason = "one side is constant" if math.isnan(value) else f"fewer than {2 * LEAST_OF_CLASS} pairs"
         return without_interval(value, reason)

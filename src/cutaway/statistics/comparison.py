@@ -1,28 +1,29 @@
 """Confidence intervals and tests of a metric, and of the difference between two models, over examples and seeds.
 
-A metric is f(ȳ), the mean over examples of their contributions, finished by f: the identity (accuracy), √ (RMSE) or
-exp (perplexity). A model that was trained with S seeds has S such values, and is reported by their mean. That has two
+A metric is f(ȳ): f is applied to the mean of the contributions of examples. It is the identity (accuracy), √ (RMSE) or
+exp (perplexity). A model that was trained with S seeds has S such values, and their mean is reported. There are two
 sources of variance, which add up (a two-way analysis of variance, examples × seeds):
 
-    examples   other test examples, the same ones for all models and seeds. Of the paired bootstrap (B. Efron, 1979) the
-               standard error of a mean is known without resampling: s/√n of Σ_s f'(ȳ_s) y_s / S, of which differences
-               are taken example by example. The part of a single seed is counted below, and subtracted here
-    seeds      other trained models, with their own part of the examples: Var_s f(ȳ_s) / S; of a difference the
-               sum of both models'. Three or five seeds are too few to be resampled
+    examples   other test examples, the same for all models and seeds. The standard error of a mean in the paired
+               bootstrap (B. Efron, 1979) is known without resampling: s/√n of Σ_s f'(ȳ_s) y_s / S. Differences are
+               taken for each example. The part of a single seed is counted below and subtracted here
+    seeds      other trained models, with their own part of the examples: Var_s f(ȳ_s) / S. Of a difference it is the
+               sum for both models. Three or five seeds are too few to be resampled
 
-Each part alone would have an error of Student's t, with n − 1 degrees of freedom and with S − 1, of a difference those
-of B. L. Welch (1947). Together the error has a mixture of the two, weighted by the squares of their variances, which
-are the weights of F. E. Satterthwaite (1946) too: his single t is too narrow where most of the variance is known from
-three seeds, W. G. Cochran's (1964) too wide. With one seed the result is about that trained model, not about others.
+Each part alone would have an error of Student's t, with n − 1 and S − 1 degrees of freedom. Of a difference the degrees
+of freedom of the seeds are those of B. L. Welch (1947). The combined error is a mixture of the two, weighted by the
+squares of their variances, which are also the weights of F. E. Satterthwaite (1946). His single t is too narrow if most
+of the variance is estimated from three seeds, and W. G. Cochran's (1964) is too wide. With one seed the result is about
+that trained model, not about others.
 
-The distribution of a single metric is skewed, and so is its interval. For right and wrong answers it is that of E. B.
-Wilson (1927), for the number of independent answers with this standard error; for all other metrics the studentised
-bootstrap (P. Hall, 1988) of the mean's logarithm.
+The distribution of a single metric is skewed, and so is its interval. For correct and wrong predictions it is that of
+E. B. Wilson (1927), for the number of independent predictions with this standard error. For all other metrics it is the
+studentised bootstrap (P. Hall, 1988) of the logarithm of the mean.
 
-The p-value of two trained models is that of random signs (R. A. Fisher, 1935): under the null hypothesis every
-example's difference has either sign with equal probability. With several seeds it is that of the mixture. The p-values
-of many pairs are corrected by S. Holm, 1979: if all models are equal, at most 5 of 100 comparisons of any number of
-models call some pair different.
+The p-value of two trained models is that of random signs (R. A. Fisher, 1935): under the null hypothesis the difference
+of every example has either sign with equal probability. With several seeds it is that of the mixture. The p-values of
+many pairs are corrected by S. Holm, 1979: if all models are equal, at most 5 % of comparisons find any significant
+difference, for any number of models.
 
 docs/statistics.md has the coverage of the intervals in simulations, and the alternatives that were tried.
 """
@@ -41,29 +42,35 @@ from .resampling import DRAWS, MOST, Resamples, Values
 
 Finish = Callable[[Values], Values]
 
-FEW = 10  # examples of which some resamples are all alike, and have no standard error
-FAR = 1e5  # standard errors: no quantile that is asked for is further away
+FEW = 10  # fewer examples than this have resamples without variance
+FAR = 1e5  # bound of the quantile search, in standard errors
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The metric of `a` less that of `b`."""
+    """Metric of model `a` minus that of model `b`."""
 
     a: str
     b: str
     value: float
     low: float
     high: float
-    probability: float  # that a is the better one of the two
-    p_value: float  # of so large a difference, were they alike
-    p_corrected: float  # for the number of pairs
-    told_apart: bool  # whether the corrected p-value is small enough to call them different
+    probability: float  # that a is better than b
+    p_value: float  # of a difference at least this large under the null hypothesis
+    p_corrected: float  # corrected for the number of pairs
+    told_apart: bool  # whether the difference is significant by the corrected p-value
 
 
 def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) -> Metric:
-    """A model's metric, from contributions (seeds, examples): the mean over seeds of finish(mean over examples).
+    """Return the metric of a model: the mean over seeds of finish(mean over examples).
 
-    NaN where a contribution is none or infinite; without limits where there is one example.
+    Args:
+        contributions: Contributions, shape (seeds, examples).
+        finish: Function f of the mean; by default the identity.
+        seed: Seed of the resamples.
+
+    Returns:
+        The metric. NaN if a contribution is NaN or infinite; with infinite limits if there is one example.
     """
     rows = _distinct(contributions)
     if not np.isfinite(rows).all():
@@ -72,7 +79,7 @@ def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) 
 
 
 def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Metric:
-    """The same of distinct finite rows (S, n), with these resamples."""
+    """Return the metric of distinct finite rows, shape (S, n), with the given resamples."""
     model = _model(rows, finish)
     if rows.shape[1] < 2:
         return Metric(model.value, -math.inf, math.inf)
@@ -84,7 +91,7 @@ def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Metri
             error = replace(error, of_examples=np.sort(studentised(model.added, resamples, logarithm=True)))
         relative = error.scale / float(model.added.mean())
         apart = [min(-error.quantile(p) * relative, WIDEST) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
-        low, high = (float(_finished(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
+        low, high = (float(_apply_finish(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
     else:
         low, high = error.around(model.value, LEVEL)
     return Metric(model.value, min(low, model.value), max(high, model.value))
@@ -97,12 +104,24 @@ def differences(
     seed: int = 0,
     level: float = LEVEL,
 ) -> list[Difference]:
-    """Compare every pair of models, in the given order, by contributions (seeds, examples) of the same examples.
+    """Compare every pair of models, in the given order, on the same examples.
 
-    A deterministic model, or one whose seeds all answer alike, has one row, which is compared with every seed of the
-    other. Raises ValueError if models have contributions of different numbers of examples.
+    A deterministic model, or one whose seeds all give the same predictions, has one row. It is compared with every seed
+    of the other.
 
-    The difference is NaN, with p = 1 and not significant, if a contribution of either is NaN or infinite.
+    Args:
+        contributions_by_name: Contributions of each model, shape (seeds, examples).
+        higher_is_better: Whether a higher metric is better.
+        finish: Function f of the mean; by default the identity.
+        seed: Seed of the resamples.
+        level: Confidence level.
+
+    Returns:
+        One difference for each pair. NaN, with p = 1 and not significant, if a contribution of either is NaN or
+            infinite.
+
+    Raises:
+        ValueError: If models have different numbers of examples.
     """
     models = {name: _distinct(rows) for name, rows in contributions_by_name.items()}
     counts = {name: rows.shape[1] for name, rows in models.items()}
@@ -130,7 +149,7 @@ def compared(
     resamples: Resamples,
     level: float,
 ) -> list[Difference]:
-    """Every pair of models of distinct finite rows (S, n), before correction for their number."""
+    """Compare every pair of models of distinct finite rows, shape (S, n), before correction for the number of pairs."""
     models = {name: _model(rows, finish) for name, rows in rows_by_name.items()}
     marks = finish is None and all(map(_is_binary, rows_by_name.values()))
     pairs = list(itertools.combinations(models, 2))
@@ -145,19 +164,22 @@ def compared(
             found.append(Difference(a, b, value, -math.inf, math.inf, 0.5, 1.0, 1.0, False))
             continue
         error = _error(apart, [one, other])
-        if marks:  # one more or fewer right answer is always possible
+        if marks:  # one more or fewer correct prediction is always possible
             least = 1 / (resamples.examples * min(one.seeds, other.seeds))
             error = replace(error, scale=max(error.scale, least))
         low, high = error.around(value, level)
-        above = error.below(value)  # as likely as an error below it is a difference above 0
+        above = error.below(value)  # the probability of a difference above 0
         p = p_values[a, b] if (a, b) in p_values else 2 * _error(apart, [one, other], True).below(-abs(value))
         found.append(Difference(a, b, value, low, high, above if higher_is_better else 1 - above, p, p, False))
     return found
 
 
 def holm(p_values: list[float]) -> list[float]:
-    """p-values corrected for their number, in the same order (S. Holm, A simple sequentially rejective multiple test
-    procedure, 1979): the k-th smallest of m times m − k + 1, none below the one before it."""
+    """Return p-values corrected for their number, in the same order.
+
+    S. Holm, A simple sequentially rejective multiple test procedure, 1979: the k-th smallest of m p-values is
+    multiplied by m − k + 1, and is at least as large as the one before it.
+    """
     corrected, largest = [1.0] * len(p_values), 0.0
     for k, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - k) * p_values[i]))
@@ -166,13 +188,17 @@ def holm(p_values: list[float]) -> list[float]:
 
 
 def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, seed: int = 0) -> dict[str, Metric]:
-    """The mean rank of each model over data sets, 1 the best; equal scores share theirs. Scores are by data set and
-    model.
+    """Return the mean rank of each model over data sets. Rank 1 is the best; equal scores share their rank.
 
-    Data sets are resampled with two made-up ones, in which the model is first and last: first of all in three data sets
-    is not proof of being always first. Deviations are stretched as far as Student's t is wider than the normal curve
-    (T. Hesterberg, What teachers should know about the bootstrap, 2015, <https://arxiv.org/abs/1411.5279>). Data sets
-    that some model has no finite score of count for nothing.
+    Data sets are resampled together with two artificial ones, in which the model is first and last: being first in
+    three data sets does not prove being always first. Deviations are stretched as far as Student's t is wider than the
+    normal distribution (T. Hesterberg, What teachers should know about the bootstrap, 2015,
+    <https://arxiv.org/abs/1411.5279>). Data sets on which any model has no finite score are ignored.
+
+    Args:
+        scores: Scores, by data set and model.
+        higher_is_better: Whether a higher score is better.
+        seed: Seed of the resamples.
     """
     from scipy.stats import rankdata  # comes with scikit-learn
 
@@ -195,25 +221,25 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
     }
 
 
-# --- how far a value may be off ---------------------------------------------------------------------------------------
+# --- standard errors --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Model:
-    """A model's metric, and its parts."""
+    """Metric of a model and its parts."""
 
     value: float
-    added: Values  # (n,) what each example adds to it, to first order: Σ_s f'(ȳ_s) y_s / S
+    added: Values  # (n,) first-order contribution of each example: Σ_s f'(ȳ_s) y_s / S
     seeds: int
-    of_seeds: float = 0.0  # variance that other seeds would bring, what of examples is theirs alone included
-    shared: float = 0.0  # and the latter by itself, which is a part of the variance of `added` too
+    of_seeds: float = 0.0  # variance of seeds, including the examples' part that is specific to a seed
+    shared: float = 0.0  # that part alone, which the variance of `added` includes too
 
 
 def _model(rows: Values, finish: Finish | None) -> _Model:
-    """From contributions (S, n)."""
+    """Return the metric and its parts from contributions (S, n)."""
     count, examples = rows.shape
     means = rows.mean(1)
-    metrics = _finished(means, finish)
+    metrics = _apply_finish(means, finish)
     every = rows * _slopes(means, np.abs(rows).mean(1), finish)[:, None]
     added = every.mean(0)
     if count == 1 or examples == 1:
@@ -228,12 +254,12 @@ class _Error:
 
     scale: float
     freedom: float  # of Student's t for the examples
-    of_seeds: float = math.inf  # and for the seeds
-    weight: float = 0.0  # of the latter
-    of_examples: Values | None = None  # draws that stand in place of the former
+    of_seeds: float = math.inf  # of Student's t for the seeds
+    weight: float = 0.0  # of the seeds in the mixture
+    of_examples: Values | None = None  # sorted draws that replace Student's t for the examples
 
     def below(self, error: float) -> float:
-        """The probability of an error below this one."""
+        """Return the probability of an error below this one."""
         from scipy.special import stdtr  # comes with scikit-learn
 
         if not self.scale:
@@ -248,7 +274,7 @@ class _Error:
         return float(bisect(lambda x: self._cumulative(x, stdtr) - p, -FAR, FAR, xtol=1e-7))
 
     def around(self, value: float, level: float) -> tuple[float, float]:
-        """The interval of a value whose errors have no side."""
+        """Return the symmetric interval of a value."""
         reach = self.scale * self.quantile((1 + level) / 2)
         return value - reach, value + reach
 
@@ -261,8 +287,13 @@ class _Error:
 
 
 def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Error:
-    """That of a metric or a difference, from what each example adds to it (n,) and the seeds of its models. To be
-    cautious, seeds that agree by chance take nothing away from what examples alone would say."""
+    """Return the error of a metric or a difference.
+
+    Args:
+        added: Contribution of each example, shape (n,).
+        models: The one or two models, with their seeds.
+        cautious: Whether the seeds' part must not reduce the variance of the examples if seeds agree by chance.
+    """
     count = len(added)
     parts = [(model.of_seeds, model.seeds - 1) for model in models if model.of_seeds > 0]
     seeds = sum(variance for variance, _ in parts)
@@ -276,8 +307,11 @@ def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Erro
 
 
 def _fraction_interval(model: _Model, error: _Error) -> tuple[float, float]:
-    """Return the interval of a fraction of right answers; for several seeds that of the number of independent answers
-    with this standard error, at most the number of examples."""
+    """Return the interval of a fraction of correct predictions.
+
+    With several seeds it is that of the number of independent predictions with this standard error, at most one for
+    each example and seed.
+    """
     examples = len(model.added)
     if model.seeds == 1:
         found = wilson(model.value, examples)
@@ -289,7 +323,7 @@ def _fraction_interval(model: _Model, error: _Error) -> tuple[float, float]:
 
 
 def _sign_test(apart: list[Values], resamples: Resamples) -> list[float]:
-    """The p-values of means of differences, each (n,), by random signs."""
+    """Return the p-values of means of differences, each (n,), by random signs."""
     if not apart:
         return []
     columns = np.stack(apart, axis=1)
@@ -308,16 +342,16 @@ def _slopes(means: Values, sizes: Values, finish: Finish | None) -> Values:
 
 
 def _distinct(contributions: Values) -> Values:
-    """Contributions (S, n) as float64, or one row (1, n) where all are alike."""
+    """Return contributions (S, n) as float64, or one row (1, n) if all rows are equal."""
     rows = np.atleast_2d(np.asarray(contributions, np.float64))
     return rows[:1] if (rows == rows[:1]).all() else rows
 
 
 def _is_binary(rows: Values) -> bool:
-    """Return whether every contribution is 0 or 1: right or wrong."""
+    """Return whether every contribution is 0 or 1: wrong or correct."""
     return bool(((rows == 0) | (rows == 1)).all())
 
 
-def _finished(means: Values, finish: Finish | None) -> Values:
+def _apply_finish(means: Values, finish: Finish | None) -> Values:
     found: Values = means if finish is None else np.asarray(finish(means), np.float64)
     return found

@@ -29,22 +29,22 @@ from numpy.typing import NDArray
 from .resampling import Resamples, Values
 
 LEVEL = 0.95
-Z95 = 1.959963984540054  # the normal distribution holds 95 % within ± this many standard deviations
-LEAST = 10  # units below which there is no interval
-MOST_UNITS = 400  # more units are put together, at random, in so many groups
+Z95 = 1.959963984540054  # 95 % of the normal distribution lie within ± this many standard deviations
+LEAST = 10  # minimum number of units for an interval
+MOST_UNITS = 400  # more units are combined at random into this many groups
 DRAWS = 1_999  # of the studentised bootstrap
 TIES = 1e-9  # relative difference below which two sums of the same numbers are equal
-WIDEST = 50.0  # of an interval's end, how many times the value, as a logarithm
+WIDEST = 50.0  # limit of |log(end / value)|
 
 Score = Callable[[Values], Values]  # sums over units (R, k) to scores (R,) or (R, m)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A score and the interval that holds it with 95 % confidence.
+    """Score and its 95 % confidence interval.
 
     Attributes:
-        value: The score; NaN where it is not defined.
+        value: The score; NaN if it is not defined.
         low: The lower end of the interval; NaN without an interval.
         high: The upper end of the interval; NaN without an interval.
         note: Why there is no interval; empty if there is one.
@@ -65,13 +65,13 @@ class Metric:
         return f"Metric({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values: null for numbers that are not finite, `note` only if there is one."""
+        """Return plain JSON values: null for numbers that are not finite, and `note` only if there is one."""
         ends = {"value": self.value, "low": self.low, "high": self.high}
         found: dict[str, Any] = {k: (v if math.isfinite(v) else None) for k, v in ends.items()}
         return {**found, "note": self.note} if self.note else found
 
     def map(self, function: Callable[[float], float]) -> Metric:
-        """Return the same interval on another scale: `function` rises or falls everywhere."""
+        """Return the interval on another scale. `function` must be monotonic."""
         value, *ends = (function(x) if not math.isnan(x) else x for x in (self.value, self.low, self.high))
         low, high = ends if any(map(math.isnan, ends)) else sorted(ends)
         return Metric(value, low, high, self.note)
@@ -83,16 +83,22 @@ def without_interval(value: float, reason: str) -> Metric:
 
 
 def proportion(right: float, count: float, z: float = Z95) -> Metric:
-    """Return right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples.
+    """Return right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and is valid for few examples.
 
-    NaN where nothing was counted. `z` is the number of standard errors on either side.
+    Args:
+        right: Number of correct predictions.
+        count: Number of predictions.
+        z: Number of standard errors on either side.
+
+    Returns:
+        The proportion and its interval; NaN if `count` is 0.
     """
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
     p = right / count
     centre = (p + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * math.sqrt(p * (1 - p) / count + z**2 / (4 * count**2))
-    # At p = 0 and 1 the interval ends there exactly; rounding would leave the value a hair outside.
+    # At p = 0 and 1 the interval ends exactly there; rounding could leave the value just outside.
     return Metric(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
 
 
@@ -102,17 +108,17 @@ def mean(values: NDArray[Any], noun: str = "example") -> Metric:
     found = _reject_few(float(values.mean()), len(values), noun) if len(values) else without_interval(math.nan, "empty")
     if not found.note:
         positive_values = bool((values >= 0).all())
-        (units,) = _grouped(values[:, None]).T / (len(values) / min(len(values), MOST_UNITS))
+        (units,) = _sum_by_group(values[:, None]).T / (len(values) / min(len(values), MOST_UNITS))
         found = (positive if positive_values else signed)(found.value, units)
     return found
 
 
 def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
-    """Return the RMSE of independent errors (n,), with an interval that is wider for few than that of their squares.
+    """Return the RMSE of independent errors (n,).
 
-    A small sample of errors with heavy tails misses the few that have most of the squared error. The logarithmic
-    interval is therefore widened by 1 + 1/n, which covers 92 to 98 % from Student's t of five degrees of freedom to
-    uniform errors.
+    The interval is wider for few errors than that of their squares. A small sample of errors with heavy tails misses
+    the few that have most of the squared error. The logarithmic interval is therefore widened by 1 + 1/n, which covers
+    92 to 98 % from Student's t of five degrees of freedom to uniform errors.
     """
     found = mean(np.square(np.asarray(errors, np.float64)), noun=noun)
     if not (found.note or math.isnan(found.low)):
@@ -128,7 +134,7 @@ def ratio(above: NDArray[Any], below: NDArray[Any], noun: str = "example") -> Me
 
 
 def share(above: NDArray[Any], below: NDArray[Any], noun: str = "example") -> Metric:
-    """Return Σ above / Σ below, where no unit has more above than below: pixels that are right, of all of an image."""
+    """Return Σ above / Σ below, if no unit has more above than below: the fraction of correct pixels of images."""
     return jackknife(np.stack([above, below], 1), _quotient, fraction, noun)
 
 
@@ -151,12 +157,12 @@ def jackknife(
         score: Sums (R, k) to scores (R,).
         interval: `fraction`, `positive`, `quotient`, `signed` or `symmetric`.
         noun: Name of a unit.
-        least: The number of units below which there is no interval.
+        least: Minimum number of units for an interval.
 
     Returns:
-        The metric; without an interval where there are few units, or where a part of them has no score.
+        The metric; without an interval if there are few units, or if a part of them has no score.
     """
-    groups = _grouped(np.asarray(units, np.float64))
+    groups = _sum_by_group(np.asarray(units, np.float64))
     total = groups.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(score(total[None])[0])
@@ -167,14 +173,14 @@ def jackknife(
 
 
 def interval_without_each(value: float, without: Values, interval: Callable[[float, Values], Metric]) -> Metric:
-    """Return the interval of a score, from the scores (G,) of the units without each of G groups of them."""
+    """Return the interval of a score from the leave-one-out scores (G,) of G groups of units."""
     if not np.isfinite(without).all():
         return without_interval(value, "the score depends on a few of the examples")
     return interval(value, value + (len(without) - 1) * (without.mean() - without))
 
 
 def _reject_few(value: float, count: int, noun: str, least: int = LEAST) -> Metric:
-    """The value alone, with a note where it has no interval."""
+    """Return the value alone, with a note if there are too few units for an interval."""
     if math.isnan(value):
         return Metric(value, math.nan, math.nan)
     return (
@@ -183,20 +189,23 @@ def _reject_few(value: float, count: int, noun: str, least: int = LEAST) -> Metr
 
 
 def plural(noun: str) -> str:
-    """Return more than one of it: windows, stretches."""
+    """Return the plural of a noun: windows, boxes."""
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def group_of(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
-    """Return the group of each of `count` units, (count,): itself, or one of `groups` at random, the same each time."""
+    """Return the group of each of `count` units, shape (count,), the same each time.
+
+    Each unit is a group, or is in one of `groups` at random if there are more units.
+    """
     if count <= groups:
         return np.arange(count)
     found: NDArray[np.int64] = np.random.default_rng(0).permutation(count) % groups
     return found
 
 
-def _grouped(units: Values) -> Values:
-    """The sums (G, k) of units (n, k) by group."""
+def _sum_by_group(units: Values) -> Values:
+    """Return the sums (G, k) of units (n, k) by group."""
     if len(units) <= MOST_UNITS:
         return units
     order = np.argsort(group_of(len(units)), kind="stable")
@@ -205,23 +214,23 @@ def _grouped(units: Values) -> Values:
     return found
 
 
-# --- intervals from what each unit adds ----------------------------------------------------------------------------
+# --- intervals from the contribution of each unit -----------------------------------------------------------------
 
 
 def fraction(value: float, added: Values, most: float = math.inf) -> Metric:
-    """Return the interval of a value in [0, 1]: Wilson's, for as many answers as would have the same variance.
+    """Return the interval of a value in [0, 1]: Wilson's, for the number of predictions with the same variance.
 
     Args:
         value: The score.
-        added: What each unit adds to it, (n,), with mean `value`.
-        most: How many answers there can be; the units, where all add the same.
+        added: Contribution of each unit, shape (n,), with mean `value`.
+        most: Maximum number of predictions; the number of units, if all contribute the same.
     """
     variance = float(added.var(ddof=1)) / len(added)
     return effective(value, variance, min(most, len(added)), len(added) - 1)
 
 
 def effective(value: float, variance: float, units: float, freedom: float = math.inf) -> Metric:
-    """Return Wilson's interval of a value in [0, 1] that has this variance; of `units` answers where it has none."""
+    """Return Wilson's interval of a value in [0, 1] with the given variance, or of `units` predictions if it is 0."""
     if math.isinf(variance):
         return without_interval(value, "its variance is unknown")
     spread = value * (1 - value)
@@ -230,7 +239,7 @@ def effective(value: float, variance: float, units: float, freedom: float = math
 
 
 def wilson(value: float, count: float, z: float = Z95) -> Metric:
-    """Return the interval of E. B. Wilson, 1927, of a value in [0, 1] as of a fraction of `count` answers."""
+    """Return the interval of E. B. Wilson, 1927, of a value in [0, 1] as a fraction of `count` predictions."""
     found = proportion(min(max(value, 0.0), 1.0) * count, count, z)
     return Metric(value, min(value, found.low), max(value, found.high))
 
@@ -246,13 +255,13 @@ def signed(value: float, added: Values) -> Metric:
 
 
 def symmetric(value: float, added: Values) -> Metric:
-    """Return Student's t interval, of a difference: its errors lean to neither side."""
+    """Return Student's t interval of a difference, whose errors are symmetric."""
     half = student(len(added) - 1) * math.sqrt(float(added.var(ddof=1)) / len(added))
     return Metric(value, value - half, value + half)
 
 
 def quotient(value: float, added: Values) -> Metric:
-    """Return the interval of a ratio of two errors or variances, whose logarithm leans to neither side."""
+    """Return the interval of a ratio of two errors or variances, whose logarithm has symmetric errors."""
     count, error = len(added), math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
         return without_interval(value, "all examples have the same")
@@ -278,7 +287,7 @@ def _studentised(value: float, added: Values, logarithm: bool) -> Metric:
 
 
 def studentised(added: Values, resamples: Resamples, logarithm: bool) -> Values:
-    """Return how far resampled means are off, each in its own standard error, widened for few units: (B,).
+    """Return the studentised errors of resampled means, widened for few units, shape (B,).
 
     With `logarithm` the logarithms of the means are compared.
     """
@@ -302,7 +311,10 @@ def resamples_of(count: int) -> Resamples:
 
 @functools.lru_cache(maxsize=1024)
 def student(freedom: float, level: float = LEVEL) -> float:
-    """Return what holds this much of Student's t on either side of 0."""
+    """Return the two-sided quantile of Student's t.
+
+    The fraction `level` of the distribution lies within ± this value.
+    """
     from scipy.special import stdtrit  # comes with scikit-learn
 
     return float(stdtrit(freedom, (1 + level) / 2))

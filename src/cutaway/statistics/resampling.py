@@ -1,4 +1,4 @@
-"""Resamples of test examples, the same for all models that are compared, and random signs of their differences."""
+"""Bootstrap resamples and random signs of test examples, shared by all models that are compared."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 DRAWS = 9_999  # so that p is a multiple of 1/10 000
-MOST = 5_000  # examples that are resampled one by one: of more, means are as good as normal
-CELLS = 1 << 22  # resampled examples that are held as floats at a time
+MOST = 5_000  # examples that are resampled individually; means of more are nearly normal
+CELLS = 1 << 22  # resampled examples in memory as floats at a time
 
 
 class Resamples:
@@ -22,14 +22,17 @@ class Resamples:
         self.rng = np.random.default_rng(seed)
 
     def means(self, rows: Values) -> Values:
-        """The means of rows (R, n) over each resample, (B, R)."""
+        """Return the means of rows (R, n) over each resample, shape (B, R)."""
         found = np.empty((self.draws, len(rows)))
         for some in self._pieces:
             found[some] = self._counts[some] @ rows.T / self.examples
         return found
 
     def signed(self, columns: Values) -> Values:
-        """The means of columns (n, P) whose entries have random signs, an example's the same in all of them: (B, P)."""
+        """Return the means of columns (n, P) with random signs, shape (B, P).
+
+        An example has the same sign in all columns.
+        """
         if self.examples > MOST:
             spread: Values = np.sqrt(np.square(columns).sum(0)) / self.examples
             return spread * self.rng.standard_normal((self.draws, columns.shape[1]))
@@ -41,7 +44,7 @@ class Resamples:
     @functools.cached_property
     def _counts(self) -> NDArray[np.uint8]:
         """Return the count of each example in each resample, (B, n)."""
-        counts = np.empty((self.draws, self.examples), np.uint8)  # 256 times one would be a chance of 10⁻⁵⁰⁰
+        counts = np.empty((self.draws, self.examples), np.uint8)  # a count over 255 has probability 10⁻⁵⁰⁰
         for some in self._pieces:
             rows = np.arange(some.stop - some.start)[:, None]
             drawn = self.rng.integers(0, self.examples, (len(rows), self.examples)) + rows * self.examples
@@ -51,7 +54,7 @@ class Resamples:
 
     @functools.cached_property
     def _signs(self) -> NDArray[np.int8]:
-        """−1 or 1 for each example, (B, n)."""
+        """Return −1 or 1 for each example, shape (B, n)."""
         return 2 * self.rng.integers(0, 2, (self.draws, self.examples), dtype=np.int8) - 1
 
     @property

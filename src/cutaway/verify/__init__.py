@@ -1,9 +1,9 @@
-"""Independent implementations that the models are held to.
+"""Reference implementations with which the models are compared.
 
-Each module beside this one has `ORACLES`: preset name → a function of the config that builds the `Oracle`, and, for
-presets too large to compare whole, `REDUCED`: preset name → a smaller config of the same kind. A new family is one
-new file here; nothing is registered by hand. The independent libraries are test dependencies: they are imported when
-an oracle is built, and `OracleMissing` says why where one is not there.
+Each module of this package has `ORACLES`: preset name → a function of the config that builds the `Oracle`. For presets
+that are too large to compare completely it has `REDUCED`: preset name → a smaller config of the same kind. A new family
+is one new file here, without registration. The independent libraries are test dependencies. They are imported when an
+oracle is built, and `OracleMissing` says why one is not available.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .operators import make_torchvision_importable
 
 
 class OracleMissing(CutawayError):
-    """A comparison that cannot be made here: the independent library is not installed, or there is none."""
+    """The comparison is not possible, because the independent library is not installed or does not exist."""
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Another implementation of the same network."""
+    """Independent implementation of the same network."""
 
     module: nn.Module
-    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]  # float64 inputs that both can take
-    key_map: Mapping[str, str] | None = None  # our state-dict key → the oracle's; None where they are the same
-    # Where one tensor there is several here: our named parameters, or their gradients, as the oracle's.
+    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]  # float64 inputs for both networks
+    key_map: Mapping[str, str] | None = None  # our state-dict key → the oracle's; None if they are the same
+    # Converts our named parameters, or their gradients, to the oracle's, if one tensor there is several here.
     converted: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None
-    # What of the outputs for these inputs is compared, where that is not all: nobody reads answers at padding.
+    # Selects the outputs that are compared, if not all are: outputs at padding are not used.
     compared: Callable[[tuple[Tensor, ...], Tensor], Tensor] | None = None
 
 
 def oracle_for(name: str, config: Any) -> Oracle:
-    """The oracle of a preset, built for `config`. Raises OracleMissing, saying why, where there is none here."""
-    build = _collected("ORACLES").get(name)
+    """Build the oracle of a preset for `config`. Raises OracleMissing, with the reason, if it is not available."""
+    build = _merge_tables("ORACLES").get(name)
     if build is None:
         raise OracleMissing(f"{name} has no independent implementation to be compared with.")
     oracle: Oracle = build(config)
@@ -49,12 +49,12 @@ def oracle_for(name: str, config: Any) -> Oracle:
 
 
 def compared_config(name: str, config: Any) -> Any:
-    """The config in which a preset is compared: a smaller one of the same kind where `config` is too large."""
-    return _collected("REDUCED").get(name, config)
+    """Return the config for the comparison of a preset: a smaller one of the same kind if `config` is too large."""
+    return _merge_tables("REDUCED").get(name, config)
 
 
 def torchvision_models(name: str) -> Any:
-    """The module torchvision.models.NAME. Raises OracleMissing, saying why, where it cannot be imported here."""
+    """Import the module torchvision.models.NAME. Raises OracleMissing, with the reason, if it cannot be imported."""
     make_torchvision_importable()
     try:
         from torchvision import models
@@ -65,14 +65,16 @@ def torchvision_models(name: str) -> Any:
 
 
 def changed(config: Any, preset: Any, **names: str) -> dict[str, Any]:
-    """What of a config is other than in a preset, by the other library's names of those fields: `dropout="dropout"`.
-    All else is left to that library's own defaults, so that a preset that was changed is noticed."""
+    """Return the fields of a config that differ from a preset, under the other library's names: `dropout="dropout"`.
+
+    All other fields keep that library's defaults, so that a wrong preset is detected.
+    """
     fields = {theirs: (getattr(config, ours), getattr(preset, ours)) for theirs, ours in names.items()}
     return {theirs: given for theirs, (given, usual) in fields.items() if given != usual}
 
 
 def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Inputs for an oracle: one float64 tensor of that shape from the standard normal distribution."""
+    """Return a function that draws one float64 tensor of that shape from the standard normal distribution."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         return (torch.randn(*shape, generator=generator, dtype=torch.float64),)
@@ -81,8 +83,8 @@ def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
 
 
 @functools.cache
-def _collected(table: str) -> dict[str, Any]:
-    """The dictionaries of that name from every module of this package, as one."""
+def _merge_tables(table: str) -> dict[str, Any]:
+    """Return the merged dictionaries of that name from every module of this package."""
     found: dict[str, Any] = {}
     for info in pkgutil.iter_modules(__path__):
         found |= getattr(importlib.import_module(f"{__name__}.{info.name}"), table, {})

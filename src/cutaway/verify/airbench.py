@@ -1,6 +1,7 @@
-"""Oracle of the fast CIFAR-10 network: the same by its definitions, on a flat list of kernels.
+"""Oracle of the fast CIFAR-10 network, written from its definitions with a flat list of kernels.
 
-A convolution is a matrix times unfolded patches, a maximum is taken over blocks, statistics and GELU are written out.
+A convolution is a matrix product with unfolded patches, pooling takes the maximum of blocks, and normalization and GELU
+are written out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from . import Oracle, images
 
 
 class FlatAirbench(nn.Module):
-    """Kernel 0 is the whitening one; then come two for each group, each with the numbers of its normalization."""
+    """Network as a flat list of kernels with their normalization parameters.
+
+    The whitening kernel is followed by two kernels for each group.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -36,7 +40,7 @@ class FlatAirbench(nn.Module):
         self.head = nn.Parameter(torch.zeros(config.num_classes, channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         x = _gelu(_correlate(x, self.get_buffer("whitening")) + self.first_bias[:, None, None])
         for i, kernel in enumerate(self.kernels):
             x = _correlate(F.pad(x, (1, 1, 1, 1)), kernel)
@@ -68,7 +72,7 @@ def _gelu(z: Tensor) -> Tensor:
 
 
 def flat_airbench(config: Config) -> Oracle:
-    """The plain implementation, and which of our weights is which of its."""
+    """Build the plain implementation and the key map from our weights."""
     key_map = {"whiten.weight": "whitening", "whiten.bias": "first_bias", "head.weight": "head"}
     parts = {"weight": "scale", "bias": "shifts.", "running_mean": "mean", "running_var": "variance"}
     parts |= {"num_batches_tracked": "batches"}

@@ -1,4 +1,4 @@
-"""Oracles of AlexNet: torchvision's, and for all that it has not a plain one, tower by tower and sum by sum."""
+"""Oracles of AlexNet: torchvision's network, and a plain implementation, tower by tower, of features that it lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYERS = ("conv1", "conv2", "conv3", "conv4", "conv5", "fc6", "fc7", "fc8")
 
 
 def torchvision_alexnet(config: Config) -> Oracle:
-    """torchvision's network. Its images are small and not square: the last map is 2×3, spread over the grid."""
+    """Build torchvision's network. Images are small and not square, so the last map of 2×3 is spread over the grid."""
     alexnet = torchvision_models("alexnet").alexnet
     with torch.device("meta"):
         module: nn.Module = alexnet(
@@ -29,7 +29,7 @@ def torchvision_alexnet(config: Config) -> Oracle:
 
 
 class PlainAlexNet(nn.Module):
-    """Two lists, of weights and of biases, and the papers' sentences in their order."""
+    """Network as two lists of weights and biases, in the order of the papers."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -55,16 +55,16 @@ class PlainAlexNet(nn.Module):
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(shape[0])) for shape in shapes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         two = self.config.form == "2012"
         if self.config.stem == "small":
             x = self._convolution(0, [x], padding=1)
         else:
             x = self._convolution(0, [x], stride=4, padding=0 if two else 2)
         x = torch.clamp(x, min=0)
-        x = _overlapping_max(_normalized(x) if two else x)
+        x = _overlapping_max(_lrn(x) if two else x)
         x = torch.clamp(self._convolution(1, _towers(x, two), padding=2), min=0)
-        x = _overlapping_max(_normalized(x) if two else x)
+        x = _overlapping_max(_lrn(x) if two else x)
         x = torch.clamp(self._convolution(2, [x], padding=1), min=0)
         x = torch.clamp(self._convolution(3, _towers(x, two), padding=1), min=0)
         x = _overlapping_max(torch.clamp(self._convolution(4, _towers(x, two), padding=1), min=0))
@@ -80,7 +80,7 @@ class PlainAlexNet(nn.Module):
         return self._full(7, x)
 
     def _convolution(self, i: int, towers: list[Tensor], stride: int = 1, padding: int = 0) -> Tensor:
-        """Convolution i, each tower with the kernels that are its own, side by side again."""
+        """Apply convolution i, each tower with its own kernels, and concatenate the towers."""
         kernels, biases = self.weights[i].chunk(len(towers)), self.biases[i].chunk(len(towers))
         parts = [F.conv2d(x, k, b, stride, padding) for x, k, b in zip(towers, kernels, biases)]
         return torch.cat(parts, dim=1)
@@ -95,8 +95,8 @@ def _towers(x: Tensor, two: bool) -> list[Tensor]:
     return [x[:, :half], x[:, half:]] if two else [x]
 
 
-def _normalized(a: Tensor) -> Tensor:
-    """The paper's section 3.3, one map after the other, each with the bounds of its own sum."""
+def _lrn(a: Tensor) -> Tensor:
+    """Apply local response normalization, section 3.3 of the paper, to one map after another."""
     count, n = a.shape[1], 5
     maps = []
     for i in range(count):
@@ -107,12 +107,12 @@ def _normalized(a: Tensor) -> Tensor:
 
 
 def _overlapping_max(x: Tensor) -> Tensor:
-    """Windows of 3×3, two pixels apart."""
+    """Apply max pooling with 3×3 windows and stride 2."""
     return x.unfold(2, 3, 2).unfold(3, 3, 2).amax((4, 5))
 
 
 def _grid_of_means(x: Tensor, side: int) -> Tensor:
-    """Cell i reaches from ⌊i n / side⌋ to ⌈(i + 1) n / side⌉ of n pixels."""
+    """Average over a grid. Cell i covers ⌊i n / side⌋ to ⌈(i + 1) n / side⌉ of n pixels."""
 
     def cells(n: int) -> list[slice]:
         return [slice(i * n // side, math.ceil((i + 1) * n / side)) for i in range(side)]
@@ -122,7 +122,7 @@ def _grid_of_means(x: Tensor, side: int) -> Tensor:
 
 
 def plain_alexnet(config: Config) -> Oracle:
-    """The plain implementation, and which of our weights is which of its."""
+    """Build the plain implementation and the key map from our weights."""
     key_map = {f"{layer}.weight": f"weights.{i}" for i, layer in enumerate(LAYERS)}
     key_map |= {f"{layer}.bias": f"biases.{i}" for i, layer in enumerate(LAYERS)}
     size = (2 * config.least_size - 3, 2 * config.least_size + 21)
@@ -130,7 +130,7 @@ def plain_alexnet(config: Config) -> Oracle:
 
 
 def _build(config: Config) -> Oracle:
-    """torchvision's where it has this network."""
+    """Build torchvision's network if it has this one, otherwise the plain one."""
     if config == dataclasses.replace(PRESETS["alexnet"], num_classes=config.num_classes, dropout=config.dropout):
         return torchvision_alexnet(config)
     return plain_alexnet(config)
@@ -138,7 +138,7 @@ def _build(config: Config) -> Oracle:
 
 ORACLES = dict.fromkeys(PRESETS, _build)
 
-# alexnet is compared whole; the original with fewer maps and units of the same kinds.
+# alexnet is compared completely; the original with fewer maps and units of the same kinds.
 REDUCED = {
     "alexnet-2012": dataclasses.replace(
         PRESETS["alexnet-2012"], widths=(12, 16, 24, 24, 16), hidden_dim=32, num_classes=10

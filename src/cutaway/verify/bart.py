@@ -1,4 +1,4 @@
-"""Oracle of BART: transformers' network, by its own plain attention."""
+"""Oracle of BART: the network of transformers with eager attention."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from .pairs import ragged_pairs
 
 
 def transformers_bart(name: str, config: Config) -> Oracle:
-    """BartForConditionalGeneration. Ids of padding (1) are never drawn: no gradient reaches their embedding there."""
+    """Build BartForConditionalGeneration.
+
+    Padding ids (1) are never drawn, because their embedding has no gradient there.
+    """
     return transformers_oracle(FAMILY, name, config, inputs=ragged_pairs(config.vocab_size))
 
 
 ORACLES = {name: functools.partial(transformers_bart, name) for name in PRESETS}
-# All but words, width and depth: as many heads, of two numbers each.
+# Fewer words, dimensions and layers: the same number of heads, with two dimensions each.
 REDUCED = {
     name: dataclasses.replace(preset, vocab_size=50, context_length=16, dim=2 * preset.heads, layers=2)
     for name, preset in PRESETS.items()

@@ -1,4 +1,4 @@
-"""Oracles of BERT, RoBERTa, DistilBERT and ALBERT: transformers' networks, by their own plain attention."""
+"""Oracles of BERT, RoBERTa, DistilBERT and ALBERT: the networks of transformers with eager attention."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .hugging import ragged_tokens, transformers_oracle, where_real
 
 
 class WithTypes(nn.Module):
-    """A network of transformers that is told of segments: token ids, mask and segments to logits."""
+    """Network of transformers with token types: token ids, mask and types to logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, tokens: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        """The raw outputs."""
+        """Return the raw outputs."""
         logits: Tensor = self.model(input_ids=tokens, attention_mask=mask, token_type_ids=types).logits
         return logits
 
 
 def encoder_oracle(family: Family, name: str) -> Callable[[Config], Oracle]:
-    """A function of the config that builds the oracle, with the head that the config names."""
+    """Return a function of the config that builds the oracle with the head of the config."""
 
     def build(config: Config) -> Oracle:
         padding = max(config.first_position - 1, 0)
@@ -60,7 +60,7 @@ def encoder_oracle(family: Family, name: str) -> Callable[[Config], Oracle]:
 ORACLES = {
     name: encoder_oracle(family, name) for family in (BERT, ROBERTA, DISTILBERT, ALBERT) for name in family.presets
 }
-# ALBERT is compared whole. The others keep all but words, width and depth: as many heads, of two numbers each.
+# ALBERT is compared completely. The others have fewer words and layers, and as many heads of two dimensions.
 REDUCED = {
     name: dataclasses.replace(preset, vocab_size=50, context_length=16, dim=2 * preset.heads, layers=2)
     for name, preset in (bert.PRESETS | roberta.PRESETS | distilbert.PRESETS).items()

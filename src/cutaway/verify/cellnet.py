@@ -1,4 +1,4 @@
-"""Oracle of the networks of NAS-Bench-201: PyTorch's functions, edge by edge, read from the cell's notation."""
+"""Oracle of the networks of NAS-Bench-201: PyTorch's functions, edge by edge, parsed from the notation of the cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import Oracle, images
 
 
 class WrittenCells(nn.Module):
-    """The network as its notation says it: nodes are split at `+`, edges at `|`, and each looks up its own weights."""
+    """Network parsed from its notation. Nodes are split at `+` and edges at `|`, and each edge looks up its weights."""
 
     def __init__(self, arch: str, cells: int, channels: int, in_channels: int, num_classes: int) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class WrittenCells(nn.Module):
             return torch.zeros_like(x)
         if op == "skip_connect":
             return x
-        if op == "avg_pool_3x3":  # the sum over 3×3 by how many pixels there are
+        if op == "avg_pool_3x3":  # the sum over 3×3 divided by the number of pixels
             ones = torch.ones(x.shape[1], 1, 3, 3, dtype=x.dtype)
             sums, there = (F.conv2d(m, ones, padding=1, groups=x.shape[1]) for m in (x, torch.ones_like(x)))
             return sums / there
         return self._through(name, x.clamp(min=0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         x = self._through("stem", x)
         for stage in range(3):
             if stage:
@@ -75,7 +75,7 @@ class WrittenCells(nn.Module):
 
 
 def written_cells(config: Config) -> Oracle:
-    """The network of the config's notation, and which of our weights is which of theirs."""
+    """Build the network of the config's notation and the key map from our weights."""
     module = WrittenCells(config.arch, config.cells, config.channels, config.in_channels, config.num_classes)
     key_map = {"stem.0.weight": "kernels.stem"} | _norm("stem.1", "stem")
     per_stage = config.cells + 1  # with the residual block before the cells

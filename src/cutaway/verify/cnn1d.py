@@ -10,7 +10,7 @@ from . import Oracle, images
 
 
 class SummedCNN1d(nn.Module):
-    """Each convolution is a dot product for every second window of the signal between two zeros."""
+    """Network whose convolutions are dot products with every second window of the zero-padded signal."""
 
     def __init__(self, steps: int, variables: int, channels: int, classes: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class SummedCNN1d(nn.Module):
         self.head_bias = nn.Parameter(torch.zeros(classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of series (N, T, F)."""
+        """Return the logits (N, classes) of series (N, T, F)."""
         h = x
         for kernel, bias in zip(self.kernels, self.biases):
             zero = torch.zeros_like(h[:, :1])
@@ -35,12 +35,12 @@ class SummedCNN1d(nn.Module):
 
 
 def _windows(steps: int, width: int) -> range:
-    """Where every second window of that width begins."""
+    """Return the starts of every second window of that width."""
     return range(0, steps - width + 1, 2)
 
 
 def summed_cnn1d(config: Config) -> Oracle:
-    """The sums, and which of our weights is which of theirs."""
+    """Build the network of sums and the key map from our weights."""
     module = SummedCNN1d(config.steps, config.in_features, config.channels, config.num_classes)
     key_map = {"linear.weight": "head", "linear.bias": "head_bias"}
     for i in range(3):

@@ -1,4 +1,4 @@
-"""Oracle of cnn-attention: PyTorch's own layers in a sequence, and its own multi-head attention."""
+"""Oracle of cnn-attention: a sequence of PyTorch's layers and its multi-head attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import Oracle, images
 
 
 class ByHand(nn.Module):
-    """A sequence of layers up to the map, then `nn.MultiheadAttention` with tokens first."""
+    """Sequence of layers up to the feature map, followed by `nn.MultiheadAttention` with tokens first."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class ByHand(nn.Module):
         self.head = nn.Linear(channels, config.num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         tokens = torch.stack(list(self.map(x).flatten(2).unbind(2)))  # (T, N, D)
         normalized = self.norm(tokens)
         mixed, _ = self.attention(normalized, normalized, normalized, need_weights=True)
@@ -36,7 +36,7 @@ class ByHand(nn.Module):
 
 
 def by_hand(config: Config) -> Oracle:
-    """The network built by hand, and which of our weights is which of its."""
+    """Build the network and the key map from our weights."""
     with torch.device("meta"):
         names = list(CNNAttention(config).state_dict())
     key_map = {name: name for name in names} | {

@@ -1,4 +1,4 @@
-"""Oracle of the frames through a CNN and then an LSTM: one frame, one cell and one step of each video after another."""
+"""Oracle of the CNN-LSTM for videos: loops over frames, grid cells and time steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..models.cnn_lstm import Config
 from . import Oracle
 from .normalized import batch_normalized
 
-LENGTHS = (2, 5, 1, 4)  # frames of the videos that are compared
+LENGTHS = (2, 5, 1, 4)  # frames of the compared videos
 
 
 class LoopedCNNLSTM(nn.Module):
-    """The network over lists of frames, in which there is no padding to be minded."""
+    """Network over lists of frames, without padding."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -36,13 +36,13 @@ class LoopedCNNLSTM(nn.Module):
         self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Logits, (N, classes), of videos (N, T, C, H, W)."""
+        """Return the logits (N, classes) of videos (N, T, C, H, W)."""
         lengths = [int(real.sum()) for real in mask]
         frames = [x[n, t] for n, length in enumerate(lengths) for t in range(length)]
         for i in range(len(self.kernels)):
             frames = self._stage(i, frames)
         dropped = self.config.dropout
-        seen = F.dropout(torch.stack([self._cells_of(frame) for frame in frames]), dropped, self.training)
+        seen = F.dropout(torch.stack([self._grid_means(frame) for frame in frames]), dropped, self.training)
         kept = []
         for video in seen.split(lengths):  # type: ignore[no-untyped-call]
             states = self._steps(video)
@@ -51,7 +51,7 @@ class LoopedCNNLSTM(nn.Module):
         return torch.einsum("nd,kd->nk", answers, self.head) + self.head_bias
 
     def _stage(self, i: int, frames: list[Tensor]) -> list[Tensor]:
-        """Convolution, normalization over all frames, ReLU, the largest of each 2×2."""
+        """Apply convolution, normalization over all frames, ReLU and 2×2 max pooling."""
         kernel = self.kernels[i].flatten(1)  # (C', C·9)
         maps = []
         for frame in frames:
@@ -63,8 +63,8 @@ class LoopedCNNLSTM(nn.Module):
         corners = [torch.clamp(x[:, :, r:height:2, c:width:2], min=0) for r in (0, 1) for c in (0, 1)]
         return list(torch.stack(corners).amax(0))
 
-    def _cells_of(self, frame: Tensor) -> Tensor:
-        """The mean of each cell of the grid, channel after channel, (C · grid · grid,)."""
+    def _grid_means(self, frame: Tensor) -> Tensor:
+        """Return the mean of each grid cell, channel by channel, shape (C · grid · grid,)."""
         grid = self.config.grid
         (top, bottom), (left, right) = (
             ([g * side // grid for g in range(grid)], [-(-(g + 1) * side // grid) for g in range(grid)])
@@ -76,7 +76,7 @@ class LoopedCNNLSTM(nn.Module):
         return torch.stack(cells, 1).flatten()
 
     def _steps(self, video: Tensor) -> list[Tensor]:
-        """The states of the last layer, one for each frame (T, D)."""
+        """Return the states of the last layer at each frame, shape (T, D)."""
         states = list(video)
         for cell in self.cells:
             h = c = video.new_zeros(self.config.hidden_dim)
@@ -88,7 +88,7 @@ class LoopedCNNLSTM(nn.Module):
 
 
 def looped_cnn_lstm(config: Config) -> Oracle:
-    """The loops, and which of our weights is which of theirs."""
+    """Build the looped network and the key map from our weights."""
     key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
     for i in range(len(config.channels)):
         key_map |= {f"cnn.{i}.conv.weight": f"kernels.{i}"}
@@ -100,7 +100,7 @@ def looped_cnn_lstm(config: Config) -> Oracle:
             key_map[f"lstm.{part}_l{i}"] = f"cells.{i}.{part}"
 
     def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Videos whose padding is no zeros, as if to be seen."""
+        """Draw videos whose padding is not zero, so that using it would be detected."""
         shape = (len(LENGTHS), max(LENGTHS), config.in_channels, config.least_size + 7, config.least_size)
         x = torch.randn(shape, generator=generator, dtype=torch.float64)
         return x, torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]

@@ -1,4 +1,7 @@
-"""Holding a model to an independent implementation: same weights, same inputs, float64, outputs and every gradient."""
+"""Comparison of a model with an independent implementation in float64.
+
+Both have the same weights and inputs. The outputs and all gradients are compared.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from . import Oracle
 from .dropping import fixed_dropout
 
 BOUND = 1e-9  # largest relative difference in float64
-# A gradient below this fraction of the largest is rounding: of a bias before a normalization, for one, n terms cancel
-# to √n · 2e-16 of their size. Of some thousand terms that is BOUND of this.
+# A gradient below this fraction of the largest is rounding error: for a bias before a normalization, n terms cancel
+# to √n · 2e-16 of their size. For a few thousand terms that is BOUND times this.
 NOISE = 1e-5
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest relative differences, over training and evaluation mode."""
+    """Largest relative differences over training and evaluation mode."""
 
     outputs: float
     gradients: float
@@ -30,17 +33,17 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both are within the bound."""
+        """Return whether both are within the bound."""
         return self.outputs <= BOUND and self.gradients <= BOUND
 
 
 def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Comparison:
-    """Run both with the same weights, inputs and gradient at the output, first in training mode, then in evaluation.
+    """Run both networks with the same weights, inputs and output gradient, in training and in evaluation mode.
 
-    The model's weights are moved at random first, so that ones and zeros of an initialization hide nothing, and
-    training comes first, so that evaluation sees normalization statistics that are not those of a new model. Dropout is
-    no chance (`dropping.py`): its places and rates are compared. The model and the oracle are changed in copies only.
-    Raises ValueError where a weight of either side has no counterpart.
+    The weights are perturbed at random first, so that ones and zeros of an initialization hide no error. Training comes
+    first, so that evaluation uses normalization statistics that differ from the initial ones. Dropout is deterministic
+    (`dropping.py`), so that its positions and rates are compared. Only copies of the model and the oracle are changed.
+    Raises ValueError if a weight of either side has no counterpart.
     """
     ours, theirs = copy.deepcopy(model).double(), copy.deepcopy(oracle.module).double()
     with torch.no_grad():
@@ -78,9 +81,9 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
 def give_weights(
     ours: nn.Module, theirs: nn.Module, oracle: Oracle
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Give their network, which the oracle built, the weights of ours. What names our tensors as theirs is returned.
+    """Copy our weights to the oracle's network and return the function that converts our tensors to its names.
 
-    Raises ValueError where a weight of either side has no counterpart.
+    Raises ValueError if a weight of either side has no counterpart.
     """
     if oracle.converted is not None:
         copy_parameters(oracle.converted(dict(ours.named_parameters())), theirs)
@@ -91,19 +94,19 @@ def give_weights(
 
 
 def gradients_of(module: nn.Module) -> dict[str, Tensor | None]:
-    """The gradient of each parameter, by name."""
+    """Return the gradient of each parameter by name."""
     return {name: _dense(parameter.grad) for name, parameter in module.named_parameters()}
 
 
 def _dense(grad: Tensor | None) -> Tensor | None:
-    """A gradient as a whole, where it holds only the rows that were used."""
+    """Convert a sparse gradient to a dense one."""
     return grad.to_dense() if grad is not None and grad.is_sparse else grad
 
 
 def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str]) -> None:
-    """Copy every tensor of our state dict to the oracle's, by `key_map`: ours → theirs.
+    """Copy every tensor of our state dict to the oracle's by `key_map`: ours → theirs.
 
-    Raises ValueError where a tensor of either side is left over or two have different shapes.
+    Raises ValueError if a tensor of either side is left over or two have different shapes.
     """
     source, target = ours.state_dict(), theirs.state_dict()
     unmapped = [k for k in source if k not in key_map]
@@ -119,8 +122,10 @@ def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str])
 
 @torch.no_grad()
 def copy_parameters(tensors: Mapping[str, Tensor], theirs: nn.Module) -> None:
-    """Copy tensors to the oracle's parameters of the same names. Raises ValueError where one of either side is left
-    over or two have different shapes; what is tied there has one name."""
+    """Copy tensors to the oracle's parameters of the same names. Tied parameters have one name.
+
+    Raises ValueError if a tensor of either side is left over or two have different shapes.
+    """
     target = dict(theirs.named_parameters())
     unmapped, unfilled = sorted(set(tensors) - set(target)), sorted(set(target) - set(tensors))
     if unmapped or unfilled:
@@ -132,7 +137,10 @@ def copy_parameters(tensors: Mapping[str, Tensor], theirs: nn.Module) -> None:
 
 
 def difference(a: Tensor | None, b: Tensor | None, floor: float = 0.0) -> float:
-    """max |a − b| / max |b|, the denominator at least `floor`; infinite where one is missing or not finite."""
+    """Return max |a − b| / max |b|, with a denominator of at least `floor`.
+
+    Infinite if one is missing or not finite.
+    """
     if a is None and b is None:
         return 0.0
     if a is None or b is None or a.shape != b.shape:

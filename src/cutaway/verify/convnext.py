@@ -1,4 +1,4 @@
-"""The oracle of ConvNeXt: torchvision's."""
+"""Oracle of ConvNeXt: torchvision's network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import Oracle, images, torchvision_models
 
 
 def torchvision_convnext(config: Config) -> Oracle:
-    """torchvision's network, with our channels and patches."""
+    """Build torchvision's network with our channels and patches."""
     convnext = torchvision_models("convnext")
     widths: list[Any] = [config.width * 2**stage for stage in range(len(config.layers))]
     module = convnext.ConvNeXt(
@@ -35,20 +35,23 @@ def torchvision_convnext(config: Config) -> Oracle:
 
 
 class StochasticDepth(nn.Module):
-    """torchvision's, of each image, with PyTorch's dropout for its own draw, so that `fixed_dropout` decides it."""
+    """Stochastic depth of torchvision for each image, drawn by PyTorch's dropout.
+
+    `fixed_dropout` therefore controls it.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """The branch, times 0 or 1 / (1 − p)."""
+        """Return the branch times 0 or 1 / (1 − p)."""
         return x * F.dropout(torch.ones(len(x), 1, 1, 1, dtype=x.dtype), self.p, self.training)
 
 
 ORACLES = dict.fromkeys(PRESETS, torchvision_convnext)
 
-# convnext-micro is compared whole; the others have more and wider blocks of the same kind.
+# convnext-micro is compared completely; the others have more and wider blocks of the same kind.
 REDUCED = {
     name: dataclasses.replace(config, layers=tuple(min(n, 4) for n in config.layers), width=config.width // 8)
     for name, config in PRESETS.items()

@@ -1,4 +1,4 @@
-"""Oracle of the convolutions before gated units: each recording alone, without padding, one cell and step at a time."""
+"""Oracle of the convolutional GRU for CTC: one recording at a time, without padding, one cell and step at a time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..models.ctc_conv_gru import Config
 from . import Oracle
 from .recurrent import Stack
 
-LENGTHS = (7, 3, 12, 1)  # frames of the recordings that are compared
+LENGTHS = (7, 3, 12, 1)  # frames of the compared recordings
 
 
 class Alone(nn.Module):
-    """The network over recordings that are cut to their lengths.
+    """Network over recordings that are cut to their lengths.
 
-    Dropout is drawn for the whole batch before anything else, in the model's order; there is none between layers.
+    Dropout is drawn for the whole batch first, in the order of the model. Between layers it is not used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -35,7 +35,7 @@ class Alone(nn.Module):
         self.head = nn.Linear(2 * config.hidden_dim, config.num_classes)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Logits, (N, T', blank and characters), of frames (N, T, F); zeros at padding."""
+        """Return the logits (N, T', blank and characters) of frames (N, T, F), with zeros at padding."""
         config, width = self.config, x.shape[1]
         for stride in config.strides:
             width = (width - 1) // stride + 1
@@ -56,7 +56,7 @@ class Alone(nn.Module):
 
 
 def one_at_a_time(config: Config) -> Oracle:
-    """The hand-built network, and which of our weights is which of its."""
+    """Build the network and the key map from our weights."""
     module = Alone(config)
     key_map = {name: name for name, _ in module.named_parameters() if not name.startswith("reader")}
     for i in range(len(module.reader.cells)):
@@ -67,7 +67,7 @@ def one_at_a_time(config: Config) -> Oracle:
 
 
 def _real(config: Config, mask: Tensor, found: Tensor) -> Tensor:
-    """The answers at real frames, (n, K): those at padding are large, and known."""
+    """Return the outputs at real frames, shape (n, K). Outputs at padding are large constants."""
     lengths = mask.sum(1)
     for stride in config.strides:
         lengths = (lengths - 1) // stride + 1
@@ -75,7 +75,7 @@ def _real(config: Config, mask: Tensor, found: Tensor) -> Tensor:
 
 
 def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Random frames of recordings of several lengths, with numbers in their padding, and their mask."""
+    """Return a function that draws recordings of several lengths, with nonzero padding, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         x = torch.randn(len(LENGTHS), max(LENGTHS), config.in_features, generator=generator, dtype=torch.float64)

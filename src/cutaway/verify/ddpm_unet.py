@@ -1,4 +1,4 @@
-"""The oracle of DDPM's U-Net: diffusers' UNet2DModel, given x_t that its own scheduler made."""
+"""Oracle of DDPM's U-Net: the UNet2DModel of diffusers with x_t from its own scheduler."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from ..models.ddpm_unet import PRESETS, Config
 from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
 
-SIDE = 8  # pixels of the images compared, and more where there are more resolutions
+SIDE = 8  # side of the compared images in pixels; more for more resolutions
 
 
 class Scheduled(nn.Module):
-    """Their network, and the noise added by their scheduler."""
+    """Network of diffusers with noise that its scheduler adds."""
 
     def __init__(self, unet: nn.Module, scheduler: Any, timesteps: int) -> None:
         super().__init__()
         self.unet, self.scheduler, self.timesteps = unet, scheduler, timesteps
 
     def forward(self, x: Tensor, t: Tensor, noise: Tensor, classes: Tensor | None = None) -> Tensor:
-        """The noise, (N, C, H, W)."""
+        """Return the predicted noise (N, C, H, W)."""
         t = (t * self.timesteps).long()
         found: Tensor = self.unet(self.scheduler.add_noise(x, noise, t), t, class_labels=classes).sample
         return found
 
 
 class Sinusoids(nn.Module):
-    """What their Timesteps gives, in float64; they compute in float32 whatever the network is in."""
+    """Timestep embedding of diffusers in float64. Theirs is always float32."""
 
     def __init__(self, half: int) -> None:
         super().__init__()
         self.frequencies = [10_000 ** (-i / (half - 1)) for i in range(half)]
 
     def forward(self, t: Tensor) -> Tensor:
-        """Timesteps (N,) to (N, 2 · half)."""
+        """Map timesteps (N,) to (N, 2 · half)."""
         angles = torch.outer(t.double(), torch.tensor(self.frequencies, dtype=torch.float64))
         return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 def diffusers_library() -> Any:
-    """The module diffusers. Raises OracleMissing, saying why, where it cannot be imported here."""
+    """Import diffusers. Raises OracleMissing, with the reason, if it cannot be imported."""
     make_torchvision_importable()
     try:
         import diffusers
@@ -54,7 +54,7 @@ def diffusers_library() -> Any:
 
 
 def diffusers_unet(config: Config) -> Oracle:
-    """diffusers' network of that config."""
+    """Build the network of diffusers for a config."""
     library = diffusers_library()
     levels = range(1, len(config.widths) + 1)
     kinds = ["Attn" if level in config.attention_levels else "" for level in levels]
@@ -79,7 +79,7 @@ def diffusers_unet(config: Config) -> Oracle:
         num_train_timesteps=config.timesteps,
         beta_schedule=SCHEDULES[config.noise_schedule],
     )
-    scheduler.alphas_cumprod = config.signal  # float64; tests/nn hold it to theirs, which is float32
+    scheduler.alphas_cumprod = config.signal  # float64; tests/nn compare it with theirs, which is float32
     side = max(SIDE, config.least_size)
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -99,5 +99,5 @@ def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 ORACLES = dict.fromkeys(PRESETS, diffusers_unet)
-# Of the paper's size one comparison takes a minute: the same resolutions with fewer channels.
+# At the paper's size one comparison takes a minute, so the channels are reduced at the same resolutions.
 REDUCED = {"ddpm-unet": Config(widths=(8, 16, 16, 16), layers=2, attention_levels=(2,), groups=4)}

@@ -1,4 +1,4 @@
-"""Oracles of the dense networks: scikit-learn's linear models, and `torch.nn.Sequential` built by hand."""
+"""Oracles of the dense networks: scikit-learn's linear models, and a `torch.nn.Sequential`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from . import Oracle, images
 
 
 class ScikitLearn(nn.Module):
-    """A linear model of scikit-learn that answers with the weights held here: (N, F) to (N, outputs).
+    """Linear model of scikit-learn with the weights of this module: (N, F) to (N, outputs).
 
-    The values are scikit-learn's. It has no gradients of its own: those are of a `torch.nn.Linear`.
+    The values are scikit-learn's. The gradients are those of a `torch.nn.Linear`, because scikit-learn has none.
     """
 
     def __init__(self, estimator: Any, method: str, in_features: int, outputs: int) -> None:
@@ -25,16 +25,16 @@ class ScikitLearn(nn.Module):
         self.affine = nn.Linear(in_features, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the method of the estimator gives for these examples."""
+        """Return the result of the estimator's method."""
         self.estimator.coef_ = self.affine.weight.detach().numpy()
         self.estimator.intercept_ = self.affine.bias.detach().numpy()
         values = torch.as_tensor(getattr(self.estimator, self.method)(x.numpy()))
         z: Tensor = self.affine(x)
-        return z + (values.reshape(z.shape) - z).detach()  # the value is scikit-learn's, the gradient that of z
+        return z + (values.reshape(z.shape) - z).detach()  # value of scikit-learn, gradient of z
 
 
 def scikit_perceptron(config: perceptron.Config) -> Oracle:
-    """scikit-learn's Perceptron, one against the rest."""
+    """Build scikit-learn's Perceptron, one against the rest."""
     from sklearn.linear_model import Perceptron
 
     outputs = 1 if config.num_classes == 2 else config.num_classes
@@ -42,7 +42,7 @@ def scikit_perceptron(config: perceptron.Config) -> Oracle:
 
 
 def scikit_linear(config: linear.Config) -> Oracle:
-    """scikit-learn's LinearRegression, or the scores of its LogisticRegression before the sigmoid or softmax."""
+    """Build scikit-learn's LinearRegression, or the scores of its LogisticRegression before the sigmoid or softmax."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
 
     outputs = config.num_classes if config.output == "softmax" else 1
@@ -57,14 +57,14 @@ def _linear(module: ScikitLearn, config: perceptron.Config | linear.Config) -> O
 
 
 class Formula(nn.Module):
-    """A function as a module."""
+    """Function as a module."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, z: Tensor) -> Tensor:
-        """The function of z."""
+        """Return the function of z."""
         return self.function(z)
 
 
@@ -87,14 +87,14 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _written_out(name: str) -> Callable[[Tensor], Tensor]:
-    """The formula of an activation, with the slope that its name may hold."""
+def _formula(name: str) -> Callable[[Tensor], Tensor]:
+    """Return the formula of an activation, with the slope in its name if there is one."""
     base, _, slope = name.partition(":")
     return (lambda z: z.clamp(min=0) + float(slope) * z.clamp(max=0)) if slope else FORMULAS[base]
 
 
 def sequential_mlp(config: mlp.Config) -> Oracle:
-    """A flat list of PyTorch's layers, each activation by its formula."""
+    """Build a flat list of PyTorch's layers, each activation by its formula."""
     layers: list[nn.Module] = [nn.Flatten()]
     key_map: dict[str, str] = {}
 
@@ -109,7 +109,7 @@ def sequential_mlp(config: mlp.Config) -> Oracle:
             add(f"hidden.{i}.norm", nn.BatchNorm1d(width))
         elif config.norm == "layer":
             add(f"hidden.{i}.norm", nn.LayerNorm(width))
-        layers.append(Formula(_written_out(config.activations[i])))
+        layers.append(Formula(_formula(config.activations[i])))
         layers.append(nn.Dropout(config.dropout))
         inputs = width
     add("head", nn.Linear(inputs, config.num_classes, bias=config.bias))

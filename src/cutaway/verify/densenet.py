@@ -1,4 +1,4 @@
-"""Oracles of the densely connected networks: torchvision's for ImageNet, for CIFAR a plain one that joins nothing."""
+"""Oracles of DenseNet: torchvision's networks for ImageNet, and a plain one without concatenation for CIFAR."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .normalized import batch_normalized
 
 
 def torchvision_densenet(config: Config) -> Oracle:
-    """torchvision's network. The images are not square: the last maps have 1×2 pixels."""
+    """Build torchvision's network. Images are not square: the last maps have 1×2 pixels."""
     densenet = torchvision_models("densenet")
     module = densenet.DenseNet(
         growth_rate=config.growth_rate,
@@ -29,10 +29,10 @@ def torchvision_densenet(config: Config) -> Oracle:
 
 
 class SourceBySource(nn.Module):
-    """The CIFAR family without a joined map: as a convolution is a sum over its channels, a layer adds up what each
-    map before it contributes through its own slice of the kernel, normalized by its own slice of the norm.
+    """CIFAR network without concatenated maps.
 
-    Kernels and norms are two flat lists, in the order in which they are used.
+    A convolution is a sum over its channels. A layer adds the contribution of each earlier map, through its slice of
+    the kernel, normalized by its slice of the norm. Kernels and norms are two flat lists in the order of use.
     """
 
     def __init__(self, config: Config) -> None:
@@ -72,11 +72,11 @@ class SourceBySource(nn.Module):
         self.register_buffer(f"batches{i}", torch.tensor(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         kernels, norms = iter(self.kernels), iter(range(len(self.scales)))
 
         def normalized(sources: list[Tensor]) -> list[Tensor]:
-            """The next norm and ReLU, on each source with its own channels."""
+            """Apply the next norm and ReLU to each source with its own channels."""
             norm, first, results = next(norms), 0, []
             for source in sources:
                 results.append(torch.clamp(self._normalized(norm, first, source), min=0))
@@ -84,7 +84,7 @@ class SourceBySource(nn.Module):
             return results
 
         def convolved(sources: list[Tensor]) -> Tensor:
-            """The next convolution: the sum of what each source gives through its own input channels."""
+            """Apply the next convolution: the sum over sources of their input channels' parts."""
             kernel, first, total = next(kernels), 0, torch.zeros(())
             for source in sources:
                 part = kernel[:, first : first + source.shape[1]]
@@ -112,7 +112,7 @@ class SourceBySource(nn.Module):
         return logits
 
     def _normalized(self, norm: int, first: int, x: Tensor) -> Tensor:
-        """The norm of that number, by its definition, where `x` is its channels from `first` on."""
+        """Apply a norm by its definition. `x` is its channels from `first` on."""
         channels = slice(first, first + x.shape[1])
         mean, variance = self.get_buffer(f"mean{norm}")[channels], self.get_buffer(f"variance{norm}")[channels]
         scale, shift = self.scales[norm][channels], self.shifts[norm][channels]
@@ -120,7 +120,7 @@ class SourceBySource(nn.Module):
 
 
 def source_by_source(config: Config) -> Oracle:
-    """The plain implementation, and which of our weights is which of its."""
+    """Build the plain implementation and the key map from our weights."""
     with torch.device("meta"):
         names = list(DenseNet(config).state_dict())
     key_map = {"classifier.weight": "head", "classifier.bias": "head_bias"}
@@ -134,7 +134,10 @@ def source_by_source(config: Config) -> Oracle:
 
 
 def _build(config: Config) -> Oracle:
-    """torchvision's where it has this network: its stem, bottlenecks, half the channels at transitions, no dropout."""
+    """Build torchvision's network if it has this one, otherwise the plain one.
+
+    Torchvision's has its stem, bottlenecks, halving transitions and no dropout.
+    """
     like_torchvision = (config.stem, config.bottleneck, config.compression, config.dropout, config.in_channels)
     if like_torchvision == ("imagenet", True, 0.5, 0.0, 3):
         return torchvision_densenet(config)
@@ -147,7 +150,7 @@ def _build(config: Config) -> Oracle:
 
 ORACLES = dict.fromkeys(PRESETS, _build)
 
-# densenet121, densenet-40-12 and densenet-bc-100-12 are compared whole; the others have more or wider layers.
+# densenet121, densenet-40-12 and densenet-bc-100-12 are compared completely; the others have more or wider layers.
 REDUCED = {
     name: dataclasses.replace(PRESETS[name], layers=(2, 3, 2, 2))
     for name in ("densenet161", "densenet169", "densenet201")

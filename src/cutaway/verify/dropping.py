@@ -1,10 +1,10 @@
-"""Dropout without chance, so that where it stands and how strong it is can be compared between two networks.
+"""Deterministic dropout, so that its positions and rates can be compared between two networks.
 
-Two networks draw dropout in orders of their own. Within `fixed_dropout` every dropout of PyTorch's multiplies by
-factors that its rate p and the place of a number in its tensor decide: 1 + p cos(i), i the place along the last axis,
-and along the second where there are four (heads, channels). A dropout that is missing, stands elsewhere or has another
-rate then changes the outputs, and one that stands where it should changes them alike. The fused attention kernel, whose
-weights nobody sees, is written out meanwhile.
+Two networks draw dropout in different orders. Within `fixed_dropout` every dropout of PyTorch multiplies by factors
+that depend only on its rate p and the index in its tensor: 1 + p cos(i), with i the index along the last axis, and
+along the second of four axes (heads, channels). A missing, misplaced or different dropout then changes the outputs, and
+a correct one changes them equally. The fused attention kernel does not expose its weights, so it is replaced by plain
+operations.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..nn.masks import causal_mask, combined
 
 
 def factors(x: Tensor, p: float) -> Tensor:
-    """What stands for dropout of the rate p on x: it broadcasts to x."""
+    """Return the factors that replace dropout of rate p on x. They broadcast to x."""
 
     def along(size: int) -> Tensor:
         return 1 + p * torch.cos(torch.arange(1, size + 1, dtype=x.dtype, device=x.device))
 
     if x.ndim != 4:
         return along(x.shape[-1])
-    places = along(x.shape[-1]) if x[0, 0].numel() > 1 else x.new_ones(1)  # a map of one pixel is a list of channels
+    places = along(x.shape[-1]) if x[0, 0].numel() > 1 else x.new_ones(1)  # a map of one pixel is a vector of channels
     return places * along(x.shape[1])[:, None, None]
 
 
@@ -47,7 +47,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The fused kernel's result, its weights dropped as those of a network that writes them out."""
+    """Compute scaled dot-product attention with deterministic dropout of its weights."""
     if enable_gqa:
         k, v = (part.repeat_interleave(q.shape[-3] // part.shape[-3], dim=-3) for part in (k, v))
     own = causal_mask(q.shape[-2], k.shape[-2], q.device) if is_causal else None
@@ -56,7 +56,7 @@ def _attention(
 
 @contextlib.contextmanager
 def fixed_dropout() -> Iterator[None]:
-    """Within it F.dropout, and with it nn.Dropout, is no chance, nor is that of the fused attention kernel."""
+    """Make F.dropout, nn.Dropout and the fused attention kernel deterministic within this context."""
     library: Any = F
     kept = library.dropout, library.scaled_dot_product_attention
     library.dropout, library.scaled_dot_product_attention = _dropout, _attention

@@ -1,4 +1,4 @@
-"""The oracle of FCOS: torchvision's, whose anchors are our locations."""
+"""Oracle of FCOS: torchvision's detector, whose anchors are our locations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from . import Oracle, images, torchvision_models
 
 
 class Anchored(nn.Module):
-    """What torchvision's detector computes before it makes boxes, with the middle and the size of each anchor beside
-    it."""
+    """Outputs of torchvision's detector before boxes are computed, with the center and size of each anchor."""
 
     def __init__(self, detector: Any, shift: float) -> None:
         super().__init__()
@@ -24,7 +23,7 @@ class Anchored(nn.Module):
         self.anchors, self.shift = detector.anchor_generator, shift
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, L, K + 8)."""
+        """Map (N, C, H, W) to (N, L, K + 8)."""
         maps = list(self.backbone(x).values())
         said = self.head(maps)
         lists = torchvision_models("detection.image_list")
@@ -36,7 +35,7 @@ class Anchored(nn.Module):
 
 
 def torchvision_detector(config: Config) -> Any:
-    """torchvision's detector of our config: ResNet, pyramid, head and anchors."""
+    """Build torchvision's detector for a config: ResNet, pyramid, head and anchors."""
     fcos, utils = torchvision_models("detection.fcos"), torchvision_models("detection.backbone_utils")
     resnet, anchors = torchvision_models("resnet"), torchvision_models("detection.anchor_utils")
     frozen = utils.misc_nn_ops.FrozenBatchNorm2d
@@ -51,7 +50,7 @@ def torchvision_detector(config: Config) -> Any:
         body, {f"layer{s}": str(i) for i, s in enumerate(stages)}, channels, config.dim, extra
     )
     generator = anchors.AnchorGenerator(tuple((s,) for s in config.strides), ((1.0,),) * len(config.strides))
-    head = fcos.FCOSHead(32, 1, 1, num_convs=1)  # both of its parts are put in here, with our number of groups
+    head = fcos.FCOSHead(32, 1, 1, num_convs=1)  # both parts are replaced, with our number of groups
     groups = partial(nn.GroupNorm, config.groups)
     head.classification_head = fcos.FCOSClassificationHead(
         config.dim, 1, config.num_classes, config.head_layers, norm_layer=groups
@@ -61,7 +60,7 @@ def torchvision_detector(config: Config) -> Any:
 
 
 def body_of(resnet: Any, block: Any, layers: list[int], norm: Any, config: Config) -> Any:
-    """torchvision's ResNet in our width, which its builder has for 64 channels alone."""
+    """Build torchvision's ResNet in our width. Its builder supports 64 channels only."""
 
     class OfWidth(resnet.ResNet):  # type: ignore[misc]  # torchvision has no types
         def _make_layer(self, block: Any, planes: int, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +75,7 @@ def body_of(resnet: Any, block: Any, layers: list[int], norm: Any, config: Confi
 
 
 def nothing_above() -> Any:
-    """An end of torchvision's pyramid that adds no level."""
+    """Build a top block for torchvision's pyramid that adds no level."""
     utils = torchvision_models("detection.backbone_utils")
 
     class Nothing(utils.ExtraFPNBlock):  # type: ignore[misc, name-defined]  # torchvision has no types
@@ -87,7 +86,10 @@ def nothing_above() -> Any:
 
 
 def torchvision_fcos(config: Config) -> Oracle:
-    """Its outputs, for images whose sides all strides divide: for others torchvision's strides are not its maps'."""
+    """Build the oracle.
+
+    All strides divide the sides of images, because torchvision's strides are otherwise not exact.
+    """
     detector = torchvision_detector(config)
     with torch.device("meta"):
         key_map = {key: torchvision_key("fcos-resnet50", key) for key in FCOS(config).state_dict()}
@@ -98,7 +100,7 @@ def torchvision_fcos(config: Config) -> Oracle:
 
 ORACLES = dict.fromkeys(PRESETS, torchvision_fcos)
 
-# The small preset is compared whole; the other has more blocks of the same kind, and wider ones.
+# The small preset is compared completely; the other has more blocks of the same kind, and wider ones.
 REDUCED = {
     "fcos-resnet50": dataclasses.replace(PRESETS["fcos-resnet50"], layers=(1, 2, 2, 1), width=8, dim=32, groups=8)
 }

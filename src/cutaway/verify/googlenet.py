@@ -1,4 +1,4 @@
-"""Oracles of GoogLeNet: torchvision's for the form that it has, a plain one for the form that was published."""
+"""Oracles of GoogLeNet: torchvision's network for its variant, and a plain one for the published variant."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from . import Oracle, OracleMissing, changed, images, torchvision_models
 
 
 class OurOrder(nn.Module):
-    """torchvision's network with its answers in our order: logits, then the auxiliary heads' from the shallow on."""
+    """Network of torchvision with outputs in our order.
+
+    Logits are followed by those of the auxiliary heads, the shallowest first.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes), of images (N, C, H, W); in training three of them where there are auxiliary heads."""
+        """Return the logits (N, classes) of images (N, C, H, W); in training also those of auxiliary heads."""
         answers = self.network(x)
         if isinstance(answers, Tensor):
             return answers
@@ -32,7 +35,7 @@ class OurOrder(nn.Module):
 
 
 def torchvision_googlenet(config: Config) -> Oracle:
-    """torchvision's network, its layers as wide, and its first and large windows as large, as `config` has them."""
+    """Build torchvision's network with the widths and windows of `config`."""
     googlenet = torchvision_models("googlenet")
 
     def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
@@ -65,12 +68,12 @@ def torchvision_googlenet(config: Config) -> Oracle:
                 small = part.branch3[1].conv
                 part.branch3[1] = googlenet.BasicConv2d(small.in_channels, small.out_channels, kernel_size=5, padding=2)
     key_map = {key: f"network.{torchvision_key('googlenet', key)}" for key in _keys(config)}
-    # The last map of such images is 2×3: with one pixel normalization would leave two values of each channel.
+    # The last map of such images is 2×3. With one pixel, normalization would see only two values of each channel.
     size = (50, 66) if config.stem == "imagenet" else (12, 18)
     return Oracle(OurOrder(module), images(2, config.in_channels, *size), key_map)
 
 
-# The paper's table 1: 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool proj. A star: an auxiliary head looks at what leaves.
+# The paper's table 1: 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool proj. A star: an auxiliary head follows.
 TABLE = """
     3a    64   96  128  16   32   32
     3b   128  128  192  32   96   64
@@ -88,7 +91,7 @@ ROWS = [line.split() for line in TABLE.split("\n") if line.strip()]
 
 
 class PlainGoogLeNet(nn.Module):
-    """The published network row by row, with one list of weights. A convolution is a product with every window."""
+    """Published network row by row, with one list of weights. A convolution is a product with every window."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -97,7 +100,7 @@ class PlainGoogLeNet(nn.Module):
         c, second = config.scaled(64), config.scaled(192)
         stem = 7 if config.stem == "imagenet" else 3
         self._add((c, config.in_channels, stem, stem), (c, c, 1, 1), (second, c, 3, 3))
-        c, seen = second, []  # channels, and those that the auxiliary heads see
+        c, seen = second, []  # channels, and those of the auxiliary heads
         for name, *widths in ROWS:
             if name != "max":
                 n1, r3, n3, r5, n5, pool = (config.scaled(int(n)) for n in widths)
@@ -105,7 +108,7 @@ class PlainGoogLeNet(nn.Module):
                 self._add((n1, c, 1, 1), (r3, c, 1, 1), (n3, r3, 3, 3), (r5, c, 1, 1), (n5, r5, k, k), (pool, c, 1, 1))
                 c = n1 + n3 + n5 + pool
                 seen += [c] if name.endswith("*") else []
-        self.heads = len(self.weights)  # the place of the first head's first layer
+        self.heads = len(self.weights)  # index of the first layer of the first head
         reduced, units = config.scaled(128), config.scaled(1024)
         for channels in seen if config.auxiliary else []:
             self._add((reduced, channels, 1, 1), (units, 16 * reduced), (config.num_classes, units))
@@ -117,19 +120,19 @@ class PlainGoogLeNet(nn.Module):
             self.biases.append(nn.Parameter(torch.zeros(shape[0])))
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes), of images (N, C, H, W); in training also the two auxiliary heads', if there are any."""
+        """Return the logits (N, classes) of images (N, C, H, W); in training also those of auxiliary heads."""
         layers = iter(range(self.heads))
 
         def rectified(x: Tensor, stride: int = 1) -> Tensor:
-            """The next convolution, and ReLU."""
+            """Apply the next convolution and ReLU."""
             return torch.clamp(self._windows(next(layers), x, stride), min=0)
 
         if self.config.stem == "imagenet":
             x = _largest(rectified(x, stride=2), 3, 2)
         else:
             x = rectified(x)
-        x = rectified(rectified(_normalized(x)))
-        x = _largest(_normalized(x), 3, 2)
+        x = rectified(rectified(_lrn(x)))
+        x = _largest(_lrn(x), 3, 2)
         auxiliary: list[Tensor] = []
         for name, *numbers in ROWS:
             if name == "max":
@@ -145,7 +148,7 @@ class PlainGoogLeNet(nn.Module):
         return (logits, *auxiliary) if auxiliary else logits
 
     def _windows(self, i: int, x: Tensor, stride: int = 1) -> Tensor:
-        """Layer i on every window of a map that keeps its size at stride 1."""
+        """Apply layer i to every window of a map that keeps its size at stride 1."""
         weight, k = self.weights[i], self.weights[i].shape[-1]
         windows = F.pad(x, [k // 2] * 4).unfold(2, k, stride).unfold(3, k, stride)  # (N, C, H', W', k, k)
         result: Tensor = torch.einsum("nchwij,ocij->nohw", windows, weight) + self.biases[i][:, None, None]
@@ -156,7 +159,7 @@ class PlainGoogLeNet(nn.Module):
         return result
 
     def _head(self, i: int, x: Tensor) -> Tensor:
-        """The auxiliary head whose layers are i, i + 1 and i + 2."""
+        """Apply the auxiliary head of layers i, i + 1 and i + 2."""
         height, width = x.shape[2:]
         published = self.config.auxiliary_pool == "5x5" and {height, width} <= {14, 15, 16}
         rows, columns = _shares(height, published), _shares(width, published)
@@ -167,7 +170,10 @@ class PlainGoogLeNet(nn.Module):
 
 
 def _shares(n: int, published: bool) -> Tensor:
-    """What part of each of 4 means each of n pixels is, (4, n): windows of 5, 3 apart, or 4 equal parts."""
+    """Return the share of each of n pixels in each of 4 means, shape (4, n).
+
+    The means are over windows of 5 with stride 3, or over 4 equal parts.
+    """
     weights = torch.zeros(4, n, dtype=torch.float64)
     for i in range(4):
         first, after = (3 * i, 3 * i + 5) if published else (math.floor(i * n / 4), math.ceil((i + 1) * n / 4))
@@ -176,14 +182,14 @@ def _shares(n: int, published: bool) -> Tensor:
 
 
 def _largest(x: Tensor, side: int, step: int) -> Tensor:
-    """The largest of every window of side×side; the last window of a row or column may reach beyond the map."""
+    """Apply max pooling with windows of side×side. The last window of a row or column may extend beyond the map."""
     height, width = (math.ceil((n - side) / step) * step + side - n for n in x.shape[2:])
     x = F.pad(x, (0, width, 0, height), value=-torch.inf)
     return x.unfold(2, side, step).unfold(3, side, step).amax((4, 5))
 
 
-def _normalized(x: Tensor) -> Tensor:
-    """Local response normalization: the sum over five channels as a product with a matrix of ones in a band."""
+def _lrn(x: Tensor) -> Tensor:
+    """Apply local response normalization: the sum over five channels is a product with a band matrix of ones."""
     channel = torch.arange(x.shape[1])
     band = (channel[:, None] - channel).abs() <= 2
     total = torch.einsum("nchw,cd->ndhw", x**2, band.to(x))
@@ -191,11 +197,11 @@ def _normalized(x: Tensor) -> Tensor:
 
 
 def plain_googlenet(config: Config) -> Oracle:
-    """The plain implementation; its weights stand in the order of ours."""
+    """Build the plain implementation. Its weights are in our order."""
     keys = _keys(config)
     key_map = {key: f"weights.{i}" for i, key in enumerate(k for k in keys if k.endswith("weight"))}
     key_map |= {key: f"biases.{i}" for i, key in enumerate(k for k in keys if k.endswith("bias"))}
-    # From 223 pixels on the auxiliary heads look at maps of 14 to 16: the windows of the paper come to 4×4 there.
+    # From 223 pixels on the maps of the auxiliary heads have 14 to 16 pixels, for which the paper's windows give 4×4.
     size = (223, 240) if config.stem == "imagenet" else (30, 36)
     return Oracle(PlainGoogLeNet(config), images(2, config.in_channels, *size), key_map)
 
@@ -206,7 +212,7 @@ def _keys(config: Config) -> list[str]:
 
 
 def _build(config: Config) -> Oracle:
-    """torchvision's where normalization is by the batch, the plain one where it is not."""
+    """Build torchvision's network for batch normalization, otherwise the plain one."""
     if config.norm == "response":
         return plain_googlenet(config)
     if config.auxiliary_pool == "equal":
@@ -216,5 +222,5 @@ def _build(config: Config) -> Oracle:
 
 ORACLES = dict.fromkeys(PRESETS, _build)
 
-# googlenet is compared whole; the published one, which needs large images, with an eighth of the channels.
+# googlenet is compared completely; the published one needs large images and has an eighth of the channels.
 REDUCED = {"googlenet-2014": dataclasses.replace(PRESETS["googlenet-2014"], width=8)}

@@ -1,4 +1,4 @@
-"""Oracles of GPT-2: transformers' networks, by their own plain attention."""
+"""Oracles of GPT-2: the networks of transformers with eager attention."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from .hugging import transformers_oracle
 
 
 def transformers_gpt2(name: str, config: Config) -> Oracle:
-    """GPT2LMHeadModel, or GPT2ForSequenceClassification, which answers at the last token that is no padding (0)."""
+    """Build GPT2LMHeadModel, or GPT2ForSequenceClassification.
+
+    The latter predicts at the last token that is not padding (0).
+    """
     return transformers_oracle(FAMILY, name, config, pad_token_id=0, bos_token_id=None, eos_token_id=None)
 
 
 ORACLES = {name: functools.partial(transformers_gpt2, name) for name in PRESETS}
-# All but words, width and depth: as many heads, of two numbers each.
+# Fewer words, dimensions and layers: the same number of heads, with two dimensions each.
 REDUCED = {
     name: dataclasses.replace(preset, vocab_size=50, context_length=16, dim=2 * preset.heads, layers=2)
     for name, preset in PRESETS.items()

@@ -1,7 +1,7 @@
-"""Oracles of the networks for graphs: PyTorch Geometric's layers, which gather and scatter where ours multiply.
+"""Oracles of the graph networks: PyTorch Geometric's layers, which gather and scatter where ours multiply.
 
-Dropout is drawn by these modules themselves, in the order in which our layers draw it (an edge list that its targets
-sort, head after head), so that training mode can be compared too; what is done with it is PyTorch Geometric's.
+These modules draw dropout themselves, in the order of our layers (an edge list sorted by target, head by head), so that
+training mode can be compared too. PyTorch Geometric applies it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READS = {"mean": "global_mean_pool", "max": "global_max_pool", "sum": "global_ad
 
 
 def _library() -> ModuleType:
-    """PyTorch Geometric's layers. Raises OracleMissing where it is not installed."""
+    """Import PyTorch Geometric's layers. Raises OracleMissing if it is not installed."""
     try:
         from torch_geometric import nn as layers
     except ImportError as error:
@@ -36,13 +36,15 @@ def _library() -> ModuleType:
 def graph_of(
     features: int, edge_features: int = 0, pairs: bool = False
 ) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """A directed graph with repeated edges, loops (one of them twice) and nodes without edges; rows that repeat one
-    another, with `pairs` two nodes each; graphs that lie mixed in one batch; and what is known of edges, some of them
-    alike."""
+    """Return a function that draws a batch of directed graphs with edge features.
+
+    Graphs have repeated edges, self-loops (one twice) and nodes without edges. Requested rows repeat; with `pairs` they
+    are two nodes each. The nodes of graphs are interleaved in the batch, and some edge features are equal.
+    """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         x = torch.randn(NODES, features, generator=generator, dtype=torch.float64)
-        drawn = torch.randint(NODES - 3, (2, EDGES), generator=generator)  # the last three nodes have none
+        drawn = torch.randint(NODES - 3, (2, EDGES), generator=generator)  # the last three nodes have no edges
         edges = torch.cat([drawn, drawn[:, :5], torch.tensor([[2, 2, 7], [2, 2, 7]])], 1)
         rows = torch.randint(NODES, (11, 2) if pairs else (11,), generator=generator)
         batch = torch.cat([torch.arange(GRAPHS), torch.randint(GRAPHS, (NODES - GRAPHS,), generator=generator)])
@@ -54,15 +56,15 @@ def graph_of(
     return draw
 
 
-def _dropped(x: Tensor, p: float, training: bool) -> Tensor:
-    """Inverted dropout, by a mask of its own."""
+def _dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Apply inverted dropout with its own mask."""
     if not training or not p:
         return x
     return torch.where(torch.rand_like(x) < p, torch.zeros_like(x), x / (1 - p))
 
 
 class _Net(nn.Module):
-    """Layers one after another, and the read-out of whole graphs, as PyTorch Geometric's examples put them."""
+    """Layers in sequence with the readout of whole graphs, as in PyTorch Geometric's examples."""
 
     def __init__(self, convs: list[nn.Module], head: nn.Module | None, config: Any, nonlinear: str) -> None:
         super().__init__()
@@ -73,7 +75,7 @@ class _Net(nn.Module):
         self.bilinear = nn.Linear(width, width, bias=False) if bilinear else None
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
-        """Logits of the nodes `rows`, of each graph, or of pairs of nodes."""
+        """Return the logits of the nodes `rows`, of each graph, or of pairs of nodes."""
         for i, conv in enumerate(self.convs):
             x = self.convolve(conv, x, edges)
             if self.head is not None or i + 1 < len(self.convs):
@@ -81,15 +83,15 @@ class _Net(nn.Module):
         if self.head is None:
             return self.scored(x[rows])
         read = getattr(_library(), READS[self.config.pooling])
-        answers: Tensor = self.head(_dropped(read(x, batch), self.config.dropout, self.training))
+        answers: Tensor = self.head(_dropout(read(x, batch), self.config.dropout, self.training))
         return answers
 
     def scored(self, answers: Tensor) -> Tensor:
-        """The answers themselves; of both ends of pairs (n, 2, d) the logits of links (n, 1)."""
+        """Return the outputs, or for both ends of pairs (n, 2, d) the logits of links (n, 1)."""
         if getattr(self.config, "decoder", "none") == "none":
             return answers
         ends = answers.unbind(1)
-        if self.bilinear is None:  # its decoder takes embeddings and pairs of their rows, and gives logits (n,)
+        if self.bilinear is None:  # its decoder takes embeddings and pairs of rows and returns logits (n,)
             decode = importlib.import_module("torch_geometric.nn.models.autoencoder").InnerProductDecoder()
             pairs = torch.arange(2 * len(answers)).view(2, -1)
             logits: Tensor = decode(torch.cat(ends), pairs, sigmoid=False)
@@ -99,24 +101,27 @@ class _Net(nn.Module):
         return both.sum(1, keepdim=True)
 
     def convolve(self, conv: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
-        """One layer: dropout on its input, then the convolution."""
-        y: Tensor = conv(_dropped(x, self.config.dropout, self.training), edges)
+        """Apply one layer: dropout on its input, then the convolution."""
+        y: Tensor = conv(_dropout(x, self.config.dropout, self.training), edges)
         return y
 
 
 class _GraphConvNet(_Net):
     def convolve(self, conv: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
-        """Dropout is on the input of the answers' layer alone."""
+        """Apply one layer. Only the output layer has dropout on its input."""
         last = self.head is None and conv is self.convs[-1]
-        y: Tensor = conv(_dropped(x, self.config.dropout, self.training and last), edges)
+        y: Tensor = conv(_dropout(x, self.config.dropout, self.training and last), edges)
         return y
 
 
 class _SAGENet(_Net):
-    """SAGEConv, then ReLU and length 1, as the paper has them; the last layer is plain where links are learned."""
+    """SAGEConv with ReLU and normalization to unit length, as in the paper.
+
+    The last layer is plain if links are learned.
+    """
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
-        """Logits of the nodes `rows`, of each graph, or of pairs of nodes."""
+        """Return the logits of the nodes `rows`, of each graph, or of pairs of nodes."""
         for i, conv in enumerate(self.convs):
             x = conv(x, edges)
             if self.head is not None or i + 1 < len(self.convs):
@@ -125,24 +130,24 @@ class _SAGENet(_Net):
             return self.scored(x[rows])
         read = getattr(_library(), READS[self.config.pooling])
         seen = read(x, batch) if self.config.graph_level else x[rows]
-        answers: Tensor = self.head(_dropped(seen, self.config.dropout, self.training))
+        answers: Tensor = self.head(_dropout(seen, self.config.dropout, self.training))
         return answers
 
 
 class _GATNet(_Net):
-    """Attention over a list of edges that has every node's loop once, put together node by node."""
+    """Attention over an edge list that has each node's self-loop once, node by node."""
 
     def convolve(self, conv: Any, x: Tensor, edges: Tensor) -> Tensor:
-        """Dropout on the input, on the transformed features where they travel, and on the attention."""
+        """Apply one layer, with dropout on the input, on the transformed features along edges, and on the attention."""
         p, training = self.config.dropout, self.training
         listed = sorted((i, j) for j, i in edges.t().tolist() if i != j)
         listed = sorted(listed + [(i, i) for i in range(len(x))])
         by_target = torch.tensor(listed).t().flip(0)  # (2, E)
-        x = _dropped(x, p, training)
+        x = _dropout(x, p, training)
         heads, width = conv.heads, conv.out_channels
-        # drawn head after head: (K, V, width) and (K, E)
-        of_features = _dropped(x.new_ones(heads, len(x), width), p, training).transpose(0, 1)
-        of_attention = _dropped(x.new_ones(heads, len(listed)), p, training).t()
+        # drawn head by head: (K, V, width) and (K, E)
+        of_features = _dropout(x.new_ones(heads, len(x), width), p, training).transpose(0, 1)
+        of_attention = _dropout(x.new_ones(heads, len(listed)), p, training).t()
 
         def travelling(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             edge_index, size, given = inputs
@@ -164,8 +169,10 @@ class _GATNet(_Net):
 
 
 class _GINNet(nn.Module):
-    """GINConv with MLPs, a BatchNorm after each, and of whole graphs a linear layer on what each layer's nodes sum to,
-    as in the authors' release."""
+    """GINConv with MLPs, each followed by BatchNorm.
+
+    For whole graphs, linear layers act on the node sums of each layer, as in the authors' release.
+    """
 
     def __init__(self, config: gin.Config) -> None:
         super().__init__()
@@ -183,19 +190,19 @@ class _GINNet(nn.Module):
         self.config = config
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
-        """Logits of the nodes `rows`, or of each graph."""
+        """Return the logits of the nodes `rows`, or of each graph."""
         read = getattr(_library(), READS[self.config.pooling])
         parts = [read(x, batch)]
         for conv, norm in zip(self.convs, self.norms):
             x = torch.relu(norm(conv(x, edges)))
             parts.append(read(x, batch))
         h = torch.cat(parts, 1) if self.config.graph_level else x[rows]
-        answers: Tensor = self.head(_dropped(h, self.config.dropout, self.training))
+        answers: Tensor = self.head(_dropout(h, self.config.dropout, self.training))
         return answers
 
 
 class _GINENet(nn.Module):
-    """GINEConv on embedded nodes, each with an MLP of its own and a BatchNorm after it."""
+    """GINEConv on embedded nodes, each with an MLP and BatchNorm."""
 
     def __init__(self, config: gine.Config) -> None:
         super().__init__()
@@ -214,21 +221,23 @@ class _GINENet(nn.Module):
         self.config = config
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows`, or of each graph. Without features of edges they add zeros."""
+        """Return the logits of the nodes `rows`, or of each graph. Missing edge features count as zeros."""
         h = self.embed(x)
         if edge_attr is None:
             edge_attr = h.new_zeros(edges.shape[1], self.config.hidden_dim)
         for k, (conv, norm) in enumerate(zip(self.convs, self.norms)):
             h = norm(conv(h, edges, edge_attr))
-            h = _dropped(torch.relu(h) if k + 1 < len(self.convs) else h, self.config.dropout, self.training)
+            h = _dropout(torch.relu(h) if k + 1 < len(self.convs) else h, self.config.dropout, self.training)
         read = getattr(_library(), READS[self.config.pooling])
         answers: Tensor = self.head(read(h, batch) if self.config.graph_level else h[rows])
         return answers
 
 
 class _MPNNNet(nn.Module):
-    """NNConv without a matrix for the node itself, torch's GRU, and Set2Set, as PyTorch Geometric's example on QM9;
-    where edges are alike GatedGraphConv, which has one matrix and the GRU."""
+    """NNConv without a root matrix, torch's GRU, and Set2Set, as in PyTorch Geometric's example on QM9.
+
+    Without edge features it is GatedGraphConv, which has one matrix and the GRU.
+    """
 
     def __init__(self, config: mpnn.Config) -> None:
         super().__init__()
@@ -247,7 +256,7 @@ class _MPNNNet(nn.Module):
         self.config = config
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows`, or of each graph."""
+        """Return the logits of the nodes `rows`, or of each graph."""
         h = self.embed(x).relu()
         for _ in range(self.config.layers):
             h = (
@@ -257,13 +266,13 @@ class _MPNNNet(nn.Module):
             )
         if self.fc is None:
             return self.answers(h[rows])
-        order = batch.argsort(stable=True)  # Set2Set takes graphs one after another
+        order = batch.argsort(stable=True)  # Set2Set needs the nodes of a graph together
         h, batch = h[order], batch[order]
         pooled = self.read(h, batch) if self.read else getattr(_library(), READS[self.config.pooling])(h, batch)
         return self.answers(self.fc(pooled).relu())
 
     def answers(self, h: Tensor) -> Tensor:
-        """The head."""
+        """Apply the head."""
         logits: Tensor = self.head(h)
         return logits
 
@@ -281,7 +290,7 @@ def _decoder_keys(config: Any) -> dict[str, str]:
 
 
 def geometric_gcn(config: gcn.Config) -> Oracle:
-    """GCNConv, which adds the loops that are missing and normalises by itself."""
+    """Build GCNConv, which adds missing self-loops and normalizes."""
     links = config.decoder != "none"
     last = config.hidden_dim if config.graph_level or links else config.num_classes
     widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), last]
@@ -293,7 +302,7 @@ def geometric_gcn(config: gcn.Config) -> Oracle:
 
 
 def geometric_gae(config: gae.Config) -> Oracle:
-    """GCNConv, and the decoder of GAE."""
+    """Build GCNConv and the decoder of GAE."""
     widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), config.dim]
     convs = [_library().GCNConv(i, o, bias=False) for i, o in pairwise(widths)]
     key_map = {f"layers.{n}.lin.weight": f"convs.{n}.lin.weight" for n in range(config.layers)}
@@ -303,7 +312,7 @@ def geometric_gae(config: gae.Config) -> Oracle:
 
 
 def geometric_graphsage(config: graphsage.Config) -> Oracle:
-    """SAGEConv with the mean."""
+    """Build SAGEConv with mean aggregation."""
     links = config.decoder != "none"
     widths = [config.in_features, *[config.hidden_dim] * config.layers]
     convs = [_library().SAGEConv(i, o) for i, o in pairwise(widths)]
@@ -315,7 +324,7 @@ def geometric_graphsage(config: graphsage.Config) -> Oracle:
 
 
 def geometric_gat(config: gat.Config) -> Oracle:
-    """GATConv over edges that have their loops already."""
+    """Build GATConv for edges that include self-loops."""
     other = changed(config, gat.PRESETS["gat"], negative_slope="negative_slope")
     make = functools.partial(_library().GATConv, add_self_loops=False, **other)
     convs, width = [], config.in_features
@@ -332,7 +341,7 @@ def geometric_gat(config: gat.Config) -> Oracle:
 
 
 def geometric_graphconv(config: graphconv.Config) -> Oracle:
-    """GraphConv, which sums over the edges first and transforms then."""
+    """Build GraphConv, which sums over the edges first and then transforms."""
     last = config.hidden_dim if config.graph_level else config.num_classes
     widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), last]
     convs = [_library().GraphConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
@@ -344,7 +353,7 @@ def geometric_graphconv(config: graphconv.Config) -> Oracle:
 
 
 def geometric_gin(config: gin.Config) -> Oracle:
-    """GINConv around an MLP of modules."""
+    """Build GINConv around an MLP of modules."""
     net = _GINNet(config)
     parts = {"fc1": "nn.0", "norm": "nn.1.module", "fc2": "nn.3"}
     modules = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in parts.items()}
@@ -358,7 +367,7 @@ def geometric_gin(config: gin.Config) -> Oracle:
 
 
 def geometric_gine(config: gine.Config) -> Oracle:
-    """GINEConv around an MLP of modules."""
+    """Build GINEConv around an MLP of modules."""
     net = _GINENet(config)
     parts = {"fc1": "nn.0", "fc2": "nn.2"} | ({"lin": "lin"} if config.edge_features else {})
     modules = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in parts.items()}
@@ -372,7 +381,7 @@ def geometric_gine(config: gine.Config) -> Oracle:
 
 
 def geometric_mpnn(config: mpnn.Config) -> Oracle:
-    """NNConv, or GatedGraphConv where edges are alike."""
+    """Build NNConv, or GatedGraphConv without edge features."""
     gates = [f"{kind}_{of}" for kind in ("weight", "bias") for of in ("ih", "hh")]
     modules = {"embed": "embed", "head": "head"} | ({"fc": "fc"} if config.graph_level else {})
     rest = {f"{ours}.{key}": f"{its}.{key}" for ours, its in modules.items() for key in ("weight", "bias")}

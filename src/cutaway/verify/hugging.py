@@ -1,4 +1,4 @@
-"""What the oracles from transformers have in common."""
+"""Common parts of the oracles from transformers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
 from .published import TRANSFORMERS, resolved
 
-LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch, padded after
-SPOKEN = ("num_labels",)  # a setting of the data
-ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of one function there
+LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch with right padding
+SPOKEN = ("num_labels",)  # defined by the data
+ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of the same function
 
 
 class Answering(nn.Module):
-    """A network of transformers that takes and gives plain tensors: token ids and their mask, to what `field` names."""
+    """Network of transformers with plain tensors: token ids and their mask to the output named `field`."""
 
     def __init__(self, model: nn.Module, field: str = "logits", **always: Any) -> None:
         super().__init__()
         self.model, self.field, self.always = model, field, always
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, target: Tensor | None = None) -> Tensor:
-        """The raw outputs."""
+        """Return the raw outputs."""
         more: dict[str, Any] = dict(self.always)
         if target is not None:
             more["decoder_input_ids"] = target
@@ -44,10 +44,10 @@ def transformers_oracle(
     inputs: Callable[[torch.Generator], tuple[Tensor, ...]] | None = None,
     **more: Any,
 ) -> Oracle:
-    """The network of the preset `name` there, by its own plain attention, given our weights under its names.
+    """Build the network of the preset `name` in transformers with eager attention and our weights.
 
-    Its config is the library's own and what is published of `name`, not ours: of `config` only what differs from our
-    preset, sizes that a comparison needs for one, is taken over, and then `more`.
+    Its config is the library's default with the published values of `name`, not ours. Only fields of `config` that
+    differ from our preset, such as sizes for the comparison, are applied, and then `more`.
     """
     library = transformers_library()
     kind = getattr(library, family.architecture(config))
@@ -69,8 +69,10 @@ def transformers_oracle(
 
 
 def _with_one_table(module: Any, family: Family) -> None:
-    """Make one again of what that library has as several where its output matrix is not the embedding, beside which
-    it then lets each stack have a table of its own, and the output a second bias that nothing reads."""
+    """Tie weights again that the library separates if the output matrix is not the embedding.
+
+    The library then lets each stack have a separate table, and gives the output a second bias that is not used.
+    """
     module.set_input_embeddings(module.get_input_embeddings())
     if family.output_bias is not None:
         added, saved = family.output_bias
@@ -79,20 +81,26 @@ def _with_one_table(module: Any, family: Family) -> None:
 
 
 def reference_config(family: Family, name: str) -> Any:
-    """The config of transformers that the published weights of a preset have: its library's defaults and what their
-    config.json says else. Raises OracleMissing where transformers is not here."""
+    """Return the transformers config of the published weights of a preset.
+
+    It has the library's defaults with the values of their config.json. Raises OracleMissing if transformers is not
+    installed.
+    """
     library = transformers_library()
     kind = getattr(library, family.architecture(preset(name).config)).config_class
     return kind(**TRANSFORMERS[name])
 
 
 def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
-    """What of a preset's config is not as the reference has it, both ways: what is written for transformers, and what
-    is read of the reference's own config.json."""
+    """Return the settings of a preset that differ from the reference, in both directions.
+
+    The config that is written for transformers is compared, and the config that is read from the reference's
+    config.json.
+    """
     reference = reference_config(family, name)
     written = {k: v for k, v in family.settings(config).items() if k not in SPOKEN}
     theirs = {key: getattr(reference, key, None) for key in written}
-    sizes = {"n_inner": 4 * getattr(reference, "n_embd", 0)}  # left open there too
+    sizes = {"n_inner": 4 * getattr(reference, "n_embd", 0)}  # unset there too
     heads = {"classifier_dropout": getattr(reference, "hidden_dropout_prob", None)}
     found = [
         f"{key}={value!r}, transformers {theirs[key]!r}"
@@ -109,18 +117,18 @@ def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
 
 
 def _same(key: str, ours: Any, theirs: Any, opened: Mapping[str, Any]) -> bool:
-    """Whether a setting is the reference's; what either leaves open is what it comes to."""
+    """Return whether a setting equals the reference. Unset values are resolved first."""
     ours, theirs = (opened.get(key) if value is None else value for value in (ours, theirs))
     return bool(ours == theirs) or any({ours, theirs} <= names for names in ALIKE if isinstance(ours, str))
 
 
 def where_real(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
-    """Outputs (N, T, V) of text with 0 at padding; others as they are."""
+    """Return outputs (N, T, V) of text with 0 at padding, and other outputs unchanged."""
     return outputs * inputs[1][..., None] if outputs.ndim == 3 and len(inputs) == 2 else outputs
 
 
 def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Token ids (N, T) of texts of different lengths, and their mask."""
+    """Return a function that draws token ids (N, T) of texts of different lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         lengths = torch.tensor(LENGTHS)
@@ -131,7 +139,7 @@ def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, 
 
 
 def transformers_library() -> Any:
-    """The module transformers. Raises OracleMissing, saying why, where it cannot be imported here."""
+    """Import transformers. Raises OracleMissing, with the reason, if it cannot be imported."""
     make_torchvision_importable()
     try:
         return importlib.import_module("transformers")

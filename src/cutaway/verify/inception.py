@@ -1,4 +1,4 @@
-"""The oracle of Inception-v3: torchvision's."""
+"""Oracle of Inception-v3: torchvision's network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from . import Oracle, changed, images, torchvision_models
 
 
 class EqualParts(nn.Module):
-    """torchvision's auxiliary head on a map that is too small for its windows: 5×5 equal parts in their place."""
+    """Auxiliary head of torchvision for a map that is smaller than its windows, with means over 5×5 equal parts."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()
         self.conv0, self.conv1, self.fc = head.conv0, head.conv1, head.fc
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of a map (N, C, H, W)."""
+        """Return the logits (N, classes) of a map (N, C, H, W)."""
         rows, columns = (_shares(n).to(x) for n in x.shape[2:])
         x = torch.einsum("nchw,ih,jw->ncij", x, rows, columns)  # (N, C, 5, 5)
         logits: Tensor = self.fc(self.conv1(self.conv0(x)).mean((2, 3)))
@@ -30,7 +30,7 @@ class EqualParts(nn.Module):
 
 
 def _shares(n: int) -> Tensor:
-    """What part of each of 5 means each of n pixels is, (5, n)."""
+    """Return the share of each of n pixels in each of 5 means, shape (5, n)."""
     weights = torch.zeros(5, n, dtype=torch.float64)
     for i in range(5):
         first, after = math.floor(i * n / 5), math.ceil((i + 1) * n / 5)
@@ -39,10 +39,10 @@ def _shares(n: int) -> Tensor:
 
 
 def torchvision_inception(config: Config) -> Oracle:
-    """torchvision's network, its layers as wide, and its stem as small, as `config` has them.
+    """Build torchvision's network with the widths and stem of `config`.
 
-    A narrow network is compared on images of the published size, a wide one on smaller images, to save time: there
-    torchvision's auxiliary head gets equal parts for windows.
+    A narrow network is compared on images of the published size. A wide one is compared on smaller images to save time,
+    and torchvision's auxiliary head then gets equal parts instead of windows.
     """
     inception = torchvision_models("inception")
 

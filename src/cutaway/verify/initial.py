@@ -1,9 +1,8 @@
-"""How each network's weights begin, by its paper or by the code that its authors released: written down a second time,
-beside the models and not from them.
+"""Initialization of each network by its paper or its authors' code, written independently of the models.
 
-A law gives mean and standard deviation of one tensor, by its shape; the first whose pattern its name has is its own.
-Where none is, PyTorch's own hold: weights and biases of layers are uniform with variance 1/(3 · fan-in), embeddings
-standard normal. Normalizations begin as the identity, always.
+A law gives mean and standard deviation of a tensor by its shape. The first law whose pattern matches the name applies.
+Without one, PyTorch's defaults apply: weights and biases of layers are uniform with variance 1/(3 · fan-in), and
+embeddings are standard normal. Normalizations always start as the identity.
 """
 
 from __future__ import annotations
@@ -15,59 +14,59 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-SURE = 6.0  # standard errors that a drawn standard deviation may be off
-LEAST = 48  # numbers below which a tensor's standard deviation says too little
+SURE = 6.0  # maximum deviation of a standard deviation, in standard errors
+LEAST = 48  # minimum values for a test of the standard deviation
 
 
 class Drawn(NamedTuple):
-    """What a tensor is drawn from."""
+    """Distribution of an initial tensor."""
 
     mean: float
     std: float  # its standard deviation
 
 
-Law = Callable[[Tensor, Any], Drawn]  # of a tensor and the config of its model
+Law = Callable[[Tensor, Any], Drawn]  # from a tensor and the config of its model
 Laws = tuple[tuple[str, Law], ...]
 
 
 def fan_in(weight: Tensor) -> int:
-    """The inputs of one unit of a weight (out, in, …)."""
+    """Return the number of inputs of one unit of a weight (out, in, …)."""
     return weight[0].numel()
 
 
 def fan_out(weight: Tensor) -> int:
-    """The outputs that one input reaches."""
+    """Return the number of outputs of one input of a weight (out, in, …)."""
     return weight.numel() // weight.shape[1]
 
 
 def constant(mean: float) -> Law:
-    """One number."""
+    """Return the law of a constant."""
     return lambda weight, config: Drawn(mean, 0.0)
 
 
 def std(of: float | Callable[[Tensor, Any], float]) -> Law:
-    """Mean 0 and that standard deviation."""
+    """Return the law with mean 0 and that standard deviation."""
     return lambda weight, config: Drawn(0.0, of(weight, config) if callable(of) else of)
 
 
 def uniform(bound: Callable[[Tensor, Any], float]) -> Law:
-    """Between ± that."""
+    """Return the law of the uniform distribution in ± `bound`."""
     return std(lambda weight, config: bound(weight, config) / math.sqrt(3))
 
 
 def glorot(parts: int = 1) -> Law:
-    """Variance 2 / (inputs + outputs) of a matrix, or of each of so many that stand one above another in it."""
+    """Return the law with variance 2 / (inputs + outputs) for a matrix, or for each of `parts` stacked matrices."""
     return std(lambda weight, config: math.sqrt(2 / (fan_in(weight) + fan_out(weight) / parts)))
 
 
-def _cut_normal(times: float) -> float:
-    """The standard deviation of a normal distribution cut off at ± so many of its own."""
+def _truncated_std(times: float) -> float:
+    """Return the standard deviation of a normal distribution that is truncated at ± `times` standard deviations."""
     density = math.exp(-(times**2) / 2) / math.sqrt(2 * math.pi)
     return math.sqrt(1 - 2 * times * density / math.erf(times / math.sqrt(2)))
 
 
 def _airbench(weight: Tensor, config: Any) -> Drawn:
-    """The first filters pass one channel on each, the others are PyTorch's own."""
+    """Return the law of the first filters, which pass one channel each; the others have PyTorch's default."""
     ones = min(weight.shape[:2])
     square = (ones + (len(weight) - ones) / 3) / weight.numel()
     mean = ones / weight.numel()
@@ -75,7 +74,7 @@ def _airbench(weight: Tensor, config: Any) -> Drawn:
 
 
 def _t5_qkv(weight: Tensor, config: Any) -> Drawn:
-    """Queries have 1/√d in them; keys and values not."""
+    """Return the law of T5: queries include the factor 1/√d, keys and values do not."""
     return Drawn(0.0, math.sqrt((1 / config.head_dim + 2) / 3 / config.dim))
 
 
@@ -89,7 +88,7 @@ LOOKS: Laws = (
     (r".*attention\.(q|out)\.weight", glorot()),
 )
 ZERO_LOOKS = (r".*attention\.\w+\.bias", NONE)
-BERT: Laws = (*BIASES, (r".*", std(0.02 * _cut_normal(2.0))))
+BERT: Laws = (*BIASES, (r".*", std(0.02 * _truncated_std(2.0))))
 DECODER: Laws = (
     *BIASES,
     (r"positions\.weight", std(0.01)),
@@ -103,13 +102,16 @@ BY_MAP = sum(maps / sources**2 for sources, maps in C3.items()) / 16
 BY_LINK = sum(maps / sources for sources, maps in C3.items()) / 60
 
 
-def _by_branches(weight: Tensor, config: Any) -> float:
-    """What a decoder's residual branches end in, three to a block."""
+def _residual_law(weight: Tensor, config: Any) -> float:
+    """Return the law of the last layer of residual branches, of which a decoder has three in each block."""
     return float(0.02 / math.sqrt(3 * (config.decoder_layers or config.layers)))
 
 
-def _forgetting(mean: float | None) -> Law:
-    """An LSTM's bias, whose second quarter, the forget gate's, is a constant: the config's where none is given."""
+def _forget_bias(mean: float | None) -> Law:
+    """Return the law of an LSTM bias.
+
+    Its second quarter, for the forget gate, is a constant, by default the config's.
+    """
 
     def law(bias: Tensor, config: Any) -> Drawn:
         one = config.forget_bias if mean is None else mean
@@ -120,11 +122,11 @@ def _forgetting(mean: float | None) -> Law:
 
 
 def by_form(field: str, form: str, law: Law) -> Law:
-    """That law where the config's field has that value, else PyTorch's own."""
+    """Return the given law if the config's field has that value, otherwise PyTorch's default."""
     return lambda weight, config: law(weight, config) if getattr(config, field) == form else USUAL
 
 
-USUAL = Drawn(math.nan, math.nan)  # stands for PyTorch's own law, which needs the layer
+USUAL = Drawn(math.nan, math.nan)  # placeholder for PyTorch's default, which needs the layer
 LAWS: Mapping[str, Laws] = {
     "perceptron": ((r".*", NONE),),
     "lenet5": (
@@ -196,8 +198,8 @@ LAWS: Mapping[str, Laws] = {
     "gru": ((r"(rnn|decoder)\..*", CELLS),),
     "lstm": (
         (r"(rnn|decoder)\.weight.*", CELLS),
-        (r"(rnn|decoder)\.bias_ih.*", _forgetting(None)),
-        (r"(rnn|decoder)\.bias_hh.*", _forgetting(0.0)),
+        (r"(rnn|decoder)\.bias_ih.*", _forget_bias(None)),
+        (r"(rnn|decoder)\.bias_hh.*", _forget_bias(0.0)),
     ),
     "word2vec": ((r"context\.weight", NONE), (r".*", uniform(lambda w, config: 0.5 / config.dim))),
     "dcnn": ((r"layers\.\d+\.bias", NONE),),
@@ -213,7 +215,7 @@ LAWS: Mapping[str, Laws] = {
     "vit_gpt2": (
         *BIASES,
         (r"class_token", NONE),
-        (r"decoder\..*(attention\.out|mlp\.fc2)\.weight", std(_by_branches)),
+        (r"decoder\..*(attention\.out|mlp\.fc2)\.weight", std(_residual_law)),
         (r".*", std(0.02)),
     ),
     "transformer": (
@@ -250,7 +252,10 @@ LAWS: Mapping[str, Laws] = {
 
 
 def unlike_law(family: str, model: nn.Module) -> list[str]:
-    """The tensors of a new model of a family (a file of `models/`) that no law would have drawn, a clause each."""
+    """Return the tensors of a new model that do not follow their law, one clause each.
+
+    `family` is a file of `models/`.
+    """
     found: list[str] = []
     seen: set[int] = set()
     for prefix, module in model.named_modules():
@@ -262,19 +267,19 @@ def unlike_law(family: str, model: nn.Module) -> list[str]:
             law = _law(family, name, own, module, parameter.detach(), model.config)
             if law is None:
                 found.append(f"{name} has no law")
-            elif said := _off(parameter.detach().double(), law):
+            elif said := _deviation(parameter.detach().double(), law):
                 found.append(f"{name} {said}")
     return found
 
 
 def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, config: Any) -> Drawn | None:
-    """What a tensor should be drawn from; None where nothing says it."""
+    """Return the distribution of a tensor; None if none is known."""
     if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm):
         return Drawn(float(own == "weight"), 0.0)
     law = next((law for pattern, law in LAWS.get(family, ()) if re.fullmatch(pattern, name)), None)
     try:
         drawn = law(tensor, config) if law is not None else USUAL
-    except IndexError:  # a tensor of fewer dimensions than any of that name has
+    except IndexError:  # fewer dimensions than any tensor of that name has
         return None
     if drawn is not USUAL:
         return drawn
@@ -284,8 +289,8 @@ def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, co
     return Drawn(0.0, (3 * fan_in(weight)) ** -0.5) if isinstance(weight, Tensor) and weight.ndim > 1 else None
 
 
-def _off(tensor: Tensor, law: Drawn) -> str:
-    """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
+def _deviation(tensor: Tensor, law: Drawn) -> str:
+    """Return how a tensor deviates from a law; empty if the deviation is not significant for its size."""
     count = tensor.numel()
     if not law.std:
         return "" if bool((tensor.float() == law.mean).all()) else f"is not {law.mean:g}"

@@ -11,7 +11,7 @@ from . import Oracle, images
 
 
 class PaperLeNet5(nn.Module):
-    """LeNet-5 one map at a time, in the words of the paper's section II.B. Slow and plain."""
+    """LeNet-5 one map at a time, as in section II.B of the paper. Slow and plain."""
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()
@@ -35,19 +35,22 @@ class PaperLeNet5(nn.Module):
 
     @staticmethod
     def table() -> list[list[int]]:
-        """The maps of S2 that each map of C3 takes: the first six every contiguous three (6 follows on 0), the next
-        six every contiguous four, the next three some discontinuous four, the last one all."""
+        """Return the maps of S2 that each map of C3 takes.
+
+        The first six take every contiguous three (6 wraps around to 0), the next six every contiguous four, the next
+        three some discontinuous four, and the last one all.
+        """
         threes = [sorted((first + k) % 6 for k in range(3)) for first in range(6)]
         fours = [sorted((first + k) % 6 for k in range(4)) for first in range(6)]
         return [*threes, *fours, [0, 1, 3, 4], [1, 2, 4, 5], [0, 2, 3, 5], [0, 1, 2, 3, 4, 5]]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Minus the distances, (N, classes), of images (N, C, 32, 32)."""
+        """Return minus the distances, shape (N, classes), of images (N, C, 32, 32)."""
         p = dict(self.named_parameters())
         c1 = []  # six maps (N, 28, 28)
         for kernel, bias in zip(p["c1_kernel"], p["c1_bias"]):
             c1.append(_squash(F.conv2d(x, kernel[None])[:, 0] + bias))
-        s2 = _sub_sampled(c1, p["s2_coefficient"], p["s2_bias"])  # six maps (N, 14, 14)
+        s2 = _subsample(c1, p["s2_coefficient"], p["s2_bias"])  # six maps (N, 14, 14)
         c3 = []  # sixteen maps (N, 10, 10)
         connection = 0
         for sources, bias in zip(self.table(), p["c3_bias"]):
@@ -57,7 +60,7 @@ class PaperLeNet5(nn.Module):
                 total = total + F.conv2d(s2[source][:, None], kernel[None, None])[:, 0]
                 connection += 1
             c3.append(_squash(total))
-        s4 = _sub_sampled(c3, p["s4_coefficient"], p["s4_bias"])  # sixteen maps (N, 5, 5)
+        s4 = _subsample(c3, p["s4_coefficient"], p["s4_bias"])  # sixteen maps (N, 5, 5)
         c5 = _squash(torch.einsum("nchw,ochw->no", torch.stack(s4, dim=1), p["c5_kernel"]) + p["c5_bias"])
         f6 = _squash(c5 @ p["f6_weight"].T + p["f6_bias"])  # (N, 84)
         distances = [((f6 - code) ** 2).sum(dim=1) for code in self.get_buffer("codes")]
@@ -68,8 +71,8 @@ def _squash(a: Tensor) -> Tensor:
     return 1.7159 * torch.tanh(a * 2 / 3)
 
 
-def _sub_sampled(maps: list[Tensor], coefficients: Tensor, biases: Tensor) -> list[Tensor]:
-    """Each map at half its size: four neighbours added, times the map's coefficient, plus its bias, squashed."""
+def _subsample(maps: list[Tensor], coefficients: Tensor, biases: Tensor) -> list[Tensor]:
+    """Halve each map: the sum of four neighbours times the map's coefficient, plus its bias, squashed."""
     halved = []
     for x, coefficient, bias in zip(maps, coefficients, biases):
         total = x[:, 0::2, 0::2] + x[:, 0::2, 1::2] + x[:, 1::2, 0::2] + x[:, 1::2, 1::2]
@@ -78,7 +81,7 @@ def _sub_sampled(maps: list[Tensor], coefficients: Tensor, biases: Tensor) -> li
 
 
 def paper_lenet5(config: lenet5.Config) -> Oracle:
-    """The sums of the paper."""
+    """Build LeNet-5 by the sums of the paper."""
     key_map = {
         "c1.weight": "c1_kernel",
         "c1.bias": "c1_bias",
@@ -99,7 +102,7 @@ def paper_lenet5(config: lenet5.Config) -> Oracle:
 
 
 def sequential_lenet5(config: lenet5_modern.Config) -> Oracle:
-    """PyTorch's layers in a row."""
+    """Build a sequence of PyTorch's layers."""
     side = ((config.image_size - 4) // 2 - 4) // 2
     module = nn.Sequential(
         nn.Conv2d(config.in_channels, 6, 5),
@@ -120,7 +123,7 @@ def sequential_lenet5(config: lenet5_modern.Config) -> Oracle:
 
 
 def sequential_cnn(config: simplecnn.Config) -> Oracle:
-    """PyTorch's layers in a row."""
+    """Build a sequence of PyTorch's layers."""
     first, second = config.widths
     module = nn.Sequential(
         nn.Conv2d(config.in_channels, first, 3, padding="same", bias=False),
@@ -139,7 +142,7 @@ def sequential_cnn(config: simplecnn.Config) -> Oracle:
 
 
 def sequential_conv4(config: conv4.Config) -> Oracle:
-    """PyTorch's layers in a row, for 28×28 pixels."""
+    """Build a sequence of PyTorch's layers for 28×28 pixels."""
     layers: list[nn.Module] = []
     strided = config.downsampling == "stride"
     for inputs in (config.in_channels, *3 * (config.width,)):
@@ -151,7 +154,10 @@ def sequential_conv4(config: conv4.Config) -> Oracle:
 
 
 def _keys(module: nn.Sequential, places: dict[str, int]) -> dict[str, str]:
-    """Our state-dict keys → those of the sequence, from our layers' names → their places in it."""
+    """Return the map from our state-dict keys to those of the sequence.
+
+    `places` has the index in the sequence of each of our layers.
+    """
     return {f"{name}.{key}": f"{i}.{key}" for name, i in places.items() for key in module[i].state_dict()}
 
 

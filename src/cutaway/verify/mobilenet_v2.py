@@ -1,4 +1,4 @@
-"""The oracle of MobileNetV2: torchvision's."""
+"""Oracle of MobileNetV2: torchvision's network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import Oracle, changed, images, torchvision_models
 
 
 def torchvision_mobilenet(config: Config) -> Oracle:
-    """torchvision's network, with our channels, and strides where they are those of small images."""
+    """Build torchvision's network with our channels, and our strides for small images."""
     usual = PRESETS["mobilenet-v2"]
     module = torchvision_models("mobilenetv2").MobileNetV2(
         config.num_classes, **changed(config, usual, width_mult="width_mult", dropout="dropout")

@@ -1,5 +1,4 @@
-"""The fixed settings of torchvision's layers beside those of ours: strides, paddings, ε, momentum, of the whole network
-as torchvision builds it by itself."""
+"""Comparison of fixed layer settings with torchvision: strides, paddings, ε and momentum of the complete network."""
 
 from __future__ import annotations
 
@@ -11,17 +10,20 @@ from torch import nn
 from ..checkpoints.names import torchvision_key, torchvision_names
 from . import torchvision_models
 
-# What is compared of a layer, where both have it. Sizes are told by the weights already.
+# Settings that are compared if both layers have them. The weights already compare sizes.
 SETTINGS = ("kernel_size", "stride", "padding", "dilation", "groups", "padding_mode", "eps", "momentum", "affine")
-INITIALIZED = ("googlenet", "inception", "vgg")  # builders that can be told to draw no weights, which takes long
-# Builders that would fetch weights for the backbone.
+INITIALIZED = ("googlenet", "inception", "vgg")  # builders that can skip the slow initialization of weights
+# Builders that would download weights of the backbone.
 SEGMENTING, DETECTORS = ("fcn", "deeplabv3"), ("fcos",)
-STRIDED = "-v1"  # presets whose weights are torchvision's, and whose strides are the paper's
+STRIDED = "-v1"  # presets with torchvision's weights and the paper's strides
 
 
 def unlike_torchvision(name: str, ours: nn.Module) -> tuple[int, list[str]]:
-    """How many settings of layers are compared, and those that differ, a clause each. `ours` is the preset whole, at
-    best on the meta device. Raises OracleMissing where torchvision cannot be imported here."""
+    """Return the number of compared settings of layers, and those that differ, one clause each.
+
+    `ours` is the complete preset, preferably on the meta device. Raises OracleMissing if torchvision cannot be
+    imported.
+    """
     builder = torchvision_names()[name].rpartition(".")[2]
     with torch.device("meta"):
         arguments: dict[str, Any] = {"init_weights": False} if builder.startswith(INITIALIZED) else {}

@@ -1,4 +1,4 @@
-"""Batch normalization by its definition, for the oracles that are written out."""
+"""Batch normalization by its definition, for oracles that are written out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from torch import Tensor
 
 
 def batch_normalized(x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, shift: Tensor, training: bool) -> Tensor:
-    """x (N, C, …) with mean 0 and variance 1 in each channel, scaled and shifted: by the statistics of the batch in
-    training, of which a tenth goes into the running ones; by these in evaluation."""
+    """Normalize x (N, C, …) to mean 0 and variance 1 in each channel, then scale and shift.
+
+    In training the statistics of the batch are used, and a tenth of them is added to the running ones. In evaluation
+    the running ones are used.
+    """
     if training:
         values = x.transpose(0, 1).flatten(1)  # (C, N·P)
         n = values.shape[1]

@@ -1,8 +1,8 @@
-"""Let torchvision's wheel be imported where it is built for CUDA and PyTorch for the CPU alone, as their indexes mix.
+"""Import of torchvision if its wheel is built for CUDA and PyTorch's for the CPU, which their indexes can mix.
 
-Its compiled operators do not load there, and its Python side then describes operators that do not exist. They are
-declared here, without kernels: importing works, and calling one of them (no network here does) is an error. What needs
-torchvision merely to be importable, as transformers does, works then too.
+Its compiled operators then do not load, and its Python code refers to operators that do not exist. They are declared
+here without kernels. Importing works, and calling one of them (no network here does) is an error. Packages that only
+need to import torchvision, such as transformers, work too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPERATORS = (
 
 @functools.cache
 def make_torchvision_importable() -> torch.library.Library | None:
-    """Declare what is missing, once; None where nothing is. The declarations live as long as what is returned."""
+    """Declare missing operators once. None if none is missing. The declarations live as long as the returned object."""
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return None
     try:

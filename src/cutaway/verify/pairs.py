@@ -1,4 +1,4 @@
-"""What is drawn for networks that make one sequence of another."""
+"""Random inputs for sequence-to-sequence networks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch, padded after
+LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch with right padding
 STEPS = 8  # tokens of each target
 
 
 def ragged_pairs(
     vocab_size: int, target: int | None = None, *, lengths: tuple[int, ...] = LENGTHS, steps: int = STEPS
 ) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Source ids (N, T), their mask, and target ids (N, S) below `target`, or below the same `vocabulary`."""
+    """Return a function that draws source ids (N, T), their mask, and target ids (N, S).
+
+    Target ids are below `target`, or below the vocabulary of the source.
+    """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (N, T)

@@ -1,4 +1,4 @@
-"""Oracle of parallel-transformer: one text at a time, without padding, by loops over heads and tokens."""
+"""Oracle of parallel-transformer: one text at a time, without padding, with loops over heads and tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .hugging import ragged_tokens, where_real
 
 
 class LoopedTransformer(nn.Module):
-    """Pairs of queries and keys are complex numbers here, turned by a product; softmax and normalization are sums."""
+    """Network with rotary positions as products of complex numbers. Softmax and normalization are sums."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class LoopedTransformer(nn.Module):
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Logits (N, T, vocab_size), 0 at padding, or (N, classes), of token ids (N, T) and their mask."""
+        """Return the logits (N, T, vocab_size), 0 at padding, or (N, classes), of token ids (N, T) and their mask."""
         return torch.stack([self._one(row[real], len(row)) for row, real in zip(tokens, mask)])
 
     def _one(self, tokens: Tensor, length: int) -> Tensor:
@@ -65,14 +65,14 @@ class LoopedTransformer(nn.Module):
         return torch.cat([logits, logits.new_zeros(length - len(logits), logits.shape[1])])
 
     def _attention(self, y: Tensor, layer: int) -> Tensor:
-        """Each head by itself, each of its queries with the keys up to its own place."""
+        """Compute attention one head and one query at a time, with the keys up to the position of the query."""
         h, n, s = self.config.heads, self.groups, self.size
         made = torch.einsum("id,td->ti", self.w[f"{layer}_qkv"], y)
         heads = []
         for head in range(h):
             shared = head // (h // n)  # the keys and values of this head
-            q = self._turned(made[:, head * s : (head + 1) * s])
-            k = self._turned(made[:, (h + shared) * s : (h + shared + 1) * s])
+            q = self._rotate(made[:, head * s : (head + 1) * s])
+            k = self._rotate(made[:, (h + shared) * s : (h + shared + 1) * s])
             v = made[:, (h + n + shared) * s : (h + n + shared + 1) * s]
             rows = []
             for t in range(len(y)):
@@ -83,8 +83,8 @@ class LoopedTransformer(nn.Module):
             heads.append(torch.stack(rows))
         return torch.einsum("di,ti->td", self.w[f"{layer}_out"], torch.cat(heads, 1))
 
-    def _turned(self, x: Tensor) -> Tensor:
-        """Each token's pairs of numbers as complex ones, pair i of token t turned by t / 10000^{2i/s}, (T, s/2)."""
+    def _rotate(self, x: Tensor) -> Tensor:
+        """Rotate pairs of values as complex numbers, shape (T, s/2): pair i of token t by t / 10000^{2i/s}."""
         turns = [
             [cmath.exp(1j * t / 10000 ** (2 * i / self.size)) for i in range(self.size // 2)] for t in range(len(x))
         ]
@@ -103,7 +103,7 @@ class LoopedTransformer(nn.Module):
 
 
 def looped_transformer(config: Config) -> Oracle:
-    """The loops, and which of our weights is which of theirs. They have no dropout."""
+    """Build the looped network and the key map from our weights. It has no dropout."""
     with torch.device("meta"):
         names = [name for name, _ in ParallelTransformer(config).named_parameters()]
     renames = (

@@ -1,8 +1,7 @@
-"""What each preset is by its paper, or by the configuration that its weights in circulation have: written down a second
-time, beside the presets and not from them, so that a preset that was changed is found.
+"""Published configuration of each preset, from its paper or its weights in circulation, written independently.
 
-A size that a Config leaves open (`ffn_dim=None` for 4 · dim) stands here as the number that it comes to. What no paper
-says, because the data decides it, is in `BY_DATA`.
+A preset that was changed is therefore detected. A size that a Config leaves open (`ffn_dim=None` for 4 · dim) is given
+as its resolved number. Values that no paper defines, because they depend on the data, are in `BY_DATA`.
 """
 
 from __future__ import annotations
@@ -335,8 +334,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "mpnn": {"hidden_dim": 64, "edge_dim": 128, "layers": 3, "pooling": "set2set", "set2set_steps": 3},
 }
 
-# Of the presets that transformers has: what the config.json of the published weights has other than the defaults of
-# the library's own Config class. All else of a reference is the library's.
+# Fields of the config.json of published weights that differ from the defaults of transformers' Config class. All other
+# fields of a reference have the library's defaults.
 _LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 _T5_START = {"decoder_start_token_id": 0}
 _BART_DROPS = {"attention_dropout": 0.1, "activation_dropout": 0.1}
@@ -382,7 +381,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def resolved(config: Any) -> dict[str, Any]:
-    """The settings of a Config, with what it leaves open as what that comes to."""
+    """Return the settings of a Config, with open values resolved."""
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
     open_for |= {"patch_size": getattr(config, "patch", None), "stride": getattr(config, "apart", None)}
@@ -391,7 +390,10 @@ def resolved(config: Any) -> dict[str, Any]:
 
 
 def differing(name: str, config: Any) -> list[str]:
-    """What of a preset's config is not as published, one clause each: "heads=6, published 12"."""
+    """Return the settings of a preset's config that differ from the published ones.
+
+    Each is one clause: "heads=6, published 12".
+    """
     ours = resolved(config)
     return [
         f"{field}={ours[field]!r}, published {value!r}"

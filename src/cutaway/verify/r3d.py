@@ -1,4 +1,4 @@
-"""The oracle of R3D: torchvision's, on each video of a batch by itself where they differ in length."""
+"""Oracle of R3D: torchvision's network, one video at a time if lengths differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import Oracle, torchvision_models
 
 
 class FramesFirst(nn.Module):
-    """torchvision's network, which has channels before frames, with our stem and channels."""
+    """Network of torchvision, which has channels before frames, with our stem and channels."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class FramesFirst(nn.Module):
         for module in self.net.modules():  # its widths are fixed
             for name, child in module.named_children():
                 if isinstance(child, nn.Conv3d):
-                    module._modules[name] = _narrowed(child, narrow)
+                    module._modules[name] = _narrow(child, narrow)
                 elif isinstance(child, nn.BatchNorm3d):
                     module._modules[name] = nn.BatchNorm3d(round(child.num_features * narrow))
         side, width = {"r3d": 7, "small": 3}[config.stem], config.width
@@ -36,19 +36,19 @@ class FramesFirst(nn.Module):
         self.net.fc = nn.Linear(8 * width, config.num_classes)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Logits, (N, classes), of videos (N, T, C, H, W) that are all frames."""
+        """Return the logits (N, classes) of videos (N, T, C, H, W) without padding."""
         logits: Tensor = self.net(x.transpose(1, 2))
         return logits
 
 
-def _narrowed(conv: nn.Conv3d, times: float) -> nn.Conv3d:
-    """The same convolution over that fraction of the channels."""
+def _narrow(conv: nn.Conv3d, times: float) -> nn.Conv3d:
+    """Return the same convolution with a fraction of the channels."""
     settings: Any = {"kernel_size": conv.kernel_size, "stride": conv.stride, "padding": conv.padding, "bias": False}
     return nn.Conv3d(max(1, round(conv.in_channels * times)), round(conv.out_channels * times), **settings)
 
 
 def torchvision_r3d(config: Config) -> Oracle:
-    """torchvision's network of four stages."""
+    """Build torchvision's network with four stages."""
 
     def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
         x = torch.randn(3, 5, config.in_channels, 24, 19, generator=generator, dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Oracle of the recurrent networks: each sequence alone, one step after the other, through PyTorch's cells.
+"""Oracle of the recurrent networks: one sequence and one step at a time with PyTorch's cells.
 
-No batch, no padding, no packing and no fused layer: `nn.RNNCell`, `nn.LSTMCell` or `nn.GRUCell` is called once for each
-real step of each sequence, forwards and backwards, and what is asked of the states is taken from their list.
+There is no batch, padding, packing or fused layer. `nn.RNNCell`, `nn.LSTMCell` or `nn.GRUCell` is called once for each
+real step of each sequence, forwards and backwards, and the readout uses the list of states.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..models import gru, lstm, rnn
 from ..models.forecasting import Config
 from . import Oracle
 
-MakeCell = Callable[[int], nn.Module]  # from the numbers that it reads at a step
+MakeCell = Callable[[int], nn.Module]  # from the number of inputs of a step
 State = Any  # h, or h and c
 
 
@@ -31,7 +31,10 @@ class Stack(nn.Module):
         self.cells = nn.ModuleList(make(width) for width in widths for _ in range(ways))
 
     def forward(self, steps: list[Tensor], states: list[State] | None = None) -> tuple[list[Tensor], list[State]]:
-        """One sequence, a list of (F,), to what the last layer shows at each step, and each cell's last state."""
+        """Return the outputs of the last layer at each step, and each cell's last state.
+
+        The input is one sequence, a list of (F,).
+        """
         after: list[State] = []
         for level in range(0, len(self.cells), self.ways):
             shown: list[list[Tensor]] = [[] for _ in steps]
@@ -48,7 +51,7 @@ class Stack(nn.Module):
 
 
 class StepByStep(nn.Module):
-    """The whole network, for one sequence after the other."""
+    """Network that processes one sequence after another."""
 
     def __init__(self, config: Config, make: MakeCell) -> None:
         super().__init__()
@@ -66,12 +69,12 @@ class StepByStep(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def head(self, seen: Tensor) -> Tensor:
-        """W r + b, of one read-out (R,), or of one at each step, after dropout."""
+        """Compute W r + b after dropout, for one readout (R,) or for one at each step."""
         dropped = F.dropout(seen, self.config.dropout, self.training)
         return dropped @ (self.words if self.matrix is None else self.matrix).T + self.bias
 
     def forward(self, x: Tensor, beside: Tensor | None = None) -> Tensor:
-        """What the head gives, for every sequence; beyond the end of one, what it gives of zeros."""
+        """Return the outputs for every sequence. Beyond the end of a sequence they are those of zeros."""
         answers = []
         for i, sequence in enumerate(x):
             if self.config.horizon:
@@ -90,7 +93,7 @@ class StepByStep(nn.Module):
         return self.head(torch.stack(answers))
 
     def read(self, shown: list[Tensor], after: list[State]) -> Tensor:
-        """What the head sees of one sequence."""
+        """Return the input of the head for one sequence."""
         if self.config.pooling in ("auto", "last"):
             top = after[-self.reader.ways :]
             return torch.cat([state[0] if isinstance(state, tuple) else state for state in top])
@@ -100,17 +103,17 @@ class StepByStep(nn.Module):
         return stacked.sum(0) / len(shown) if self.config.pooling == "mean" else stacked.max(0).values
 
     def forecast(self, sequence: Tensor, future: Tensor | None) -> Tensor:
-        """The steps to come of one series, (H · C,)."""
+        """Return the forecast of one series, shape (H · C,)."""
         config, columns = self.config, self.config.num_classes // self.config.horizon
         relative = config.relative is None or config.relative
         base = sequence[-1, :columns] if relative else torch.zeros_like(sequence[-1, :columns])
-        if relative:  # what is known in advance stays as it is
+        if relative:  # variables known in advance are not normalized
             own = torch.tensor([float(i < config.in_features - config.known_future) for i in range(config.in_features)])
             sequence = sequence - own.to(sequence) * sequence[-1]
         if config.recursive:
             told = [*sequence[1:, columns:], *(sequence[:0] if future is None else future)]
             values, said = [*sequence[:, :columns]], []
-            for _ in range(config.horizon):  # from the beginning each time
+            for _ in range(config.horizon):  # restarts from the beginning
                 steps = [torch.cat([v, told[t]]) if config.known_future else v for t, v in enumerate(values)]
                 value = self.head(self.reader(steps)[0][-1])
                 value = value + values[-1] if relative else value
@@ -124,7 +127,7 @@ class StepByStep(nn.Module):
 
 
 def step_by_step(config: Config) -> Oracle:
-    """The cells, and which of our weights is which of theirs. There is no dropout between layers."""
+    """Build the cells and the key map from our weights. There is no dropout between layers."""
     if isinstance(config, rnn.Config):
         activation = config.activation
 
@@ -152,7 +155,7 @@ def step_by_step(config: Config) -> Oracle:
 
 
 def inputs_for(config: Config, count: int = 4, longest: int = 7) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Random inputs of that network: sequences of many lengths where it takes them, with numbers in their padding."""
+    """Return a function that draws inputs: sequences of several lengths, if supported, with nonzero padding."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         steps = config.steps if config.pooling == "flat" else longest

@@ -1,4 +1,4 @@
-"""Oracles of the residual networks: torchvision's for ImageNet, a plain one written in another way for CIFAR."""
+"""Oracles of ResNet: torchvision's networks for ImageNet, and a different plain implementation for CIFAR."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .normalized import batch_normalized
 
 
 def torchvision_resnet(config: Config) -> Oracle:
-    """torchvision's network, with the strides of its bottlenecks moved where `config` has them on the first 1×1."""
+    """Build torchvision's network.
+
+    Strides of bottlenecks move to the first 1×1 convolution if `config` has them there.
+    """
     resnet = torchvision_models("resnet")
     block: Any = resnet.BasicBlock if config.block == "basic" else resnet.Bottleneck
     module = resnet.ResNet(block, list(config.layers), num_classes=config.num_classes)
@@ -27,10 +30,10 @@ def torchvision_resnet(config: Config) -> Oracle:
 
 
 class FlatResNet(nn.Module):
-    """The CIFAR family as two flat lists, of kernels and of normalizations, in the order in which they are used.
+    """CIFAR network as two flat lists, of kernels and of normalizations, in the order of use.
 
     Shortcut A is a convolution with a fixed kernel, the identity between rows of zeros: the product with W_s of
-    equation 2, where the model slices and pads. With none a block is its two layers, one after the other.
+    equation 2, where the model slices and pads. Without shortcuts a block is its two layers.
     """
 
     def __init__(self, config: Config) -> None:
@@ -62,11 +65,11 @@ class FlatResNet(nn.Module):
         self.register_buffer(f"batches{i}", torch.tensor(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         i = 0
 
         def layer(x: Tensor, stride: int = 1) -> Tensor:
-            """Convolution and normalization number i, the latter by its definition."""
+            """Apply convolution and normalization number i, the latter by its definition."""
             nonlocal i
             kernel = self.kernels[i]
             x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
@@ -84,12 +87,12 @@ class FlatResNet(nn.Module):
                     x = torch.clamp(y, min=0)
                     continue
                 if stride == 2:
-                    x = layer(x, stride) if self.config.shortcut == "B" else self._padded(x, y.shape[1])
+                    x = layer(x, stride) if self.config.shortcut == "B" else self._shortcut_a(x, y.shape[1])
                 x = torch.clamp(x + y, min=0)
         return torch.einsum("nchw,kc->nk", x, self.head) / (x.shape[2] * x.shape[3]) + self.head_bias
 
-    def _padded(self, x: Tensor, channels: int) -> Tensor:
-        """Shortcut A."""
+    def _shortcut_a(self, x: Tensor, channels: int) -> Tensor:
+        """Apply shortcut A."""
         kernel = torch.zeros(channels, x.shape[1], 1, 1, dtype=x.dtype)
         first = (channels - x.shape[1]) // 2
         for c in range(x.shape[1]):
@@ -98,7 +101,7 @@ class FlatResNet(nn.Module):
 
 
 def flat_resnet(config: Config) -> Oracle:
-    """The plain implementation, and which of our weights is which of its."""
+    """Build the plain implementation and the key map from our weights."""
     with torch.device("meta"):
         names = list(ResNet(config).state_dict())
     key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
@@ -115,7 +118,7 @@ def flat_resnet(config: Config) -> Oracle:
 
 
 def _build(config: Config) -> Oracle:
-    """torchvision's where it has this network: its stem, its width, its shortcut."""
+    """Build torchvision's network if it has this stem, width and shortcut, otherwise the plain one."""
     like_torchvision = (config.stem, config.width, config.shortcut, config.in_channels, len(config.layers))
     if like_torchvision == ("imagenet", 64, "B", 3, 4):
         return torchvision_resnet(config)
@@ -126,7 +129,7 @@ def _build(config: Config) -> Oracle:
 
 ORACLES = dict.fromkeys(PRESETS, _build)
 
-# resnet18 and resnet20 are compared whole; the others have more blocks of the same kinds.
+# resnet18 and resnet20 are compared completely; the others have more blocks of the same kinds.
 REDUCED = {
     name: dataclasses.replace(config, layers=(2, 2, 1, 1) if config.stem == "imagenet" else (2, 2, 2))
     for name, config in PRESETS.items()

@@ -1,4 +1,4 @@
-"""Oracles of the networks for segmentation: torchvision's FCN and DeepLabV3, and a U-Net of plain layers."""
+"""Oracles of the segmentation networks: torchvision's FCN and DeepLabV3, and a U-Net of plain layers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from . import Oracle, OracleMissing, images, torchvision_models
 
 
 class InOrder(nn.Module):
-    """torchvision's network with its answers in our order: the head's logits, in training the auxiliary head's too."""
+    """Network of torchvision with outputs in our order: the head's logits, in training also the auxiliary head's."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Logits, (N, classes, H, W), of images (N, C, H, W)."""
+        """Return the logits (N, classes, H, W) of images (N, C, H, W)."""
         answers = self.network(x)
         return (answers["out"], answers["aux"]) if self.training and "aux" in answers else answers["out"]
 
 
 def _backbone(config: fcn.Config | deeplabv3.Config) -> Any:
-    """torchvision's ResNet of that config, its last two stages dilated. Its basic blocks refuse to be: they are built
-    with strides, and their convolutions are changed."""
+    """Build torchvision's ResNet with dilation in the last two stages.
+
+    Its basic blocks do not support dilation. They are built with strides, and their convolutions are changed.
+    """
     resnet = torchvision_models("resnet")
     if (config.stem, config.width, len(config.layers)) != ("imagenet", 64, 4):
         raise OracleMissing("torchvision has no residual network of these settings.")
@@ -50,8 +52,8 @@ def _backbone(config: fcn.Config | deeplabv3.Config) -> Any:
     return network
 
 
-def _joined(config: Any, network: Any, head: nn.Module, model: type[nn.Module]) -> Oracle:
-    """torchvision's network of that backbone and head, with its auxiliary head where there is one."""
+def _assemble(config: Any, network: Any, head: nn.Module, model: type[nn.Module]) -> Oracle:
+    """Build torchvision's network from a backbone and a head, with its auxiliary head if there is one."""
     segmentation = torchvision_models("segmentation")
     returned = {"layer4": "out"} | ({"layer3": "aux"} if config.auxiliary else {})
     backbone = torchvision_models("_utils").IntermediateLayerGetter(network, return_layers=returned)
@@ -61,7 +63,7 @@ def _joined(config: Any, network: Any, head: nn.Module, model: type[nn.Module]) 
     kind = segmentation.fcn.FCN if isinstance(config, fcn.Config) else segmentation.deeplabv3.DeepLabV3
     with torch.device("meta"):
         keys = model(config).state_dict()
-    # Of a map of 4×5 all windows with the largest gaps see padding; there are several values of each channel.
+    # In a map of 4×5 all windows with the largest dilation see padding, and each channel has several values.
     return Oracle(
         InOrder(kind(backbone, head, auxiliary)),
         images(2, config.in_channels, 25, 33),
@@ -70,28 +72,28 @@ def _joined(config: Any, network: Any, head: nn.Module, model: type[nn.Module]) 
 
 
 def torchvision_fcn(config: fcn.Config) -> Oracle:
-    """torchvision's FCN, with our channels and dropout."""
+    """Build torchvision's FCN with our channels and dropout."""
     network = _backbone(config)
     head = torchvision_models("segmentation").fcn.FCNHead(network.fc.in_features, config.num_classes)
-    return _joined(config, network, head, fcn.FCN)
+    return _assemble(config, network, head, fcn.FCN)
 
 
 def torchvision_deeplab(config: deeplabv3.Config) -> Oracle:
-    """torchvision's DeepLabV3, with our channels and rates."""
+    """Build torchvision's DeepLabV3 with our channels and rates."""
     if config.dim != 256:
         raise OracleMissing("torchvision's DeepLabV3 has 256 channels.")
     network = _backbone(config)
     head = torchvision_models("segmentation").deeplabv3.DeepLabHead(
         network.fc.in_features, config.num_classes, config.rates
     )
-    return _joined(config, network, head, deeplabv3.DeepLabV3)
+    return _assemble(config, network, head, deeplabv3.DeepLabV3)
 
 
 # --- U-Net ------------------------------------------------------------------------------------------------------
 
 
 class Level(nn.Module):
-    """Figure 1 from one level down, as its boxes and arrows stand: the levels below are one module within."""
+    """One level of figure 1 and all levels below it, which are a nested module."""
 
     def __init__(self, in_channels: int, width: int, below: int, config: unet.Config) -> None:
         super().__init__()
@@ -113,7 +115,7 @@ class Level(nn.Module):
         return nn.Sequential(*layers, *([_Dropout(config.dropout)] if drops else []))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, width, H, W)."""
+        """Map (N, C, H, W) to (N, width, H, W)."""
         x = self.first(x)
         if not hasattr(self, "below"):
             return x
@@ -122,7 +124,7 @@ class Level(nn.Module):
 
 
 class _Dropout(nn.Module):
-    """By its function, so that a rate that is not passed on would show."""
+    """Dropout by its function, so that a rate that is not passed on would be detected."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -133,12 +135,12 @@ class _Dropout(nn.Module):
 
 
 def plain_unet(config: unet.Config) -> Oracle:
-    """The network of plain layers, level within level, and which of our weights is which of its."""
+    """Build the network of plain layers, with nested levels, and the key map from our weights."""
     network = nn.Sequential(
         Level(config.in_channels, config.width, config.levels, config), nn.Conv2d(config.width, config.num_classes, 1)
     )
     batch = config.norm == "batch"
-    step = 3 if batch else 2  # layers to each convolution
+    step = 3 if batch else 2  # layers of each convolution
     places = {"conv1": 0, "norm1": 1, "conv2": step, "norm2": step + 1}
     with torch.device("meta"):
         keys = unet.UNet(config).state_dict()

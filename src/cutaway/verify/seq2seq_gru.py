@@ -1,4 +1,4 @@
-"""Oracle of the encoder–decoder with attention: one example at a time, without padding, by loops and sums."""
+"""Oracle of the encoder–decoder with attention: one example at a time, without padding, with loops and sums."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ STEPS = 6  # of the target
 
 
 class LoopedSeq2Seq(nn.Module):
-    """Each source is cut to its length and read by `GRUCell`s, forward and backward; attention is a sum over places.
+    """Network that reads each source, cut to its length, with `GRUCell`s in both directions.
 
-    Dropout is drawn for the whole batch before anything else, in the model's order; it has none between layers.
+    Attention is a sum over positions.
+
+    Dropout is drawn for the whole batch first, in the order of the model. Between layers it is not used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -44,7 +46,7 @@ class LoopedSeq2Seq(nn.Module):
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
+        """Return the logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
         config = self.config
         kept = [
             F.dropout(torch.ones(*places, width, dtype=torch.float64), config.dropout, self.training)
@@ -81,12 +83,12 @@ class LoopedSeq2Seq(nn.Module):
 
     @staticmethod
     def _row(table: Tensor, token: Tensor) -> Tensor:
-        """A row by a product with a vector of one 1."""
+        """Return a row of the table as a product with a one-hot vector."""
         return F.one_hot(token, len(table)).to(table.dtype) @ table
 
     @staticmethod
     def _read(cell: nn.Module, xs: list[Tensor]) -> list[Tensor]:
-        """The states behind each of `xs`."""
+        """Return the states after each of `xs`."""
         state, states = xs[0].new_zeros(1, int(cell.hidden_size)), []  # type: ignore[arg-type]
         for x in xs:
             state = cell(x[None], state)
@@ -95,7 +97,7 @@ class LoopedSeq2Seq(nn.Module):
 
 
 def looped_seq2seq(config: Config) -> Oracle:
-    """The loops, and which of our weights is which of theirs."""
+    """Build the looped network and the key map from our weights."""
     key_map = {
         "embedding.weight": "source_words",
         "target_embedding.weight": "target_words",

@@ -1,4 +1,4 @@
-"""Oracle of show, attend and tell: plain modules of PyTorch, one image and one word at a time, sums by einsum."""
+"""Oracle of show, attend and tell: plain PyTorch modules, one image and one word at a time, with sums by einsum."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from ..models.show_attend_tell import Config
 from . import Oracle
 
-SIDES = (14, 10)  # pixels: a map that is not square, and a row that the halvings drop
+SIDES = (14, 10)  # pixels: the map is not square, and pooling drops a row
 STEPS = 5
 
 
 class OneByOne(nn.Module):
-    """Each image's map is read place by place; attention is exponentials and their sum."""
+    """Network that reads each image's map position by position. Attention is exponentials divided by their sum."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -42,10 +42,10 @@ class OneByOne(nn.Module):
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, images: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocab_size) of images (N, C, H, W) and the caption so far (N, S)."""
-        maps = self.cnn(images)  # of all images at once, for the statistics of the normalization
+        """Return the logits (N, S, vocab_size) of images (N, C, H, W) and the caption so far (N, S)."""
+        maps = self.cnn(images)  # all images at once, for the statistics of normalization
         ones = torch.ones(*target.shape, self.config.embedding_dim, dtype=torch.float64)
-        kept = F.dropout(ones, self.config.dropout, self.training)  # of the words, and of what the head sees
+        kept = F.dropout(ones, self.config.dropout, self.training)  # for the words and for the input of the head
         return torch.stack([self._one(*example) for example in zip(maps, target, kept)])
 
     def _one(self, grid: Tensor, target: Tensor, kept: Tensor) -> Tensor:
@@ -70,7 +70,10 @@ class OneByOne(nn.Module):
 
     @staticmethod
     def _at(grid: Tensor, row: int, column: int) -> Tensor:
-        """A place of the map (D, H, W), with its row in one half of the numbers and its column in the other."""
+        """Return a position of the map (D, H, W) with its encoding.
+
+        One half of the values encodes the row and the other the column.
+        """
         halves = []
         half = grid.shape[0] // 2
         for position, size in ((row, half), (column, grid.shape[0] - half)):
@@ -80,7 +83,7 @@ class OneByOne(nn.Module):
 
 
 def one_by_one(config: Config) -> Oracle:
-    """The plain modules, and which of our weights is which of theirs."""
+    """Build the plain modules and the key map from our weights."""
     key_map = {"embedding.weight": "w.words", "attention.query.weight": "w.query", "attention.v": "w.score"}
     key_map |= {"read_context.weight": "w.L_z"}
     for ours, theirs in (

@@ -1,4 +1,4 @@
-"""Oracle of T5: transformers' network, by its own plain attention."""
+"""Oracle of T5: the network of transformers with eager attention."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from .pairs import ragged_pairs
 
 
 class Rescaled(nn.Module):
-    """g · x / √(mean(x²) + ε) in the digits of x: that of transformers takes the mean in float32, whatever x is."""
+    """RMS normalization, g · x / √(mean(x²) + ε), in the precision of x.
+
+    That of transformers always averages in float32.
+    """
 
     def __init__(self, weight: nn.Parameter, eps: float) -> None:
         super().__init__()
         self.weight, self.eps = weight, eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, dim) to (…, dim)."""
+        """Map (…, dim) to (…, dim)."""
         return self.weight * (x / ((x * x).sum(-1, keepdim=True) / x.shape[-1] + self.eps).sqrt())
 
 
 def transformers_t5(name: str, config: Config) -> Oracle:
-    """T5ForConditionalGeneration, its normalizations in float64. Its sources are long enough for most distances."""
+    """Build T5ForConditionalGeneration with normalizations in float64. Sources are long enough for most distances."""
     drawn = ragged_pairs(config.vocab_size, lengths=(40, 4, 7, 1), steps=24)
-    # As version 5 of that library says of a file in which words have an output matrix of their own.
+    # As version 5 of transformers configures a file with a separate output matrix.
     own = {} if config.tie_weights else {"scale_decoder_outputs": False}
     oracle = transformers_oracle(FAMILY, name, config, inputs=drawn, **own)
     for module in list(oracle.module.modules()):
@@ -42,7 +45,7 @@ def transformers_t5(name: str, config: Config) -> Oracle:
 
 
 ORACLES = {name: functools.partial(transformers_t5, name) for name in PRESETS}
-# All but words, width and depth.
+# Fewer words, dimensions and layers.
 REDUCED = {
     name: dataclasses.replace(preset, vocab_size=50, dim=24, layers=2, head_dim=5) for name, preset in PRESETS.items()
 }

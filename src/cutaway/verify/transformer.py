@@ -1,4 +1,4 @@
-"""Oracle of the Transformer: PyTorch's own layers, and what stands around them written out."""
+"""Oracle of the Transformer: PyTorch's layers, with embeddings and outputs written out."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .pairs import ragged_pairs
 
 
 class Straight(nn.Dropout):
-    """Dropout that draws in the order of the indices, (N, T, dim), where PyTorch's attention gives another order."""
+    """Dropout that draws in the order of the indices (N, T, dim). PyTorch's attention uses another order."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…) to (…)."""
+        """Map (…) to (…)."""
         return super().forward(x.contiguous())
 
 
 class PlainTransformer(nn.Module):
-    """Layers of torch.nn.Transformer between a product with one-hot rows and a product with the same matrix.
+    """Layers of torch.nn.Transformer between products with one-hot rows and with the transposed embedding.
 
-    Those layers have dropout at two more places than the paper's, which is taken out; and a `torch.nn.Transformer`
-    would put a normalization after post-norm layers, which these are without.
+    Those layers have dropout at two more places than the paper's, which is removed. A `torch.nn.Transformer` would add
+    a normalization after post-norm layers, so it is not used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +58,7 @@ class PlainTransformer(nn.Module):
         self.norms = nn.ModuleDict({n: nn.LayerNorm(c.dim) for n in ("reading", "writing")} if first else {})
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
+        """Return the logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
         x = self._bottom(self.words, source)
         for layer in self.reading:
             x = layer(x, src_key_padding_mask=~mask)
@@ -71,7 +71,7 @@ class PlainTransformer(nn.Module):
         return torch.einsum("nsd,vd->nsv", self._last("writing", y), self.output)
 
     def _bottom(self, table: Tensor, tokens: Tensor) -> Tensor:
-        """√d times the rows of the tokens, and then a number for each place and each of d."""
+        """Return √d times the embeddings of the tokens plus the positional encoding."""
         d = self.config.dim
         rows = F.one_hot(tokens, len(table)).to(table.dtype) @ table * d**0.5
         places = [
@@ -87,7 +87,7 @@ class PlainTransformer(nn.Module):
 
 KINDS = ("weight", "bias")
 SIDES = {"encoder": "reading", "decoder": "writing"}
-PARTS = {  # ours to theirs, within a block
+PARTS = {  # our names → theirs within a block
     "attention.qkv": "self_attn.in_proj",
     "attention.out": "self_attn.out_proj",
     "cross_attention.out": "multihead_attn.out_proj",
@@ -99,7 +99,7 @@ PARTS = {  # ours to theirs, within a block
 
 
 def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors under their names; q and kv of a look over the source are one matrix there."""
+    """Return our tensors under PyTorch's names. q and kv of cross-attention are one matrix there."""
     plain = {"embedding.weight": "words", "target_embedding.weight": "answers", "head.unembedding": "output"}
     plain |= {f"{ours}_norm.{kind}": f"norms.{side}.{kind}" for ours, side in SIDES.items() for kind in KINDS}
     found: dict[str, Tensor] = {}
@@ -124,14 +124,14 @@ def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def plain_transformer(config: Config) -> Oracle:
-    """PyTorch's layers, given our weights. Both draw the same dropout, in the same order."""
+    """Build PyTorch's layers with our weights. Both draw the same dropout in the same order."""
     return Oracle(
         PlainTransformer(config), ragged_pairs(config.vocab_size, config.target_vocab_size), converted=converted
     )
 
 
 ORACLES = dict.fromkeys(PRESETS, plain_transformer)
-REDUCED = {  # but for the smallest, which is compared whole
+REDUCED = {  # except the smallest, which is compared completely
     name: dataclasses.replace(PRESETS[name], vocab_size=50, dim=24, layers=2, heads=PRESETS[name].heads // 4)
     for name in ("transformer-base", "transformer-big")
 }

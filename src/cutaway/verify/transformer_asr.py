@@ -1,4 +1,4 @@
-"""Oracle of Whisper: transformers' network, by its own plain attention, each recording alone."""
+"""Oracle of Whisper: the network of transformers with eager attention, one recording at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..models.transformer_asr import PRESETS, Config
 from . import Oracle
 from .hugging import transformers_oracle
 
-LENGTHS = (14, 6, 10, 2)  # frames of the recordings that are compared: there two are a place, always
+LENGTHS = (14, 6, 10, 2)  # frames of the compared recordings, even because two frames are one position
 STEPS = 5  # tokens of each transcript so far
 
 
 class Table(nn.Module):
-    """The first rows of the table of sinusoids there, as many as are asked for."""
+    """First rows of the sinusoid table of transformers."""
 
     weight: Tensor
 
@@ -30,13 +30,15 @@ class Table(nn.Module):
         self.num_embeddings = len(rows)
 
     def forward(self, places: Tensor) -> Tensor:
-        """Those of these places."""
+        """Return the rows of these positions."""
         return self.weight[places]
 
 
 class Alone(nn.Module):
-    """The network there over one recording after another, cut to its length. It takes those of one length and no
-    others: which, is set for each here."""
+    """Network of transformers on one recording at a time, cut to its length.
+
+    That network supports only one length, which is set for each recording.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -44,7 +46,10 @@ class Alone(nn.Module):
         self.model.model.encoder.embed_positions = Table(model.model.encoder.embed_positions.weight.detach())
 
     def forward(self, x: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocab_size) of frames (N, T, F), their mask (N, T) and the transcripts so far (N, S)."""
+        """Return the logits (N, S, vocab_size).
+
+        The inputs are frames (N, T, F), their mask (N, T) and the transcripts so far (N, S).
+        """
         encoder, found = self.model.model.encoder, []
         for one, real, so_far in zip(x, mask, target):
             places = int(real.sum()) // 2
@@ -55,14 +60,19 @@ class Alone(nn.Module):
 
 
 def transformers_whisper(name: str, config: Config) -> Oracle:
-    """WhisperForConditionalGeneration. The id of padding (1) is never drawn: no gradient reaches its embedding."""
+    """Build WhisperForConditionalGeneration.
+
+    The padding id (1) is never drawn, because its embedding has no gradient.
+    """
     oracle = transformers_oracle(FAMILY, name, config, inputs=recordings(config), pad_token_id=1)
     return dataclasses.replace(oracle, module=Alone(oracle.module.model))
 
 
 def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Random frames of recordings of several lengths, with numbers in their padding, their mask, and the transcripts
-    so far."""
+    """Return a function that draws recordings of several lengths, their mask, and transcripts so far.
+
+    Padding is not zero.
+    """
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         shape = (len(LENGTHS), max(LENGTHS), config.in_features)
@@ -74,7 +84,7 @@ def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]
 
 
 ORACLES = {name: functools.partial(transformers_whisper, name) for name in PRESETS}
-# All but words, bands, width and depth: as many heads, of two numbers each.
+# Fewer words, bands, dimensions and layers: the same number of heads, with two dimensions each.
 REDUCED = {
     name: dataclasses.replace(
         preset, in_features=6, target_vocab_size=40, context_length=16, dim=2 * preset.heads, layers=2

@@ -1,4 +1,4 @@
-"""The oracle of transformer-forecast: PyTorch's own encoder layers with a causal mask, what is around them by hand."""
+"""Oracle of transformer-forecast: PyTorch's encoder layers with a causal mask, and everything else written out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = {
 
 
 class PlainForecaster(nn.Module):
-    """One example, one step and one variable at a time, but for the layers."""
+    """Network that processes one example, step and variable at a time, except in the layers."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class PlainForecaster(nn.Module):
         layer = nn.TransformerEncoderLayer(
             c.dim, c.heads, c.ffn_dim or 4 * c.dim, c.dropout, "gelu", batch_first=True, norm_first=True
         )
-        layer.dropout = nn.Dropout(0.0)  # within the feed-forward layer, where ours has none
+        layer.dropout = nn.Dropout(0.0)  # ours has none within the feed-forward layer
         layer.self_attn.dropout = 0.0
         self.drop = nn.Dropout(c.dropout)
         self.stack = nn.TransformerEncoder(layer, c.layers, nn.LayerNorm(c.dim), enable_nested_tensor=False)
         self.answer = nn.Linear(c.dim, c.columns)
 
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """Forecasts (N, H · C), or logits (N, classes)."""
+        """Return forecasts (N, H · C), or logits (N, classes)."""
         c = self.config
         own = c.in_features - c.known_future
         rows, moved = [], []
@@ -65,7 +65,7 @@ class PlainForecaster(nn.Module):
 
 
 def plain_forecaster(config: Config) -> Oracle:
-    """That network, with what is known in advance where the config has some."""
+    """Build the network, with variables that are known in advance if the config has them."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         shapes = [(2, config.steps, config.in_features)]
@@ -73,11 +73,11 @@ def plain_forecaster(config: Config) -> Oracle:
             shapes.append((2, config.horizon, config.known_future))
         return tuple(torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
 
-    return Oracle(PlainForecaster(config), draw, converted=_renamed)
+    return Oracle(PlainForecaster(config), draw, converted=_to_pytorch)
 
 
-def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Our tensors under PyTorch's names."""
+def _to_pytorch(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return our tensors under PyTorch's names."""
     found: dict[str, Tensor] = {}
     outside = {
         "values.bias": "bias", "positions.weight": "positions", "norm": "stack.norm", "head": "answer",

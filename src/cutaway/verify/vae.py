@@ -1,4 +1,4 @@
-"""The oracle of the variational auto-encoder: layers put together by hand, and torch.distributions."""
+"""Oracle of the variational auto-encoder: hand-written layers and torch.distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import Oracle
 
 
 class ByHand(nn.Module):
-    """The same network, its levels as differences of the normal distribution function."""
+    """Same network, with levels as differences of the normal distribution function."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class ByHand(nn.Module):
         self.log_var = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, noise: Tensor) -> Tensor:
-        """−ln p(x | z) and the divergence, (N, 2)."""
+        """Return −ln p(x | z) and the divergence, shape (N, 2)."""
         d = self.config.latent_dim
         code = self.code(self.down(x))
         q = Normal(code[:, :d], (code[:, d:] / 2).exp())
@@ -48,7 +48,7 @@ class ByHand(nn.Module):
 
 
 def by_hand(config: Config) -> Oracle:
-    """The network of that config, without its options: hidden layers and levels are there."""
+    """Build the network for a config with hidden layers and levels; no other options are supported."""
     theirs = ByHand(config)
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -58,7 +58,7 @@ def by_hand(config: Config) -> Oracle:
         return levels / (config.levels - 1) * 2 - 1, noise
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return dict(zip(dict(theirs.named_parameters()), tensors.values()))  # layer after layer in both
+        return dict(zip(dict(theirs.named_parameters()), tensors.values()))  # layer by layer in both
 
     return Oracle(theirs, draw, converted=converted)
 

@@ -1,4 +1,4 @@
-"""The oracle of the VGG networks: torchvision's."""
+"""Oracle of the VGG networks: torchvision's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from . import Oracle, changed, images, torchvision_models
 
 
 def torchvision_vgg(config: Config) -> Oracle:
-    """torchvision's network: its stages from our depths and widths, its fixed parts exchanged where ours are others."""
+    """Build torchvision's network with stages of our depths and widths, and replace its fixed parts if ours differ."""
     vgg = torchvision_models("vgg")
     plan: list[int | str] = []
     for count, width in zip(config.stages, config.widths):
         plan += [width] * count + ["M"]
-    with torch.device("meta"):  # every weight is copied over: what it was costs nothing
+    with torch.device("meta"):  # all weights are copied later, so none is allocated
         module = vgg.VGG(
             vgg.make_layers(plan, config.batch_norm),
             config.num_classes,
@@ -33,14 +33,14 @@ def torchvision_vgg(config: Config) -> Oracle:
             module.classifier[6] = nn.Linear(config.hidden_dim, config.num_classes)
         ours = VGG(config).state_dict()
     key_map = {key: torchvision_key("vgg11", key) for key in ours}  # the names are the same for every depth
-    size = (config.least_size + 5, 2 * config.least_size)  # the last map is 1×2, spread over the grid
+    size = (config.least_size + 5, 2 * config.least_size)  # the last map of 1×2 is spread over the grid
     return Oracle(module.to_empty(device="cpu"), images(2, config.in_channels, *size), key_map)
 
 
 ORACLES = dict.fromkeys(PRESETS, torchvision_vgg)
 
-# Whole, the smallest takes 7 GB in float64, for three quarters of its weights are fc6. So vgg11 keeps every convolution
-# as it is, with fewer units after; the others, with more convolutions of the same kinds, have fewer channels too.
+# The complete smallest network takes 7 GB in float64, because three quarters of its weights are fc6. So vgg11 keeps all
+# convolutions and has fewer units after them. The others, with more convolutions, have fewer channels too.
 REDUCED = {
     name: dataclasses.replace(config, hidden_dim=32, num_classes=10)
     if name == "vgg11"

@@ -1,4 +1,4 @@
-"""The oracle of TimeSformer: transformers' network, on each video of a batch by itself, without its padding."""
+"""Oracle of TimeSformer: the network of transformers, one video at a time without padding."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TIMES = "timesformer.embeddings.time_embeddings"
 
 
 class OneByOne(nn.Module):
-    """Their network on videos of several lengths, which it does not take: each alone, with the first of its times."""
+    """Network of transformers on videos of several lengths, one at a time, with the first time embeddings."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits (N, classes)."""
         times, config = self.model.get_parameter(TIMES), self.model.config
         answers, most = [], config.num_frames
         for video, real in zip(x, mask):
-            config.num_frames = int(real.sum())  # by which its layers part the tokens
+            config.num_frames = int(real.sum())  # its layers split the tokens by this
             own = {TIMES: times[:, : config.num_frames]}
             answers.append(functional_call(self.model, own, (video[real][None],)).logits)
         config.num_frames = most
@@ -39,13 +39,13 @@ class OneByOne(nn.Module):
 
 
 def transformers_timesformer(config: Config) -> Oracle:
-    """transformers' network of that config, which leaves all else to that library's own defaults."""
+    """Build the network of transformers for a config, with the library's defaults for all other fields."""
     library = transformers_library()
     given = {k: v for k, v in settings(config).items() if k not in ("hidden_act", "layer_norm_eps")}
     module = library.TimesformerForVideoClassification(library.TimesformerConfig(**given))
 
     def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Videos whose padding is no zeros, as if to be seen."""
+        """Draw videos whose padding is not zero, so that using it would be detected."""
         lengths = torch.tensor([config.frames, 1, (config.frames + 1) // 2])
         shape = (len(lengths), config.frames, config.in_channels, config.image_size, config.image_size)
         x = torch.randn(shape, generator=generator, dtype=torch.float64)

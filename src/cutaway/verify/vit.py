@@ -13,7 +13,7 @@ from . import Oracle, changed, images, torchvision_models
 
 
 def torchvision_vit(config: Config) -> Oracle:
-    """torchvision's network, with other input channels or the mean of the patches where `config` has them so."""
+    """Build torchvision's network, with other input channels or mean pooling of patches if `config` has them."""
     vision_transformer = torchvision_models("vision_transformer")
     size = config.grid * config.patch_size
     module = vision_transformer.VisionTransformer(
@@ -33,14 +33,14 @@ def torchvision_vit(config: Config) -> Oracle:
     with torch.device("meta"):
         ours = ViT(config).state_dict()
     inside = "vit." if config.pooling == "mean" else ""
-    # The names are those of all of torchvision's Vision Transformers, of which vit_b_16 is one.
+    # All of torchvision's Vision Transformers have the names of vit_b_16.
     key_map = {key: inside + torchvision_key("vit-base/16", key) for key in ours}
-    batch = 1 if size > 64 else 2  # of large images one is enough, for the sake of time
+    batch = 1 if size > 64 else 2  # one large image is enough, to save time
     return Oracle(module, images(batch, config.in_channels, size, size), key_map)
 
 
 class Averaged(nn.Module):
-    """torchvision's encoder without a class token; its head sees the mean of the patches."""
+    """Encoder of torchvision without a class token. Its head takes the mean of the patches."""
 
     def __init__(self, vit: nn.Module) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Averaged(nn.Module):
         self.vit = vit
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes)."""
+        """Return the logits (N, classes)."""
         tokens = self.vit.encoder(self.vit.conv_proj(x).flatten(2).mT.contiguous())  # type: ignore[operator]
         logits: Tensor = self.vit.heads(tokens.mean(1))  # type: ignore[operator]
         return logits
@@ -57,7 +57,7 @@ class Averaged(nn.Module):
 
 ORACLES = dict.fromkeys(PRESETS, torchvision_vit)
 
-# vit-tiny/16 is compared whole; the others have more and wider blocks of the same kind.
+# vit-tiny/16 is compared completely; the others have more and wider blocks of the same kind.
 REDUCED = {
     name: dataclasses.replace(
         config,

@@ -1,4 +1,4 @@
-"""Oracle of ViT and GPT-2 by cross-attention: transformers' VisionEncoderDecoderModel, by its own plain attention."""
+"""Oracle of ViT with GPT-2: the VisionEncoderDecoderModel of transformers with eager attention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENCODER = {
     "mlp.fc1": "mlp.fc1",
     "mlp.fc2": "mlp.fc2",
 }
-DECODER = {  # of these the matrices are turned there, Conv1D
+DECODER = {  # their matrices are transposed there, in Conv1D
     "norm1": "ln_1",
     "attention.qkv": "attn.c_attn",
     "attention.out": "attn.c_proj",
@@ -48,20 +48,20 @@ OUTSIDE = {
 
 
 class Captioner(nn.Module):
-    """The network there, from images and the caption so far to logits."""
+    """Network of transformers from images and the caption so far to logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, images: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocab_size)."""
+        """Return the logits (N, S, vocab_size)."""
         logits: Tensor = self.model(pixel_values=images, decoder_input_ids=target).logits
         return logits
 
 
 def transformers_vit_gpt2(config: Config) -> Oracle:
-    """ViTModel without a pooler and GPT2LMHeadModel with cross-attention, of the sizes of `config`."""
+    """Build ViTModel without a pooler and GPT2LMHeadModel with cross-attention, with the sizes of `config`."""
     library = transformers_library()
     side = config.grid * config.patch_size
     encoder = library.ViTConfig(
@@ -98,11 +98,11 @@ def transformers_vit_gpt2(config: Config) -> Oracle:
         images = torch.randn(2, config.in_channels, side, side, generator=generator, dtype=torch.float64)
         return images, torch.randint(0, config.target_vocab_size, (2, STEPS), generator=generator)
 
-    return Oracle(Captioner(module), inputs, converted=_renamed)
+    return Oracle(Captioner(module), inputs, converted=_to_transformers)
 
 
-def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Our tensors under their names: three for the encoder's queries, keys and values, turned ones in the decoder."""
+def _to_transformers(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return our tensors under their names: the encoder's qkv as three matrices, the decoder's matrices transposed."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         side, _, rest = name.partition(".")
@@ -123,7 +123,7 @@ def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 ORACLES = dict.fromkeys(PRESETS, transformers_vit_gpt2)
-# vit-gpt2-small is compared whole; of the other all but words, width and depth: as many heads, of two numbers each.
+# vit-gpt2-small is compared completely; the other has fewer words and layers, and as many heads of two dimensions.
 REDUCED = {
     "vit-gpt2": dataclasses.replace(
         PRESETS["vit-gpt2"], image_size=48, dim=24, layers=2, target_vocab_size=40, context_length=10

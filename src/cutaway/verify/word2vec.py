@@ -12,7 +12,7 @@ STRETCHES, WORDS, NOISE = 3, 9, 4
 
 
 class PairwiseWord2Vec(nn.Module):
-    """Each pair of words and each noise word is a term of its own, its logarithm taken by `logsigmoid`."""
+    """Network with one `logsigmoid` term for each pair of words and each noise word."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class PairwiseWord2Vec(nn.Module):
         self.predicted = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
 
     def forward(self, words: Tensor, mask: Tensor, reach: Tensor, noise: Tensor) -> Tensor:
-        """(N, L), as the model gives it."""
+        """Return the outputs (N, L) of the model."""
         del mask
         margin = (words.shape[1] - reach.shape[1]) // 2
         rows = []
@@ -34,7 +34,7 @@ class PairwiseWord2Vec(nn.Module):
         return torch.stack(rows)
 
     def _word(self, word: int, around: list[int], noise: list[int]) -> Tensor:
-        """What the word and its context come to."""
+        """Return the term of a word and its context."""
         total = self.given.new_zeros(())
         if self.config.architecture == "skipgram":
             for other in around:
@@ -42,7 +42,7 @@ class PairwiseWord2Vec(nn.Module):
         elif around:
             summed = sum((self.given[other] for other in around[1:]), self.given[around[0]])
             mean = summed / len(around)
-            if self.config.whole_error:  # the value of the mean, the gradient of the sum
+            if self.config.whole_error:  # value of the mean, gradient of the sum
                 mean = summed + (mean - summed).detach()
             total = total + self._term(mean, word, noise)
         return total
@@ -58,7 +58,7 @@ class PairwiseWord2Vec(nn.Module):
 
 
 def pairwise_word2vec(config: Config) -> Oracle:
-    """The sums, and which of our weights is which of theirs."""
+    """Build the network of sums and the key map from our weights."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         margin = config.window
@@ -67,7 +67,7 @@ def pairwise_word2vec(config: Config) -> Oracle:
         reach[0, 0] = 0  # a word without context
         noise = torch.randint(2, config.vocab_size, (STRETCHES, NOISE), generator=generator)
         noise[:, 1] = noise[:, 0]  # drawn twice
-        words[1, margin] = noise[1, 0]  # noise that is a word of the stretch
+        words[1, margin] = noise[1, 0]  # a noise word that occurs in the text
         return words, words != 0, reach, noise
 
     return Oracle(PairwiseWord2Vec(config), draw, {"embedding.weight": "given", "context.weight": "predicted"})

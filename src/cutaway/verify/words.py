@@ -1,4 +1,4 @@
-"""Oracles of the networks for sentences: their equations, one sentence and one window at a time."""
+"""Oracles of the sentence networks: their equations, one sentence and one window at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..models.textcnn import Config as TextCNNConfig
 from ..nn.textbook.pooling import k_max
 from . import Oracle
 
-LENGTHS = (9, 1, 4, 6)  # of the sentences that are compared
+LENGTHS = (9, 1, 4, 6)  # words of the compared sentences
 
 
 def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Token ids (4, 9) of sentences of four lengths, and their mask."""
+    """Return a function that draws token ids (4, 9) of sentences of four lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         tokens = torch.randint(1, vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
@@ -29,24 +29,24 @@ def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]
 
 
 class BySentence(nn.Module):
-    """Applies `one` to the real words of each sentence, and stacks the answers."""
+    """Base class that applies `one` to the real words of each sentence and stacks the outputs."""
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Answers (N, …), filled up after the last word as `filler` says."""
+        """Return outputs (N, …), filled after the last word as defined by `filler`."""
         answers = [self.one(row[keep]) for row, keep in zip(tokens, mask)]
         return self.together(answers, tokens)
 
     def one(self, words: Tensor) -> Tensor:
-        """The answer for one sentence, token ids (s,)."""
+        """Return the output for one sentence, token ids (s,)."""
         raise NotImplementedError
 
     def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
-        """All answers as one tensor."""
+        """Return all outputs as one tensor."""
         return torch.stack(answers)
 
 
 class SummedTextCNN(BySentence):
-    """Kim's network with each filter applied to each window by a sum of products."""
+    """Kim's network, with each filter applied to each window by a sum of products."""
 
     def __init__(self, c: TextCNNConfig) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SummedTextCNN(BySentence):
                 table.requires_grad_(False)
 
     def one(self, words: Tensor) -> Tensor:
-        """The features of one sentence."""
+        """Return the features of one sentence."""
         channels = [self.table] if self.second is None else [self.table, self.second]
         found = []
         for h, w, b in zip(self.windows, self.filters, self.biases):
@@ -74,13 +74,13 @@ class SummedTextCNN(BySentence):
         return torch.cat(found)
 
     def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
-        """Dropout and head on all features."""
+        """Apply dropout and head to all features."""
         logits: Tensor = self.fc(self.dropout(torch.stack(answers)))
         return logits
 
 
 def summed_textcnn(config: TextCNNConfig) -> Oracle:
-    """The sums, and which of our weights is which of theirs."""
+    """Build the network of sums and the key map from our weights."""
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
     if config.channels == "two-channel":
         key_map["static_embedding.weight"] = "second"
@@ -90,7 +90,7 @@ def summed_textcnn(config: TextCNNConfig) -> Oracle:
 
 
 class SummedDCNN(BySentence):
-    """Kalchbrenner's network: rows and maps one by one, each convolved with its own filter."""
+    """Kalchbrenner's network, with each row and map convolved separately."""
 
     def __init__(self, c: DCNNConfig) -> None:
         super().__init__()
@@ -99,15 +99,15 @@ class SummedDCNN(BySentence):
         self.filters, self.biases = nn.ParameterList(), nn.ParameterList()
         rows, before = c.dim, 1
         for maps, window in zip(c.feature_maps, c.kernel_sizes):
-            self.filters.append(nn.Parameter(torch.zeros(rows * maps, before, window)))  # as ours are written
+            self.filters.append(nn.Parameter(torch.zeros(rows * maps, before, window)))  # in our layout
             self.biases.append(nn.Parameter(torch.zeros(rows // 2, maps)))
             rows, before = rows // 2, maps
         self.fc = nn.Linear(rows * before * c.k_top, c.num_classes)
 
     def one(self, words: Tensor) -> Tensor:
-        """The features of one sentence."""
+        """Return the features of one sentence."""
         s, layers = len(words), len(self.c.feature_maps)
-        rows = [self.table[words, r][None] for r in range(self.c.dim)]  # of each row (maps, s)
+        rows = [self.table[words, r][None] for r in range(self.c.dim)]  # (maps, s) for each row
         for number, (filters, bias) in enumerate(zip(self.filters, self.biases), 1):
             by_row = filters.unflatten(0, (len(rows), -1))  # (rows, maps', maps, window)
             wide = [self._wide(row, kernels) for row, kernels in zip(rows, by_row)]  # of each row (maps', s + m − 1)
@@ -118,7 +118,10 @@ class SummedDCNN(BySentence):
 
     @staticmethod
     def _wide(maps: Tensor, kernels: Tensor) -> Tensor:
-        """The wide cross-correlation of a row's maps (maps, n) with kernels (maps', maps, m): (maps', n + m − 1)."""
+        """Return the wide cross-correlation of a row's maps, shape (maps', n + m − 1).
+
+        The maps are (maps, n) and the kernels (maps', maps, m).
+        """
         width = kernels.shape[2]
         nothing = maps.new_zeros(len(maps), width - 1)
         around = torch.cat([nothing, maps, nothing], 1)
@@ -126,13 +129,13 @@ class SummedDCNN(BySentence):
         return torch.einsum("itj,oij->ot", windows, kernels)
 
     def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
-        """Dropout and head on all features."""
+        """Apply dropout and head to all features."""
         logits: Tensor = self.fc(self.dropout(torch.stack(answers)))
         return logits
 
 
 def summed_dcnn(config: DCNNConfig) -> Oracle:
-    """The sums, and which of our weights is which of theirs."""
+    """Build the network of sums and the key map from our weights."""
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
     for i in range(len(config.feature_maps)):
         key_map |= {f"layers.{i}.conv.weight": f"filters.{i}", f"layers.{i}.bias": f"biases.{i}"}
@@ -140,7 +143,7 @@ def summed_dcnn(config: DCNNConfig) -> Oracle:
 
 
 class WindowByWindow(BySentence):
-    """Collobert's networks with the vectors of each window put one after another, as the paper writes them."""
+    """Collobert's networks, with the concatenated vectors of each window as in the paper."""
 
     def __init__(self, c: CollobertConfig) -> None:
         super().__init__()
@@ -153,10 +156,10 @@ class WindowByWindow(BySentence):
         self.fc = nn.Linear(c.second if sentence else c.hidden_dim, c.num_classes)
 
     def one(self, words: Tensor) -> Tensor:
-        """The answer for one sentence."""
+        """Return the output for one sentence."""
         half = self.c.window // 2
         bordered = [0] * half + words.tolist() + [0] * half
-        matrix = self.first.transpose(1, 2).flatten(1)  # the words of a window one after another
+        matrix = self.first.transpose(1, 2).flatten(1)  # concatenated words of a window
         windows = [torch.cat([self.table[w] for w in bordered[t : t + self.c.window]]) for t in range(len(words))]
         hidden = torch.stack([matrix @ window + self.first_bias for window in windows])  # (s, hidden)
         if self.second is not None:
@@ -165,20 +168,20 @@ class WindowByWindow(BySentence):
         return answer
 
     def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
-        """Sentences' answers, or those of words with what a border in nothing but borders gives after the last."""
+        """Return outputs for sentences, or for words with the output of all-border windows after the last."""
         if self.c.approach == "sentence":
             return torch.stack(answers)
         longest = tokens.shape[1]
         return torch.stack([torch.cat([a, self._behind(row, len(a), longest)]) for a, row in zip(answers, tokens)])
 
     def _behind(self, row: Tensor, words: int, longest: int) -> Tensor:
-        """What is answered for padding, whose windows may still hold the last words of the sentence."""
+        """Return the outputs at padding, whose windows may still contain the last words of the sentence."""
         padded = self.one(row)
         return padded[words:longest]
 
 
 def windowed_collobert(config: CollobertConfig) -> Oracle:
-    """The windows, and which of our weights is which of theirs."""
+    """Build the windowed network and the key map from our weights."""
     key_map = {"embedding.weight": "table", "conv.weight": "first", "conv.bias": "first_bias"}
     layers = ("second", "fc") if config.approach == "sentence" else ("fc",)
     for theirs in layers:

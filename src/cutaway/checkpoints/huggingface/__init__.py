@@ -1,7 +1,7 @@
-"""Hugging Face's models: which of our networks is which of transformers', under which names, with which config.
+"""Mapping of our networks to those of transformers: names of tensors and configs.
 
-Each module beside this one that has a `FAMILY` is one `model_type` of transformers. A new one is one new file here;
-nothing is registered by hand. `renamed` turns our tensors into theirs and `taken` theirs into ours.
+Each module of this package with a `FAMILY` is one `model_type` of transformers. A new one is one new file, without
+registration. `renamed` converts our tensors to theirs and `taken` theirs to ours.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of tensor under its two names. Where `theirs` are several, ours is theirs one above another."""
+    """Names of one kind of tensor. If `theirs` are several, ours is their concatenation."""
 
-    ours: str  # regular expression of our whole name, with groups
-    theirs: tuple[str, ...]  # their names without the prefix, with \\1 for what a group matched
-    transposed: bool = False  # they have the matrix as (in, out)
-    outside: bool = False  # it stands beside what the prefix is put before: a head
+    ours: str  # regular expression of our full name, with groups
+    theirs: tuple[str, ...]  # their names without the prefix, with \\1 for a group
+    transposed: bool = False  # their matrix is (in, out)
+    outside: bool = False  # it has no prefix, as a head
 
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor of theirs that follows from config.json, and is no weight of ours."""
+    """Tensor of theirs that is computed from config.json and is not one of our weights."""
 
     shape: Callable[[Mapping[str, Any]], tuple[int, ...]]  # config.json → its shape
-    values: Callable[[tuple[int, ...]], Tensor]  # its shape → its numbers
-    error: Callable[[tuple[int, ...]], Tensor]  # its shape → the largest rounding error of each number in float32
+    values: Callable[[tuple[int, ...]], Tensor]  # its shape → its values
+    error: Callable[[tuple[int, ...]], Tensor]  # its shape → maximum rounding error of each value in float32
 
     def matches(self, tensor: Tensor, theirs: Mapping[str, Any]) -> bool:
-        """Return whether a tensor of a file holds these numbers, to the precision of its type."""
+        """Return whether a tensor of a file has these values, to the precision of its type."""
         shape = self.shape(theirs)
         if tensor.shape != shape or not tensor.is_floating_point():
             return False
@@ -51,41 +51,44 @@ class Family:
     """One `model_type` of transformers."""
 
     model_type: str  # as config.json has it
-    presets: tuple[str, ...]  # ours that have this form
-    prefix: str  # what a network with a head puts before the names of its body: "bert."
+    presets: tuple[str, ...]  # our presets of this family
+    prefix: str  # prefix of the backbone's names in a network with a head: "bert."
     rules: tuple[Rule, ...]
-    settings: Callable[[Any], dict[str, Any]]  # our Config → what transformers' config of that type is built with
+    settings: Callable[[Any], dict[str, Any]]  # our Config → arguments of transformers' config
     config: Callable[[Mapping[str, Any]], Any]  # config.json → our Config; raises ModelError naming the field
     architecture: Callable[[Any], str]  # our Config → the class in transformers: BertForMaskedLM
-    # Other names of fields of config.json, to those that `config` reads: transformers takes either.
+    # Alternative names of config.json fields → names that `config` reads.
     aliases: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[str, Any] = field(default_factory=dict)  # ids of special tokens where config.json is silent
-    # Names of theirs that hold nothing of their own, as patterns: tied to another tensor, or made anew.
+    tokens: Mapping[str, Any] = field(default_factory=dict)  # default ids of special tokens
+    # Patterns of their names that are ignored, because they are tied to another tensor or computed.
     left: tuple[str, ...] = field(default=())
-    # Of a network with an output matrix of its own: our tensors that transformers has by further names, which are one
-    # tensor where that matrix is the embedding.
+    # Our tensors that transformers has under additional names if the output matrix is not the embedding. Otherwise they
+    # are one tensor.
     again: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Rules of a head that has other names there by what it answers with: our Config → these.
+    # Rules of a head whose names depend on its outputs: our Config → rules.
     heads: Callable[[Any], tuple[Rule, ...]] = field(default=lambda config: ())
-    # Their tensors that no weight of ours is, which follow from config.json: written, and compared when read.
+    # Their tensors that follow from config.json and have no counterpart: written, and compared when read.
     computed: Mapping[str, Computed] = field(default_factory=dict)
-    # Further names of the embedding. A file has one of them at least, and the same numbers under all that it has.
+    # Additional names of the embedding. A file has at least one of them, all with the same values.
     tied: tuple[str, ...] = ()
-    # The field of config.json that says whether the output matrix is the embedding; None where none does.
+    # The field of config.json that says whether the output matrix is the embedding; None if there is none.
     tied_by: str | None = "tie_word_embeddings"
-    # Tensors that a file may lack, computed from those that it has as transformers does: our Config, tensors → tensors.
+    # Optional tensors, computed from the others as in transformers: our Config, tensors → tensors.
     absent: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: {}
-    # Two names of the output layer's bias, usually of one tensor: that which its product adds, and that which it is
-    # saved by. Where a file has the first, that is what counts there.
+    # Two names of the output layer's bias, usually of one tensor: the one that is added, and the one that is saved. If
+    # a file has the first, it is used.
     output_bias: tuple[str, str] | None = None
 
     def of(self, config: Any) -> Family:
-        """The family with the rules of that network's head."""
+        """Return the family with the rules of the network's head."""
         return replace(self, rules=(*self.rules, *self.heads(config)), heads=lambda config: ())
 
 
 def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our named tensors, weights or gradients, under transformers' names. Raises KeyError for one without a rule."""
+    """Return our named tensors, weights or gradients, under transformers' names.
+
+    Raises KeyError for one without a rule.
+    """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         rule, names = names_of(family, name)
@@ -98,7 +101,10 @@ def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def taken(
     family: Family, ours: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Transformers' tensors under our names, those of `ours` that are there whole; and the key map, theirs → ours."""
+    """Return transformers' tensors under our names and the key map, theirs → ours.
+
+    Only those of `ours` that are complete are returned.
+    """
     found: dict[str, Tensor] = {}
     key_map: dict[str, str] = {}
     for name in ours:
@@ -113,24 +119,24 @@ def taken(
 
 
 def written_of(family: Family, config: Any) -> dict[str, Any]:
-    """What config.json says of a network of ours. Raises ModelError where that family has no such network."""
+    """Return the config.json of one of our networks. Raises ModelError if the family has no such network."""
     return {"architectures": [family.architecture(config)], **family.settings(config)}
 
 
 def family_of(preset: str) -> Family | None:
-    """The family of a preset; None where transformers has no such network."""
+    """Return the family of a preset, or None if transformers has no such network."""
     return next((family for family in families().values() if preset in family.presets), None)
 
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """Every family by its model_type."""
+    """Return every family by its model_type."""
     modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
     return {module.FAMILY.model_type: module.FAMILY for module in modules if hasattr(module, "FAMILY")}
 
 
 def names_of(family: Family, name: str) -> tuple[Rule, list[str]]:
-    """The rule of one of our names, and what transformers calls it. Raises KeyError where no rule has it."""
+    """Return the rule of one of our names and its names in transformers. Raises KeyError if there is no rule."""
     for rule in family.rules:
         match = re.fullmatch(rule.ours, name)
         if match:

@@ -1,8 +1,8 @@
-"""What LoRA has learned, in the layout of Hugging Face's PEFT <https://github.com/huggingface/peft>: both ways.
+"""LoRA adapters in the format of Hugging Face's PEFT <https://github.com/huggingface/peft>, written and merged.
 
-A folder holds adapter_config.json and adapter_model.safetensors, with lora_A (r, in) and lora_B (out, r) of each layer
-by its name in transformers, and the heads that learned too. Where queries, keys and values are one matrix here and
-several there, A is that of each of them, and B is cut.
+A folder has adapter_config.json and adapter_model.safetensors, with lora_A (r, in) and lora_B (out, r) of each layer
+under its name in transformers, and the trained heads. If queries, keys and values are one matrix here and several
+there, each of them has the same A and a part of B.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from . import Family, family_of, names_of, renamed
 from .config_fields import number, shown, truth
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-BASE = "base_model.model."  # before the names of the network's own tensors
+BASE = "base_model.model."  # prefix of the network's names
 TASKS = {"CausalLM": "CAUSAL_LM", "SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS"}
-# What an adapter may be beside LoRA as it is read here, and the one value that it then has.
+# Options of adapters that are not supported, with the only value that is read.
 PLAIN: Mapping[str, Any] = {
     "use_dora": False,
     "bias": "none",
@@ -41,8 +41,10 @@ PLAIN: Mapping[str, Any] = {
 
 
 def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
-    """Write what an adapted model of the preset `name` has learned to `folder`; `base` is where its weights were taken
-    from. Nothing is written where transformers has no such network: whether something was."""
+    """Write the adapter of a model of the preset `name` to `folder`, and return whether anything was written.
+
+    Nothing is written if transformers has no such network. `base` is the source of the base weights.
+    """
     family = family_of(name)
     layers = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
     if family is None or not layers:
@@ -83,11 +85,10 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
 
 @torch.no_grad()
 def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
-    """Add what the adapter in `folder` has learned to the weights of a model of the preset `name`, and take its heads;
-    how many layers of ours it is about.
+    """Merge an adapter into the weights of a model of the preset `name` and load its heads.
 
-    Raises FileError where the folder holds no such adapter, or one of another network; ModelError where transformers
-    has no such network, or the adapter is of a kind that is not read here.
+    Returns the number of changed layers. Raises FileError if the folder has no such adapter, or one of another network.
+    Raises ModelError if transformers has no such network, or the kind of adapter is not supported.
     """
     family = family_of(name)
     if family is None:
@@ -145,7 +146,7 @@ ADAPTER = {
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """adapter_config.json and the tensors. Raises FileError, ModelError as `merge_adapter` does."""
+    """Read adapter_config.json and the tensors. Raises FileError and ModelError as `merge_adapter`."""
     for file in (CONFIG, WEIGHTS):
         if not (folder / file).is_file():
             raise FileError(f"{folder} holds no adapter of PEFT: it has no {file}.")
@@ -170,7 +171,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _reject_wrong(settings: Mapping[str, Any]) -> None:
-    """Raise ModelError for ranks and scales that are no numbers."""
+    """Raise ModelError for invalid ranks and scales."""
     for key in ("r", "lora_alpha"):
         if number(settings, key, 0) <= 0:
             raise ModelError(f"config.json has {key}={shown(settings.get(key))}, where a number above 0 belongs.")
@@ -185,7 +186,7 @@ def _reject_wrong(settings: Mapping[str, Any]) -> None:
 
 
 def _scale(settings: Mapping[str, Any], theirs: str) -> float:
-    """α / r of a layer, or α / √r where the adapter was learned so; single layers may have values of their own."""
+    """Return α / r of a layer, or α / √r for rank-stabilized LoRA. Single layers may have separate values."""
     rank, alpha = settings["r"], settings["lora_alpha"]
     for key, pattern in (("rank_pattern", "r"), ("alpha_pattern", "alpha")):
         for name, value in (settings.get(key) or {}).items():
@@ -195,7 +196,7 @@ def _scale(settings: Mapping[str, Any], theirs: str) -> float:
 
 
 def _theirs(family: Family, layer: str) -> list[str]:
-    """What transformers calls a layer of ours: one name, or several one above another; none without a rule."""
+    """Return the names of our layer in transformers: one, several that are concatenated, or none without a rule."""
     try:
         names = names_of(family, f"{layer}.weight")[1]
     except KeyError:

@@ -1,4 +1,4 @@
-"""ALBERT as transformers has it: one block in one group, the pooled layer a part of the backbone."""
+"""ALBERT in transformers: one block in one group, with the pooler in the backbone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .encoders import KINDS, USUAL_DROPS, activation_of, head_of, reject_unlike
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What AlbertConfig is built with. Raises ModelError for a network that ALBERT is not."""
+    """Return the arguments of AlbertConfig. Raises ModelError for a network that ALBERT does not support."""
     same: dict[str, Any] = {
         "share_layers": True,
         "first_position": 0,
@@ -29,7 +29,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "num_hidden_groups", (1,))
     reject_others(theirs, "inner_group_num", (1,))
     defaults = {"vocab_size": 30_000, "dim": 4096, "ffn_dim": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}

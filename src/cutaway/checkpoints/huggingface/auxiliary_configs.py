@@ -1,4 +1,4 @@
-"""Generation and preprocessor configs of a Hugging Face folder: their settings are reported, and not applied."""
+"""Generation and preprocessor configs of a Hugging Face folder. Their settings are reported but not applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .config_fields import shown
 
 GENERATION = "generation_config.json"
 PREPARATION = ("preprocessor_config.json", "processor_config.json")
-NAMED = 6  # fields that a sentence names
+NAMED = 6  # maximum fields in a sentence
 
 # Fields that change which tokens transformers' `generate` writes.
 DECODING = (
@@ -55,8 +55,8 @@ DECODING = (
     "typical_p",
     "watermarking_config",
 )
-NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, [], {})  # values of these with which nothing changes
-# Fields that change the numbers of an image or a recording.
+NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, [], {})  # values without an effect
+# Fields that change the values of an image or a recording.
 PREPARING = (
     "chunk_length",
     "crop_size",
@@ -78,8 +78,10 @@ PREPARING = (
 
 
 def generation_note(generation: Mapping[str, Any] | None, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence on how transformers generates with a model; none where it does as is usual. Where there is no
-    generation_config.json, config.json says it."""
+    """Return a sentence on how transformers generates with a model; none for default settings.
+
+    Without a generation_config.json the fields of config.json count.
+    """
     file, said = ("config.json", config) if generation is None else (GENERATION, generation)
     fields = {field: said[field] for field in DECODING if field in said and said[field] not in NEUTRAL}
     if not fields:
@@ -88,8 +90,10 @@ def generation_note(generation: Mapping[str, Any] | None, config: Mapping[str, A
 
 
 def preparation_note(folder: Path) -> tuple[str, ...]:
-    """Return a sentence on how inputs were prepared for the model of a folder; none where nothing is said. Raises
-    FileError for a file that holds no settings."""
+    """Return a sentence on how inputs of the model must be prepared; none if the folder does not say so.
+
+    Raises FileError for a file without settings.
+    """
     for name in PREPARATION:
         if not (folder / name).is_file():
             continue

@@ -1,4 +1,4 @@
-"""BART as transformers has it: queries, keys and values a matrix each, the embedding under several names."""
+"""BART in transformers: separate matrices for queries, keys and values, and several names of the embedding."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.w
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What BartConfig is built with. Its tokens are those of the weights in circulation: <s> 0, padding 1, and the end
-    </s> 2, which begins an answer too."""
+    """Return the arguments of BartConfig.
+
+    Special tokens are those of the published weights: <s> 0, padding 1, and </s> 2, which also starts the decoder.
+    """
     hidden, decoder_layers = config.ffn_dim or 4 * config.dim, config.decoder_layers or config.layers
     return {
         "vocab_size": config.vocab_size,
@@ -43,14 +45,14 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu",))
     reject_others(theirs, "scale_embedding", (False,))
     reject_others(theirs, "encoder_layerdrop", (0.0,))
     reject_others(theirs, "decoder_layerdrop", (0.0,))
     reject_others(theirs, "is_encoder_decoder", (True,))
     reject_others(theirs, "is_causal", (True,))
-    # Of the first files, from before BART's relatives had a model_type of their own.
+    # Fields of the first files, before related models had a separate model_type.
     reject_others(theirs, "normalize_before", (False,))
     reject_others(theirs, "normalize_embedding", (True,))
     reject_others(theirs, "add_final_layer_norm", (False,))
@@ -73,8 +75,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     )
 
 
-def _absent(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is added to the logits is 0 where a file does not say it, as one of a network without a head."""
+def _default_tensors(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return zeros for the bias of the logits if a file lacks it, as one of a network without a head."""
     table = tensors.get("model.shared.weight")
     return {} if table is None else {"final_logits_bias": table.new_zeros(1, config.vocab_size)}
 
@@ -124,5 +126,5 @@ FAMILY = Family(
     ),
     again={"embedding.weight": EMBEDDINGS},
     tied=EMBEDDINGS,
-    absent=_absent,
+    absent=_default_tensors,
 )

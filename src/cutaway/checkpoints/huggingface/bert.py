@@ -1,4 +1,4 @@
-"""BERT as transformers has it: queries, keys and values three matrices, the pooled layer a part of the backbone."""
+"""BERT in transformers: separate matrices for queries, keys and values, and the pooler in the backbone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .encoders import (
     reject_unlike,
 )
 
-# Where BERT's and RoBERTa's backbones have their tensors, after the prefix.
+# Names of BERT's and RoBERTa's backbone tensors, after the prefix.
 BACKBONE = (
     Rule(r"embedding\.weight", ("embeddings.word_embeddings.weight",)),
     Rule(r"positions\.weight", ("embeddings.position_embeddings.weight",)),
@@ -40,7 +40,7 @@ BACKBONE = (
 
 
 def sizes(config: Config) -> dict[str, Any]:
-    """What BertConfig and its kin are built with alike."""
+    """Return the common arguments of BertConfig and related configs."""
     dropout, attention, head = dropouts(config)
     return {
         "vocab_size": config.vocab_size,
@@ -61,7 +61,7 @@ def sizes(config: Config) -> dict[str, Any]:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What BertConfig is built with. Raises ModelError for a network that BERT is not."""
+    """Return the arguments of BertConfig. Raises ModelError for a network that BERT does not support."""
     reject_unlike(
         config,
         "BERT",
@@ -76,8 +76,10 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
-    """The fields of our Config that the config.json of BERT and its kin have alike. Raises ModelError for a value
-    that this network does not have."""
+    """Return the common fields of our Config from the config.json of BERT and related models.
+
+    Raises ModelError for an unsupported value.
+    """
     reject_decoders(theirs)
     dim = only(theirs, "hidden_size", defaults.get("dim", 768))
     hidden = only(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
@@ -100,7 +102,7 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     return Config(
         **sizes_of(theirs),
         context_length=only(theirs, "max_position_embeddings", 512),

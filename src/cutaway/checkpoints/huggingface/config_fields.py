@@ -1,4 +1,4 @@
-"""Reading a config.json: values that must be there as numbers, and those of which only some are ours."""
+"""Readers for fields of a config.json, with checks of types and supported values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from ...core.errors import ModelError
 
-LARGEST = 2**40  # that a size can be: beyond it nothing fits into memory
-WIDEST = 60  # characters of a value that are shown
+LARGEST = 2**40  # maximum size: more does not fit into memory
+WIDEST = 60  # maximum characters of a value in a message
 
-# Our fields of a Config → how transformers calls them, for what a person is told of a config.json.
+# Our Config fields → transformers' names, for messages about a config.json.
 ENCODERS = {
     "vocab_size": "vocab_size",
     "context_length": "max_position_embeddings",
@@ -116,29 +116,30 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def shown(value: Any) -> str:
-    """A value of a config as JSON has it, cut where it is long."""
+    """Return a config value as JSON, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (RecursionError, TypeError, ValueError):  # nested too deeply, or a number of too many digits
+    except (RecursionError, TypeError, ValueError):  # nested too deeply, or too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
 
 def in_their_words(kind: str, message: str) -> str:
-    """What is said of our fields, `heads=3 cannot be: it must be at least 1 and a divisor of dim=16.`, by the names
-    that a config.json of that model_type has."""
+    """Replace our field names in a message, such as `heads=3`, by the names in a config.json of that model_type."""
     names = NAMES.get(kind, {})
     known = "|".join(sorted(names, key=len, reverse=True))
     return re.sub(rf"\b({known})=", lambda found: f"{names[found[1]]}=", message) if known else message
 
 
-# Fields of any config.json that make another network.
+# Fields of any config.json that define another network.
 MADE_OTHERWISE = ("pruned_heads", "quantization_config", "per_layer_config")
 
 
 def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
-    """A config.json with one name for each field. Raises ModelError where two names of one field say different things,
-    and for what makes another network of any family."""
+    """Return a config.json with one name for each field.
+
+    Raises ModelError if two names of one field have different values, and for fields of unsupported networks.
+    """
     found = dict(theirs)
     for alias, field in aliases.items():
         if alias not in theirs:
@@ -156,7 +157,7 @@ def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[
 
 
 def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
-    """A whole number of the config. Raises ModelError where it is none, or larger than any size can be."""
+    """Return an integer field. Raises ModelError if it is not an integer or larger than any possible size."""
     value = theirs.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
         raise ModelError(f"config.json has {field}={shown(value)}, where a whole number belongs.")
@@ -164,7 +165,7 @@ def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
 
 
 def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
-    """A number that encoder and decoder have alike. Raises ModelError where they differ."""
+    """Return a number that encoder and decoder share. Raises ModelError if they differ."""
     ours = only(theirs, f"encoder_{field}", default)
     other = only(theirs, f"decoder_{field}", default)
     if ours != other:
@@ -176,8 +177,10 @@ def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
 
 
 def reject_partial_patches(size: int, patch: int) -> None:
-    """Raise ModelError where images are not so many whole patches: transformers reads such images and leaves their last
-    pixels out."""
+    """Raise ModelError if images do not divide into whole patches.
+
+    Transformers would ignore the last pixels of such images.
+    """
     if patch < 1 or size % patch:
         raise ModelError(
             f"config.json has image_size={size} and patch_size={patch}, which the network here does not have: "
@@ -186,7 +189,7 @@ def reject_partial_patches(size: int, patch: int) -> None:
 
 
 def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
-    """A number of the config; the default where it is absent. Raises ModelError where it is none."""
+    """Return a number field, or the default if it is absent. Raises ModelError if it is not a number."""
     value = theirs.get(field, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
         raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
@@ -194,7 +197,7 @@ def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
 
 
 def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
-    """True or false of the config; the default where it is absent. Raises ModelError where it is neither."""
+    """Return a boolean field, or the default if it is absent. Raises ModelError if it is not a boolean."""
     value = theirs.get(field, default)
     if not isinstance(value, bool):
         raise ModelError(f"config.json has {field}={shown(value)}, where true or false belongs.")
@@ -202,13 +205,16 @@ def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
 
 
 def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
-    """A dropout of its own, None where it is the network's."""
+    """Return a separate dropout rate, or None if it equals the network's."""
     value = number(theirs, field, default)
     return None if value == dropout else value
 
 
 def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
-    """Raise ModelError, naming the field and what is known, where the config has another value; none is the first."""
+    """Raise ModelError, with the field and the known values, if the config has another value.
+
+    The first is the default.
+    """
     value = theirs.get(field, known[0])
     if value not in known:
         raise ModelError(

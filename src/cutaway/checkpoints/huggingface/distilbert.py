@@ -1,4 +1,4 @@
-"""DistilBERT as transformers has it: fields and tensors by other names than BERT's."""
+"""DistilBERT in transformers: other names of fields and tensors than BERT."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .encoders import (
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What DistilBertConfig is built with. Raises ModelError for a network that DistilBERT is not."""
+    """Return the arguments of DistilBertConfig. Raises ModelError for a network that DistilBERT does not support."""
     same = {
         "embedding_dim": None,
         "share_layers": False,
@@ -52,8 +52,10 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Whether positions began as sines is not asked: the table holds them either way.
-    Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value.
+
+    `sinusoidal_pos_embds` is ignored, because the position table is stored in either case.
+    """
     reject_decoders(theirs)
     dim, hidden = only(theirs, "dim", 768), only(theirs, "hidden_dim", 3072)
     dropout = number(theirs, "dropout", 0.1)

@@ -1,4 +1,4 @@
-"""What BERT and its kin have in common in transformers' form: heads by the names of classes, dropouts, activations."""
+"""Common parts of BERT and related models in transformers: heads by class names, dropout and activations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .config_fields import only, reject_others, shown
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
-# What the class of a checkpoint is called after the family's name, to the head that it has here; a bare backbone and
-# one from pre-training with two heads are read as masked.
+# Suffix of the class in transformers → our head. A bare backbone and a network from pre-training with two heads are
+# read as masked.
 HEADS = {kind: head for head, kind in KINDS.items()} | {"Model": "masked", "ForPreTraining": "masked"}
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -23,13 +23,13 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# Where dropout falls, but for some of the kin.
+# Positions of dropout in most of these models.
 USUAL_DROPS = {"drops_tags_as_backbone": False, "drops_attention": True, "drops_mlp": True}
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
 def head_of(theirs: Mapping[str, Any], family: str) -> str:
-    """The head that the `architectures` of a config.json name, as BertForMaskedLM; masked where there is nothing.
+    """Return the head that the `architectures` of a config.json name, such as BertForMaskedLM; masked by default.
 
     Raises ModelError for another class.
     """
@@ -44,9 +44,9 @@ def head_of(theirs: Mapping[str, Any], family: str) -> str:
 
 
 def answers_of(theirs: Mapping[str, Any]) -> int:
-    """How many values an answer has: `num_labels`, the number of class names where it is not given, 2 where neither is.
+    """Return the number of outputs: `num_labels`, or the number of class names, or 2.
 
-    Raises ModelError where either is no such thing.
+    Raises ModelError if either is invalid.
     """
     if theirs.get("num_labels") is not None:
         return only(theirs, "num_labels", 2)
@@ -59,22 +59,21 @@ def answers_of(theirs: Mapping[str, Any]) -> int:
 
 
 def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
-    """Our name of the activation. Raises ModelError for one that is not here."""
+    """Return our name of the activation. Raises ModelError for an unsupported one."""
     value = theirs.get(field, default)
     reject_others({field: value}, field, tuple(ACTIVATIONS))
     return ACTIVATIONS[value]
 
 
 def reject_decoders(theirs: Mapping[str, Any]) -> None:
-    """Raise ModelError for what would be another network: one that looks backward alone, or at a source; other
-    positions than those of a table."""
+    """Raise ModelError for causal networks, cross-attention, and positions without a table."""
     reject_others(theirs, "position_embedding_type", ("absolute",))
     reject_others(theirs, "is_decoder", (False,))
     reject_others(theirs, "add_cross_attention", (False,))
 
 
 def reject_unlike(config: Config, family: str, **always: Any) -> None:
-    """Raise ModelError for a network of ours that has no form of that family: it has the values `always`."""
+    """Raise ModelError if a network of ours does not have the fixed values of a family, `always`."""
     for field, value in always.items():
         if getattr(config, field) != value:
             raise ModelError(
@@ -84,6 +83,6 @@ def reject_unlike(config: Config, family: str, **always: Any) -> None:
 
 
 def dropouts(config: Config) -> tuple[float, float, float]:
-    """Those of the network, of the attention weights and of the head."""
+    """Return the dropout rates of the network, of the attention weights and of the head."""
     own, head = config.attention_dropout, config.head_dropout
     return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head

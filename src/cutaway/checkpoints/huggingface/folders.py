@@ -1,4 +1,4 @@
-"""Hugging Face's folders, config.json, weights and a tokenizer, read into our models and written back."""
+"""Hugging Face folders with config.json, weights and a tokenizer, read into our models and written."""
 
 from __future__ import annotations
 
@@ -26,27 +26,26 @@ from .vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A model made from a folder."""
+    """Model loaded from a folder."""
 
     model: nn.Module
     preset: Preset
     key_map: Mapping[str, str]  # the folder's name → ours
-    notes: tuple[str, ...]  # what a person should know of it
-    tokenizer: Path | None  # its tokenizer.json, where it has one
-    new: tuple[str, ...] = ()  # tensors of ours that it has none for, and nobody trained
+    notes: tuple[str, ...]  # notes for the user
+    tokenizer: Path | None  # its tokenizer.json, if it has one
+    new: tuple[str, ...] = ()  # our tensors that the folder lacks and that are untrained
 
 
 def read_folder(path: Path, name: str | None = None) -> Loaded:
-    """The model in a folder, in eval mode. It is called by the preset `name`, else by the one that its config is, or is
-    nearest to; its config is the folder's in any case.
+    """Load the model of a folder in eval mode.
 
-    What the folder has no head for is initialized from torch's random state, which is left as it was. Raises FileError
-    where the folder is none or its tensors do not fit, ModelError where no network here is its network, or its config
-    has a value that none here has.
+    Its preset is `name`, or the one with the closest config. Its config is always that of the folder. A missing head is
+    initialized from torch's random state, which is not changed. Raises FileError if the folder is invalid or its
+    tensors do not fit, ModelError if the network or a value of its config is not supported.
     """
     folder = Folder(path)
     found = folder.preset(name)
-    _ = folder.files  # without any, nothing is built of what config.json claims
+    _ = folder.files  # raises before anything is built if there are no weights
     matched = folder.match(shapes_of(found, folder.config))
     if matched.problems:
         raise FileError(
@@ -60,7 +59,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
     put_weights(model, {**own, **matched.tensors}, folder.path)
     origin = folder.origin(matched.new)
-    model.origin = origin  # type: ignore[assignment]  # no module or tensor
+    model.origin = origin  # type: ignore[assignment]  # not a module or tensor
     notes = (*folder.said_of(found), *matched.notes, *preparation_note(path))
     if folder.writes:
         notes += generation_note(origin.generation, origin.config)
@@ -75,12 +74,25 @@ def write_folder(
     labels: Sequence[str] = (),
     problem: str | None = None,
 ) -> dict[str, str]:
-    """Write a model of the preset `name` as a folder that transformers' from_pretrained loads, whole or not at all;
-    gives the key map, ours → theirs. `labels` are the names of its classes, `problem` transformers' name of its task.
+    """Write a model of the preset `name` atomically as a folder for transformers' from_pretrained.
 
-    What the folder that it came from said is written again, but for what is another thing now; a head that it had not,
-    and that nothing has learned since, is not written. Raises ModelError where transformers has no such network,
-    FileError where the folder exists or cannot be written.
+    The settings of the original folder are written again unless they changed. A head that it lacked and that is
+    untrained is not written.
+
+    Args:
+        model: Model to write.
+        name: Preset of the model.
+        path: Folder to write.
+        vocabulary: Tokenizer files and special tokens.
+        labels: Names of the classes.
+        problem: Transformers' name of the task.
+
+    Returns:
+        The key map, ours → theirs.
+
+    Raises:
+        ModelError: If transformers has no such network.
+        FileError: If the folder exists or cannot be written.
     """
     family = family_of(name)
     if family is None:
@@ -91,7 +103,7 @@ def write_folder(
     family, origin = family.of(model.config), origin_of(model)
     own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
     tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
-    # A part of a larger tensor is written as a tensor by itself.
+    # Views of a larger tensor are written as separate tensors.
     alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
     untied = not getattr(model.config, "tie_weights", True)
     again = {theirs: ours for ours, names in family.again.items() if untied and ours in own for theirs in names}
@@ -112,7 +124,7 @@ def write_folder(
         for file, text in vocabulary.files.items() if vocabulary else ():
             write_text(folder / file, text)
     added, saved = family.output_bias or ("", "")
-    read = {saved: added} if added in again else {}  # of the two the one that counts there
+    read = {saved: added} if added in again else {}  # the bias that transformers adds
     return {ours: ", ".join(read.get(name, name) for name in names_of(family, ours)[1]) for ours in own}
 
 
@@ -124,7 +136,7 @@ def _document(
     labels: Sequence[str],
     problem: str | None,
 ) -> dict[str, Any]:
-    """What config.json says: what is another thing than where the model came from, and what was said there."""
+    """Return config.json: changed settings and those of the original folder."""
     settings, kept = written_of(family, config), dict(origin.config) if origin else {}
     named = labels if settings.get("num_labels") == len(labels) else ()
     if origin:
@@ -137,10 +149,10 @@ def _document(
         kept.pop("num_labels", None)
         settings["id2label"] = {str(i): label for i, label in enumerate(named)}
         settings["label2id"] = {label: i for i, label in enumerate(named)}
-    if problem is not None and _answers(config):
+    if problem is not None and _has_labels(config):
         settings["problem_type"] = problem
     special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
-    if origin:  # what is said there of tokens, by silence too, stands
+    if origin:  # special tokens of the original folder are kept, also its defaults
         said = {**origin.tokens, **origin.config}
         special = {key: value for key, value in (vocabulary.ids if vocabulary else {}).items() if said.get(key) is None}
     return {
@@ -152,6 +164,6 @@ def _document(
     }
 
 
-def _answers(config: Any) -> bool:
-    """Whether the model has an answer for each of so many labels."""
+def _has_labels(config: Any) -> bool:
+    """Return whether the model has an output for each label."""
     return getattr(config, "head", None) in ANSWERS

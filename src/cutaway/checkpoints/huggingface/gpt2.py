@@ -1,4 +1,4 @@
-"""GPT-2 as transformers has it: matrices the other way about, queries, keys and values one matrix there too."""
+"""GPT-2 in transformers: transposed matrices, and one matrix for queries, keys and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = r"blocks\.(\d+)\."
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What GPT2Config is built with."""
+    """Return the arguments of GPT2Config."""
     added, embedding, attention = config.rates
     return {
         "vocab_size": config.vocab_size,
@@ -32,7 +32,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
     reject_others(theirs, "layer_norm_epsilon", (1e-5,))
     reject_others(theirs, "add_cross_attention", (False,))

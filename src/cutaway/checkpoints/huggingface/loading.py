@@ -1,12 +1,11 @@
-"""What a Hugging Face folder holds: whose network, and which of its tensors is which of ours.
+"""Reader of a Hugging Face folder: its network, and the mapping of its tensors to ours.
 
-A folder says itself which network it is, `model_type` in config.json, and which head stands on it, `architectures`.
-The weights are one file, or several with an index. The names of the backbone's tensors may have the family's prefix
-(bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare backbone). Pickles are never
-opened.
+`model_type` in config.json names the network and `architectures` its head. The weights are one file, or several with an
+index. The names of the backbone's tensors may have the family's prefix (bert.embeddings…, from a network with a head)
+or not (embeddings…, from the bare backbone). Pickles are never opened.
 
-Names and shapes tell whose tensors are whose, and nothing else does: of a square matrix that another program wrote
-the other way about (GPT-2's stand as (in, out) there) nobody can tell, unless others that are not square say so.
+Tensors are matched only by names and shapes. A square matrix that another program wrote transposed (GPT-2's are (in,
+out) there) cannot be detected unless other matrices are not square.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from .encoders import answers_of
 from .tensors import find_weight_files, to_single
 from .vocabulary import TOKENIZER
 
-HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
+HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads of a Config
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
 HEAD = "head"  # the child of a model that a bare backbone lacks
-# Fields of a Config that no preset is told by: those of the head and of training.
+# Fields of a Config that do not identify a preset: those of the head and of training.
 FREE = (
     "head",
     "num_classes",
@@ -50,10 +49,10 @@ FREE = (
     "head_dropout",
 )
 
-# What older versions saved beside weights, and what they called some of these.
+# Tensors that older versions saved in addition, and older names of tensors.
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
 FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
-# Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
+# Fields of a Config that are bounded by a dimension of some tensor, and by the number of tensors.
 SIDES = (
     "vocab_size",
     "target_vocab_size",
@@ -67,23 +66,23 @@ SIDES = (
     "num_buckets",
 )
 STACKS = ("layers", "decoder_layers")
-SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
-NEW_CLASSES = 1_000_000  # of a head that is not there yet
+SHARED_LAYERS = 1_000  # maximum layers that share one block
+NEW_CLASSES = 1_000_000  # maximum classes of a new head
 
 
 @dataclasses.dataclass(frozen=True)
 class Matched:
-    """Which of the folder's tensors are which of a model's."""
+    """Mapping of the folder's tensors to a model's."""
 
     tensors: Mapping[str, Tensor]  # by our names
     key_map: Mapping[str, str]  # the folder's name → ours
     new: tuple[str, ...]  # our tensors of a head that the folder lacks
     notes: tuple[str, ...]
-    problems: tuple[str, ...]  # why it does not fit, in the folder's names; none where it does
+    problems: tuple[str, ...]  # why it does not fit, with the folder's names; empty if it fits
 
 
 def is_folder(path: Path) -> bool:
-    """Whether this is a folder in Hugging Face's form, as its config.json says."""
+    """Return whether this is a Hugging Face folder, by its config.json."""
     if not (path / CONFIG).is_file():
         return False
     try:
@@ -94,11 +93,13 @@ def is_folder(path: Path) -> bool:
 
 
 class Folder:
-    """A folder, with what its config.json says; its tensors are read when they are asked for."""
+    """Hugging Face folder with its config. Tensors are read when they are needed."""
 
     def __init__(self, path: Path) -> None:
-        """Raises FileError where there is no config.json, ModelError where its network is not here or has a value
-        that no network here has."""
+        """Read the config.
+
+        Raises FileError if there is no config.json, ModelError for an unsupported network or value.
+        """
         self.path = path
         if not (path / CONFIG).is_file():
             raise FileError(
@@ -115,7 +116,10 @@ class Folder:
             self._fields = plain_fields(self.theirs, self.family.aliases)
             self.config = self._with_head(self.family.config(self._fields))
         except ModelError as error:
-            said, theirs = str(error), f"{CONFIG} has "  # what is said of theirs begins so, else it is of our Config
+            said, theirs = (
+                str(error),
+                f"{CONFIG} has ",
+            )  # messages about their fields begin with this, others are about our Config
             said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
         self.family = self.family.of(self.config)
@@ -124,8 +128,10 @@ class Folder:
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
 
     def origin(self, new: tuple[str, ...] = ()) -> Origin:
-        """What the folder says beside sizes and weights; `new` are our tensors that it has not. Raises FileError for a
-        generation_config.json that is none."""
+        """Return the settings of the folder other than sizes and weights. `new` are our tensors that it lacks.
+
+        Raises FileError for an invalid generation_config.json.
+        """
         generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
         if generation is not None and not isinstance(generation, dict):
             raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
@@ -136,12 +142,12 @@ class Folder:
 
     @functools.cached_property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the weights. Raises FileError where there are none but pickles, or one is missing."""
+        """Return the weight files. Raises FileError if there are only pickles, or a file is missing."""
         return find_weight_files(self.path)
 
     @functools.cached_property
     def tensors(self) -> Mapping[str, Tensor]:
-        """All tensors by the files' own names. Raises FileError where a file cannot be read."""
+        """Return all tensors by their names in the files. Raises FileError if a file cannot be read."""
         found: dict[str, Tensor] = {}
         for file in self.files:
             reject_pickle(file)
@@ -156,8 +162,10 @@ class Folder:
 
     @functools.cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of all tensors by the files' own names, which stand in their heads. Raises FileError where a file
-        cannot be read."""
+        """Return the shapes of all tensors by their names in the files, from the headers.
+
+        Raises FileError if a file cannot be read.
+        """
         found: dict[str, tuple[int, ...]] = {}
         for file in self.files:
             reject_pickle(file)
@@ -166,8 +174,10 @@ class Folder:
         return found
 
     def _reject_oversized(self) -> None:
-        """Raise ModelError where config.json tells of more than there are weights for, before anything is built of it:
-        a number there costs nothing to write, and could take all memory, or days."""
+        """Raise ModelError if config.json describes a network that is larger than the weights, before it is built.
+
+        A large number in config.json could otherwise take all memory, or days.
+        """
         most = max((side for shape in self.shapes.values() for side in shape), default=0)
         bounds = dict.fromkeys(SIDES, most) | dict.fromkeys(STACKS, len(self.shapes))
         if getattr(self.config, "share_layers", False):
@@ -185,13 +195,12 @@ class Folder:
 
     @property
     def architecture(self) -> str:
-        """The class in transformers that saved the folder; empty where it does not say."""
+        """Return the class in transformers that saved the folder; empty if it is not given."""
         names = self.theirs.get("architectures")
         return str(names[0]) if isinstance(names, list) and names else ""
 
     def preset(self, name: str | None = None) -> Preset:
-        """The preset of that name, which must be of the folder's family; else the one whose config is the folder's, or
-        is nearest to it.
+        """Return the preset of a name, which must be of the folder's family, or the one with the closest config.
 
         Raises ModelError for a preset of another family.
         """
@@ -206,7 +215,7 @@ class Folder:
         return nearest(self.config, map(preset, self.family.presets), FREE)
 
     def said_of(self, found: Preset) -> tuple[str, ...]:
-        """A sentence on what the folder's config has other than the preset's; none where that is nothing."""
+        """Return a sentence on the settings that differ from the preset; none if there are none."""
         fields = differing(self.config, found.config, FREE)
         if not fields:
             return ()
@@ -214,11 +223,12 @@ class Folder:
         return (f"It is read as {found.name} with {said}.",)
 
     def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
-        """Which tensors are which of those of a model, given by their names and shapes here; half-precision ones are
-        made float32.
+        """Map the folder's tensors to those of a model, given by names and shapes.
 
-        A head that the folder lacks is new, one that the model has not is left out, and so is what nothing here needs.
-        All else that differs is a problem.
+        Half-precision tensors become float32.
+
+        A missing head is new. Tensors of other heads and unused tensors are left out. All other differences are
+        problems.
         """
         tensors, origin = self._full()
         theirs = {ours: names_of(self.family, ours) for ours in shapes}
@@ -227,14 +237,14 @@ class Folder:
         missing = [name for _, names in wanted.values() for name in names if name not in tensors]
         misshapen = []
         for ours, (rule, names) in wanted.items():
-            shape = _part(shapes[ours], len(names), rule.transposed)
+            shape = _part_shape(shapes[ours], len(names), rule.transposed)
             misshapen += [(n, shape) for n in names if n in tensors and tuple(tensors[n].shape) != shape]
         known = {name for _, names in theirs.values() for name in names}
-        added, saved = self._absent_bias(origin)
+        added, saved = self._missing_bias(origin)
         if saved in known:
             missing.append(added)
         left, extra = self._set_apart([name for name in origin if name not in known], tensors)
-        others, extra = self._of_other_heads(extra)
+        others, extra = self._split_other_heads(extra)
 
         problems = []
         if missing:
@@ -278,28 +288,32 @@ class Folder:
     def offered(
         self, shapes: Mapping[str, tuple[int, ...]], head: str | None
     ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-        """What there is of a model's tensors, by our names, whether it fits or not, and what a person should know of
-        it. `head` is the kind of the model's head: one of another kind has the same names at times, and is left out.
-        What is neither the model's, nor of another head, nor left out, keeps its own name."""
+        """Return the available tensors of a model under our names, also if they do not fit, and notes.
+
+        `head` is the kind of the model's head. A head of another kind can have the same names and is left out. All
+        other unknown tensors keep their names.
+        """
         tensors, origin = self._full()
         alike = head == getattr(self.config, "head", None)
         rules = {ours: names_of(self.family, ours) for ours in shapes}
-        theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _of_head(k))}
-        _, unused = self._absent_bias(origin)
+        theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _is_head(k))}
+        _, unused = self._missing_bias(origin)
         theirs = {k: names for k, names in theirs.items() if unused not in names}
-        # Parts that are no parts of one tensor stay apart.
+        # Parts whose shapes do not match are not concatenated.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
         found, names_ours = taken(self.family, whole, tensors)
         reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
         known = {name for ours in found for name in theirs[ours]}
         _, extra = self._set_apart([name for name in origin if name not in known], tensors)
-        _, extra = self._of_other_heads(extra)
+        _, extra = self._split_other_heads(extra)
         found, notes = to_single(found)
         return {**found, **{origin[name]: tensors[name] for name in extra}}, notes
 
     def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
-        """The tensors under the names of a network with a head, with those that follow from the others; and the file's
-        name of each that is in the file. Raises FileError where two names of the file are names of one tensor."""
+        """Return the tensors under the names of a network with a head, and their names in the files.
+
+        Computed tensors are included. Raises FileError if two names in the files refer to one tensor.
+        """
         outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
         outside += map(re.escape, self.family.output_bias or ())
         tensors: dict[str, Tensor] = {}
@@ -328,39 +342,44 @@ class Folder:
                 tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
         return {**self.family.absent(self.config, tensors), **tensors}, origin
 
-    def _absent_bias(self, origin: Mapping[str, str]) -> tuple[str, str]:
-        """Return the name of the output bias that the file lacks, and that of the one which it has in its place; two
-        empty names if none is absent. The two are one tensor only if the output matrix is the embedding."""
+    def _missing_bias(self, origin: Mapping[str, str]) -> tuple[str, str]:
+        """Return the name of the missing output bias and that of the one in its place, or two empty names.
+
+        The two are one tensor only if the output matrix is the embedding.
+        """
         added, saved = self.family.output_bias or ("", "")
         tied = getattr(self.config, "tie_weights", True)
         return (added, saved) if not tied and origin.get(saved, "") == saved else ("", "")
 
     @property
     def writes(self) -> bool:
-        """Whether the network writes texts, token after token."""
+        """Return whether the network generates text token by token."""
         return self._embedding is not None and getattr(self.config, "head", "next") == "next"
 
     @property
     def _embedding(self) -> str | None:
-        """The name of the embedding of words; None for a network without one."""
+        """Return the name of the word embedding; None for a network without one."""
         of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
         return names_of(self.family, "embedding.weight")[1][0] if of_words else None
 
     @property
     def _outputs(self) -> tuple[str, ...]:
-        """The names of the output matrix over words."""
+        """Return the names of the output matrix over words."""
         return tuple(n for rule in self.family.rules if rule.ours.endswith("unembedding") for n in rule.theirs)
 
     @property
     def bare(self) -> bool:
-        """Whether the names lack the family's prefix."""
+        """Return whether the names lack the family's prefix."""
         prefix = self.family.prefix
         return bool(prefix) and not any(name.startswith(prefix) for name in self.tensors)
 
     def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-        """Our tensors of the head that a backbone lacks: those that are not there, where nothing is there that stands
-        outside the backbone. A head that the architecture names was trained with the backbone, and is never new."""
-        head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
+        """Return our tensors of a missing head.
+
+        A head is missing if the file has none of its tensors and none outside the backbone. A head that the
+        architecture names was trained with the backbone and is never new.
+        """
+        head = {ours: found for ours, found in theirs.items() if _is_head(ours)}
         named = self.architecture == self.family.architecture(self.config)
         of_words = not self.family.prefix and getattr(self.config, "head", None) not in ANSWERS
         if (named or of_words) and not self.bare:
@@ -370,8 +389,11 @@ class Folder:
         return tuple(ours for ours, (_, names) in head.items() if not any(name in tensors for name in names))
 
     def _set_apart(self, names: Iterable[str], tensors: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
-        """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, or to
-        follow from config.json, and is another one, is among the others."""
+        """Split names into unused tensors and others.
+
+        A tensor that should be the embedding, or be computed from config.json, but has other values, is among the
+        others.
+        """
         prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
         table = None if self._embedding is None else tensors.get(self._embedding)
         same = (*self._outputs, *self.family.tied)
@@ -387,16 +409,16 @@ class Folder:
             (left if is_left else others).append(name)
         return left, others
 
-    def _of_other_heads(self, names: list[str]) -> tuple[list[str], list[str]]:
-        """Those of the names that are of heads which the model has not, and the others."""
+    def _split_other_heads(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """Split names into those of other heads and others."""
         found, known = preset(self.family.presets[0]), set[str]()
         for config in self._configs() if names else ():
             for ours in shapes_of(found, config):
-                known |= set(names_of(self.family, ours)[1]) if _of_head(ours) else set()
+                known |= set(names_of(self.family, ours)[1]) if _is_head(ours) else set()
         return [n for n in names if n in known], [n for n in names if n not in known]
 
     def _configs(self) -> list[Any]:
-        """The config with each head that the family has here."""
+        """Return the config with each head of the family."""
         found = []
         for head in HEADS if hasattr(self.config, "head") else ():
             try:
@@ -406,8 +428,7 @@ class Folder:
         return found or [self.config]
 
     def _with_head(self, config: Any) -> Any:
-        """The config with the head of the folder's architecture, where that is here, and as many outputs as there are
-        labels, where it answers with labels."""
+        """Return the config with the head of the folder's architecture, and with the number of labels."""
         self.config = config
         fitting = [c for c in [config, *self._configs()] if self.family.architecture(c) == self.architecture]
         if fitting:
@@ -419,25 +440,25 @@ class Folder:
 
 @functools.cache
 def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
-    """The shapes of a model's tensors by our names, at no cost in memory."""
+    """Return the shapes of a model's tensors by our names, without allocating memory."""
     return {k: tuple(v.shape) for k, v in shaped(found, config).state_dict().items()}
 
 
-def _of_head(ours: str) -> bool:
+def _is_head(ours: str) -> bool:
     return ours.split(".")[0] == HEAD
 
 
 def _pattern(name: str) -> str:
-    """A regular expression of a rule's name, whatever its groups matched."""
+    """Return a regular expression for a rule's name with any group values."""
     return re.sub(r"\\\\\d", ".*", re.escape(name))
 
 
-def _part(shape: tuple[int, ...], parts: int, transposed: bool) -> tuple[int, ...]:
-    """The shape there of what is one of so many parts of a tensor of ours."""
+def _part_shape(shape: tuple[int, ...], parts: int, transposed: bool) -> tuple[int, ...]:
+    """Return the shape of one of `parts` parts of our tensor in transformers."""
     found = (shape[0] // parts, *shape[1:]) if shape else ()
     return found[::-1] if transposed and len(found) == 2 else found
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    first = ", ".join(names[:3])
+    return first if len(names) <= 3 else f"{first} and {len(names) - 3} more"

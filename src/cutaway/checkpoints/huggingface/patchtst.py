@@ -1,4 +1,4 @@
-"""PatchTST as transformers has it: scaling and patches in the network, queries, keys and values a matrix each."""
+"""PatchTST in transformers: scaling and patches in the network, and separate matrices for queries, keys and values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from .config_fields import number, only, reject_others, truth
 BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
 NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
 FORECASTS, CLASSIFIES = "PatchTSTForPrediction", "PatchTSTForClassification"
-DROPOUTS = ("positional_dropout", "path_dropout", "ff_dropout")  # which are one here
+DROPOUTS = ("positional_dropout", "path_dropout", "ff_dropout")  # one field in our Config
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What PatchTSTConfig is built with. Raises ModelError for windows that are padded, which that network does not
-    know, or that are no longer than a patch."""
+    """Return the arguments of PatchTSTConfig.
+
+    Raises ModelError for padded windows and windows that are not longer than a patch, which it does not support.
+    """
     if config.padding_patch != "none":
         raise ModelError(
             "This model has padding_patch=end, the last value repeated at the end of a window, and transformers' "
@@ -50,8 +52,10 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Where positions came from is not asked: the table holds them either way. Raises
-    ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value.
+
+    `positional_encoding_type` is ignored, because the position table is stored in either case.
+    """
     named = theirs.get("architectures") or [FORECASTS]
     reject_others({"architectures": named}, "architectures", ([FORECASTS], [CLASSIFIES]))
     forecasts = named == [FORECASTS]
@@ -73,7 +77,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         "head_dropout": 0.0,
     }.items():
         reject_others(theirs, field, (known,))
-    reject_others(theirs, "scaling", ("std",))  # true is "mean" there
+    reject_others(theirs, "scaling", ("std",))  # true means "mean" there
     reject_others(theirs, "scaling_dim", (1,))
     reject_others(theirs, "keepdim", (True,))
     reject_others(theirs, "do_mask_input", (None, False))

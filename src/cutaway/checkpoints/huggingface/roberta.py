@@ -1,4 +1,4 @@
-"""RoBERTa as transformers has it: BERT's backbone, the pooled layer a part of the head, positions counted from 2."""
+"""RoBERTa in transformers: BERT's backbone, the pooler in the head, and positions that start at 2."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from .encoders import KINDS, USUAL_DROPS, head_of, reject_unlike
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What RobertaConfig is built with. The first position is that after padding's, whose row is its token id.
-    Raises ModelError for a network that RoBERTa is not."""
+    """Return the arguments of RobertaConfig. Raises ModelError for a network that RoBERTa does not support.
+
+    The first position follows that of padding, whose row is its token id.
+    """
     same: dict[str, Any] = {
         "embedding_dim": None,
         "share_layers": False,
@@ -30,12 +32,12 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    reject_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
+    reject_others(theirs, "hidden_act", ("gelu",))  # its masked head supports no other
     padding = only(theirs, "pad_token_id", 1)
     if padding < 0:
         raise ModelError(f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0.")
-    first = padding + 1  # of the positions
+    first = padding + 1  # first position
     return Config(
         **sizes_of(theirs, vocab_size=50_265),
         context_length=only(theirs, "max_position_embeddings", 512) - first,

@@ -1,4 +1,4 @@
-"""T5 as transformers has it: queries, keys and values a matrix each, the table of distances in the first block."""
+"""T5 in transformers: separate matrices for queries, keys and values, and position biases in the first block."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ SELF, CROSS = r"\1.block.\2.layer.0.", r"decoder.block.\1.layer.1."
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What T5Config is built with. Its tokens are those of the weights in circulation: padding 0, which begins an
-    answer too, and end 1."""
+    """Return the arguments of T5Config.
+
+    Special tokens are those of the published weights: padding 0, which also starts the decoder, and end 1.
+    """
     return {
         "vocab_size": config.vocab_size,
         "d_model": config.dim,
@@ -39,14 +41,14 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "feed_forward_proj", ("relu",))
     reject_others(theirs, "dense_act_fn", ("relu",))
     reject_others(theirs, "is_gated_act", (False,))
     reject_others(theirs, "layer_norm_epsilon", (EPS,))
     reject_others(theirs, "is_encoder_decoder", (True,))
     reject_others(theirs, "is_causal", (True,))
-    # Version 5 of transformers says whether outputs are scaled; the versions before it say it by the other field.
+    # Version 5 of transformers has a field for scaled outputs; earlier versions derive it from the other field.
     tied = theirs.get("tie_word_embeddings") is None or truth(theirs, "tie_word_embeddings", True)
     layers = only(theirs, "num_layers", 6)
     decoder_layers = layers if theirs.get("num_decoder_layers") is None else only(theirs, "num_decoder_layers", layers)
@@ -66,8 +68,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     )
 
 
-def _absent(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The output matrix is the embedding where a file has none of its own, also where outputs are not scaled."""
+def _default_tensors(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the embedding as output matrix if a file has none, also if outputs are not scaled."""
     table = tensors.get("shared.weight")
     return {} if config.tie_weights or table is None else {"lm_head.weight": table}
 
@@ -114,11 +116,11 @@ FAMILY = Family(
     architecture=lambda config: "T5ForConditionalGeneration",
     tied=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
     tied_by=None,
-    absent=_absent,
+    absent=_default_tensors,
     left=(
         r"(encoder|decoder)\.embed_tokens\.weight",
         r"lm_head\.weight",
-        # Of the look over the source: old files have it, and nothing reads it.
+        # The bias of cross-attention in old files, which is not used.
         r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
     ),
 )

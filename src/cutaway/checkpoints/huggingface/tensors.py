@@ -1,4 +1,4 @@
-"""The weight files of a Hugging Face folder, and the types of the tensors in them."""
+"""Weight files of a Hugging Face folder, and the dtypes of their tensors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def find_weight_files(path: Path) -> tuple[Path, ...]:
-    """Return the files of a folder that hold the weights: one, or those that an index names. Raises FileError where
-    there are none but pickles, or one is missing."""
+    """Return the weight files of a folder: one, or those that an index names.
+
+    Raises FileError if there are only pickles, or a file is missing.
+    """
     if (path / WEIGHTS).is_file():
         return (path / WEIGHTS,)
     if (path / INDEX).is_file():
@@ -45,8 +47,7 @@ def find_weight_files(path: Path) -> tuple[Path, ...]:
 
 
 def to_single(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensors in memory of their own, half-precision ones made float32, and a sentence where there are
-    such."""
+    """Return contiguous tensors with half precision converted to float32, and a note if there are any."""
     halves = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values() if t.dtype in HALVES})
     found = {name: (t.float() if t.dtype in HALVES else t).contiguous() for name, t in tensors.items()}
     return found, (f"The weights are {' and '.join(halves)} in the file, and float32 here.",) if halves else ()

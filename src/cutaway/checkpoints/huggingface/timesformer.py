@@ -1,4 +1,4 @@
-"""TimeSformer as transformers has it: the three layers of what looks over time are called temporal there."""
+"""TimeSformer in transformers: the layers of temporal attention have the prefix temporal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYER = r"encoder.layer.\1."
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What TimesformerConfig is built with."""
+    """Return the arguments of TimesformerConfig."""
     return {
         "num_frames": config.frames,
         "image_size": config.image_size,
@@ -33,7 +33,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "attention_type", ("divided_space_time",))
     reject_others(theirs, "hidden_act", ("gelu",))
     reject_others(theirs, "layer_norm_eps", (1e-6,))

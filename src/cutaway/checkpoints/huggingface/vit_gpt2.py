@@ -1,4 +1,4 @@
-"""ViT and GPT-2 as transformers' VisionEncoderDecoderModel has them: a config and a prefix for either half."""
+"""ViT and GPT-2 as VisionEncoderDecoderModel of transformers: a config and a prefix for each half."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIND = r"\.(weight|bias)"
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What VisionEncoderDecoderConfig is built with."""
+    """Return the arguments of VisionEncoderDecoderConfig."""
     decoder = gpt2.Config(
         vocab_size=config.target_vocab_size,
         context_length=config.context_length,
@@ -31,7 +31,7 @@ def settings(config: Config) -> dict[str, Any]:
     )
     return {
         "is_encoder_decoder": True,
-        "tie_word_embeddings": False,  # of the whole, whose two halves share nothing
+        "tie_word_embeddings": False,  # of the whole network, whose halves share no weights
         "encoder": {
             "model_type": "vit",
             "image_size": config.grid * config.patch_size,
@@ -48,13 +48,13 @@ def settings(config: Config) -> dict[str, Any]:
             **decoders.settings(decoder),
             "is_decoder": True,
             "add_cross_attention": True,
-            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id")),  # those of the whole count
+            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id")),  # those of the whole network are used
         },
     }
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     halves = (_half(theirs, name, kind) for name, kind in (("encoder", "vit"), ("decoder", "gpt2")))
     encoder, decoder = (plain_fields(half, {}) for half in halves)
     for field, known in {
@@ -109,7 +109,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
 
 
 def _half(theirs: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any]:
-    """The config of one half. Raises ModelError where there is none, or one of another network."""
+    """Return the config of one half. Raises ModelError if it is missing or of another network."""
     half = theirs.get(name)
     found = half.get("model_type") if isinstance(half, Mapping) else None
     if not isinstance(half, Mapping) or found != kind:
@@ -157,7 +157,7 @@ FAMILY = Family(
     architecture=lambda config: "VisionEncoderDecoderModel",
     left=(
         r"decoder\.lm_head\.weight",
-        r"encoder\.pooler\.dense\.(weight|bias)",  # nothing reads it
+        r"encoder\.pooler\.dense\.(weight|bias)",  # not used
         r"decoder\.transformer\.h\.\d+\.(cross)?att(n|ention)\.(bias|masked_bias)",
     ),
 )

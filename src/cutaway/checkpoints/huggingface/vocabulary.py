@@ -1,7 +1,7 @@
-"""The tokenizer that goes along with a model into a Hugging Face folder: tokenizer.json and what stands beside it.
+"""Tokenizer of a Hugging Face folder: tokenizer.json and its companion files.
 
-A tokenizer that transformers fitted goes as it is. One that was fitted here has a form there where it is made of
-pieces (bpe, wordpiece); the tokens around a text, which are no pieces here, are among its tokens there.
+A tokenizer from transformers is copied. One that was fitted here can be converted if it consists of pieces (bpe,
+wordpiece). The special tokens around a text, which are not pieces here, become tokens of it there.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ PRETRAINED = "pretrained"
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer as files, and the ids of tokens that are no text."""
+    """Tokenizer files and the ids of special tokens."""
 
     files: Mapping[str, str]  # name → content
-    ids: Mapping[str, int | None]  # fields of config.json → id, where the family does not say them
-    own: Mapping[str, int] = field(default_factory=dict)  # the same, whatever the family usually has
+    ids: Mapping[str, int | None]  # fields of config.json → id, if the family has no defaults
+    own: Mapping[str, int] = field(default_factory=dict)  # the same, overriding the family's defaults
 
 
 def of_folder(path: Path) -> Vocabulary | None:
-    """The tokenizer of a folder, as it is; None where it has no tokenizer.json. Raises FileError for a broken one."""
+    """Return the tokenizer of a folder, or None if it has no tokenizer.json. Raises FileError for an invalid one."""
     if not (path / TOKENIZER).is_file():
         return None
     tokenizer = open_tokenizer(path / TOKENIZER)
@@ -49,8 +49,10 @@ def of_folder(path: Path) -> Vocabulary | None:
 
 
 def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -> Vocabulary:
-    """The tokens that an answer begins and ends with; and the tokenizer, where it keeps its own ids: one that is fitted
-    here has others in pairs and captions, and no form there."""
+    """Return the special tokens of targets, and the tokenizer if it keeps its ids.
+
+    A tokenizer that was fitted here has other ids in pairs and captions, and cannot be converted.
+    """
     kept = of_tokenizer(tokenizer, None, longest) if tokenizer.kind == PRETRAINED else None
     own = {
         "pad_token_id": target.padding,
@@ -63,8 +65,10 @@ def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -
 
 
 def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = None) -> Vocabulary | None:
-    """A tokenizer that texts of `spec` are cut by, which one that keeps its ids need not know; None where it has no
-    form there. `longest` are the tokens that the model reads at most."""
+    """Convert the tokenizer of texts of `spec`; None if it cannot be converted.
+
+    A pretrained tokenizer does not need `spec`. `longest` is the maximum number of tokens of the model.
+    """
     document = tokenizer.to_json().get("library")
     if document is None:
         return None
@@ -96,12 +100,12 @@ def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = 
 
 
 def _ids(padding: int | None, begin: int | None, end: int | None) -> dict[str, int | None]:
-    """What config.json says of them. Where nothing stands for padding, what stands for the end does."""
+    """Return the special tokens of config.json. Without a padding token, the end token is used."""
     return {"pad_token_id": padding if padding is not None else end, "bos_token_id": begin, "eos_token_id": end}
 
 
 def _frame(spec: Spec | None, count: int) -> tuple[int | None, int | None, int | None]:
-    """The ids of the frame and of the mask that texts of `spec` have beyond the `count` of a tokenizer of ours."""
+    """Return the ids of begin, end and mask of texts of `spec`, which follow the `count` tokens of our tokenizer."""
     if not isinstance(spec, TextSpec) or spec.begin is None or spec.end is None:
         return None, None, None
     mask = spec.target.mask if isinstance(spec.target, Masked) else count + 2
@@ -111,8 +115,7 @@ def _frame(spec: Spec | None, count: int) -> tuple[int | None, int | None, int |
 def _with_frame(
     document: str, names: tuple[str, str, str], ids: tuple[int | None, int | None, int | None]
 ) -> tuple[str, list[str]] | None:
-    """The library's document with the frame and the mask, and its tokens by id; None where these would get other ids
-    than they have here."""
+    """Return the tokenizer document with the special tokens, and its tokens by id; None if their ids would change."""
     from tokenizers import Tokenizer as Library
     from tokenizers.processors import TemplateProcessing
 

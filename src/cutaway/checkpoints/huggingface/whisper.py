@@ -1,4 +1,4 @@
-"""Whisper as transformers has it: queries, keys and values a matrix each, keys without bias, a table of sinusoids."""
+"""Whisper in transformers: separate matrices for queries, keys and values, keys without bias, and a sinusoid table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .config_fields import both, number, only, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
-PLACES = 1500  # of the encoder: 30 s, which is all that transformers' network hears
+PLACES = 1500  # positions of the encoder: 30 s, the maximum input of transformers' network
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What WhisperConfig is built with."""
+    """Return the arguments of WhisperConfig."""
     hidden = config.ffn_dim or 4 * config.dim
     ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0)
-    ours = {**ends, "begin_suppress_tokens": None}  # of transcripts of our own, whose token 0 is their only mark
+    ours = {**ends, "begin_suppress_tokens": None}  # for custom transcripts, whose only special token is 0
     return {
         **(ours if config.target_vocab_size != Config.target_vocab_size else {}),
         "vocab_size": config.target_vocab_size,
@@ -41,7 +41,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
-    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu",))
     reject_others(theirs, "tie_word_embeddings", (True,))
     reject_others(theirs, "scale_embedding", (False,))
@@ -68,13 +68,15 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
 
 
 def _table(theirs: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the shape of the table of sinusoids, which a file of theirs holds as a tensor."""
+    """Return the shape of the sinusoid table, which their files store as a tensor."""
     return only(theirs, "max_source_positions", PLACES), only(theirs, "d_model", 384)
 
 
 def _rounding(shape: tuple[int, ...]) -> Tensor:
-    """Return the largest difference between two tables of sinusoids in float32: each exponential may be one unit in the
-    last place off, which its angle multiplies, and each sine another one."""
+    """Return the maximum difference of two sinusoid tables in float32.
+
+    Each exponential may differ by one unit in the last place, which its angle multiplies, and each sine by another one.
+    """
     places, dim = shape
     rates = torch.logspace(0, -4, dim // 2, dtype=torch.float64)
     angles = torch.arange(places, dtype=torch.float64)[:, None] * rates  # (places, dim/2)

@@ -1,8 +1,8 @@
-"""Which of our networks is which of torchvision's, and under which names its weights go there.
+"""Mapping of our networks and weights to those of torchvision.
 
-Each module beside this one is one family. It has `TORCHVISION`: our preset → torchvision's builder, and `RENAMES`:
-pairs of a regular expression and what replaces it, applied in order to a key of ours to give torchvision's. Where the
-names are the same there are none. A new family is one new file here; nothing is registered by hand.
+Each module of this package is one family. It has `TORCHVISION`: our preset → torchvision's builder, and `RENAMES`:
+pairs of a regular expression and its replacement, applied in order to our key to get torchvision's. `RENAMES` is empty
+if the names are equal. A new family is one new file, without registration.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import ModuleType
 
 @functools.cache
 def torchvision_names() -> dict[str, str]:
-    """Every preset that torchvision has, weight for weight, with its builder's name there."""
+    """Return every preset with the same weights in torchvision, and the name of its builder there."""
     return {preset: name for family in _families() for preset, name in family.TORCHVISION.items()}
 
 
 def torchvision_key(preset: str, key: str) -> str:
-    """torchvision's key of our weight `key` of that preset."""
+    """Return torchvision's key of our weight `key` of a preset."""
     for pattern, replacement in _renames(preset):
         key = re.sub(pattern, replacement, key)
     return key

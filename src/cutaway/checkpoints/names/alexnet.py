@@ -1,6 +1,6 @@
-"""AlexNet's names: ours number the layers as the papers do, torchvision's are places in two sequences.
+"""Names of AlexNet: our layers are numbered as in the papers, torchvision's by index in two sequences.
 
-alexnet-2012 is not there: torchvision has one tower, without normalization.
+alexnet-2012 is not included: torchvision's network has one tower and no normalization.
 """
 
 TORCHVISION = {"alexnet": "alexnet"}

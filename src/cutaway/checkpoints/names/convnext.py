@@ -1,5 +1,7 @@
-"""ConvNeXt's names: what leads to a stage and the stage are two places in one sequence of layers; within a block the
-layers are numbered, and two of the numbers are permutations."""
+"""Names of ConvNeXt: torchvision numbers downsampling, stages and the layers of a block.
+
+Downsampling and stage are two entries of one sequence. Two of the numbers of a block are permutations.
+"""
 
 TORCHVISION = {f"convnext-{size}": f"convnext_{size}" for size in ("tiny", "small", "base")}
 RENAMES = (

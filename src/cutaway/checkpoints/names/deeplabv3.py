@@ -1,4 +1,4 @@
-"""DeepLabV3's names: torchvision's own."""
+"""Names of DeepLabV3: the same as torchvision's."""
 
 TORCHVISION = {"deeplabv3-resnet50": "deeplabv3_resnet50"}
 RENAMES = ()

@@ -1,4 +1,4 @@
-"""FCN's names: torchvision's own."""
+"""Names of FCN: the same as torchvision's."""
 
 TORCHVISION = {"fcn-resnet50": "fcn_resnet50"}
 RENAMES = ()

@@ -1,4 +1,4 @@
-"""FCOS's names: torchvision keeps the ResNet and the pyramid in its backbone, and the two answers in a head of two."""
+"""Names of FCOS: torchvision has the ResNet and the pyramid in a backbone, and both outputs in one head."""
 
 TORCHVISION = {"fcos-resnet50": "detection.fcos_resnet50_fpn"}
 RENAMES = (

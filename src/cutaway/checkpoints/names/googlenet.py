@@ -1,4 +1,4 @@
-"""GoogLeNet's names: torchvision's own. Not googlenet-2014, which is another network."""
+"""Names of GoogLeNet: the same as torchvision's. googlenet-2014 is another network and is not included."""
 
 TORCHVISION = {"googlenet": "googlenet"}
 RENAMES = ()

@@ -1,4 +1,4 @@
-"""Inception-v3's names: torchvision's own."""
+"""Names of Inception-v3: the same as torchvision's."""
 
 TORCHVISION = {"inception-v3": "inception_v3"}
 RENAMES = ()

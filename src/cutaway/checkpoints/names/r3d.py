@@ -1,4 +1,4 @@
-"""R3D's names: torchvision numbers a convolution, its normalization and its ReLU, which ours has by name."""
+"""Names of R3D: torchvision numbers a convolution, its normalization and its ReLU, which have names here."""
 
 TORCHVISION = {"r3d-18": "r3d_18"}
 RENAMES = (

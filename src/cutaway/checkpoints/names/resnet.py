@@ -1,4 +1,7 @@
-"""The ResNets' names: torchvision's own. Not resnet50-v1 and its like, whose weights mean something else there."""
+"""Names of ResNet: the same as torchvision's.
+
+resnet50-v1 and similar presets are not included, because they have other strides.
+"""
 
 TORCHVISION = {name: name for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")}
 RENAMES = ()

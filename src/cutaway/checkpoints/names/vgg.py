@@ -1,4 +1,4 @@
-"""The VGG networks' names: the same places in the sequence of convolutions; the full layers are numbered from 6."""
+"""Names of VGG: the same indices in the sequence of convolutions; our fully connected layers are numbered from 6."""
 
 TORCHVISION = {
     f"vgg{depth}{bn}": f"vgg{depth}{bn.replace('-', '_')}" for bn in ("", "-bn") for depth in (11, 13, 16, 19)

@@ -1,5 +1,8 @@
-"""The Vision Transformers' names: torchvision says layers for blocks, ln for norm, and packs queries, keys and values
-into a parameter where ours are a linear layer; the tensors are the same."""
+"""Names of the Vision Transformers: other names of blocks and norms, with equal tensors.
+
+Torchvision has layers for blocks, ln for norm, and a packed parameter for queries, keys and values where we have a
+linear layer.
+"""
 
 TORCHVISION = {"vit-base/16": "vit_b_16", "vit-base/32": "vit_b_32", "vit-large/16": "vit_l_16"}
 RENAMES = (

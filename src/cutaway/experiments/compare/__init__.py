@@ -1,1 +1,1 @@
-"""Models beside one another and beside simple ones: which is better, and whether the difference is real."""
+"""Comparison of models with each other and with simple baselines, with tests of significance."""

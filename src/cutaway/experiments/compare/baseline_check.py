@@ -1,4 +1,4 @@
-"""Simple models beside the score of a single run: those that cost little beside its training."""
+"""Baselines for the score of a single run, limited to a fraction of its training time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ...views.run.outcome import headline
 from .baseline_models import loaded
 from .baselines import Baseline, baselines_for
 
-FRACTION = 0.1  # of the training time, at most, for all of them together
-LEAST = 0.25  # seconds that must be left for another one to be begun
-FIRST, GROWTH = 32, 4  # training examples that a model is timed on first, and how many times more after that
-MARGIN = 1.3  # by which a fit may take longer than expected
-UNCUT = 2_000  # training examples, at most, of data that cannot be cut to time a model on a few
+FRACTION = 0.1  # of the training time, the limit for all baselines together
+LEAST = 0.25  # seconds that must remain to start another baseline
+FIRST, GROWTH = 32, 4  # training examples of the first timed fit, and the factor between fits
+MARGIN = 1.3  # factor by which a fit may exceed the expected time
+UNCUT = 2_000  # maximum training examples of data that cannot be subsampled for timing
 
 
 def hold_against_simple(run: Run) -> None:
-    """Fit the simple models for a run's data, as many as take less than a tenth of its training time together, and
-    keep in evaluation.json what each scores on the split that the run was judged by.
+    """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
-    Nothing is done where there is no time, where that is known already, or where the data is not at hand any more.
+    All baselines together take at most a tenth of the training time. Nothing is done if there is no time, if the scores
+    exist already, or if the data are no longer available.
     """
     evaluation = read_evaluation(run.folder)
     seconds = FRACTION * (run.about.get("seconds") or 0.0)
@@ -43,9 +43,9 @@ def hold_against_simple(run: Run) -> None:
         return
     try:
         data = run.data()
-    except CutawayError:  # which `cutaway evaluate RUN` says
+    except CutawayError:  # `cutaway evaluate RUN` reports it
         return
-    loaded()  # once in a process, and no part of what fitting takes
+    loaded()  # imported once, and not counted as fitting time
     end = time.perf_counter() + seconds
     split = data.splits.get(evaluation["split"])
     found = _scores(run.task, data, split, headline(evaluation), end) if split is not None else None
@@ -54,13 +54,15 @@ def hold_against_simple(run: Run) -> None:
 
 
 def _scores(task: Task, data: DataSet, split: Split, key: str, end: float) -> dict[str, Any] | None:
-    """What the models score by the metric `key`, best first, and which there was no time for; None where none was
-    fitted. The constant one is known to the run already."""
+    """Return the scores of the baselines by the metric `key`, best first, and the names of those without time.
+
+    Return None if none was fitted. The constant baseline is left out, because the run reports it already.
+    """
     baselines = baselines_for(data, task)[1:]
     scored: list[tuple[Baseline, Metric]] = []
     left_out = []
-    for baseline in reversed(baselines):  # boosting takes the longest
-        metric = _in_time(baseline, task, data, split, key, end)
+    for baseline in reversed(baselines):  # boosting is the slowest
+        metric = _score_by(baseline, task, data, split, key, end)
         if metric is None:
             left_out.append(baseline.name)
         else:
@@ -71,27 +73,27 @@ def _scores(task: Task, data: DataSet, split: Split, key: str, end: float) -> di
     return {"metric": key, "models": models, "left_out": left_out} if models else None
 
 
-def _in_time(baseline: Baseline, task: Task, data: DataSet, split: Split, key: str, end: float) -> Metric | None:
-    """The model's score; None where it would not be done by the `end`.
+def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: str, end: float) -> Metric | None:
+    """Return the score of a baseline, or None if it would not finish by `end`.
 
-    It is fitted on a few examples, and then on more and more, as long as what the next fit takes, by the last two, is
-    left.
+    It is fitted on more and more examples, as long as the next fit, extrapolated from the last two, fits into the
+    remaining time.
     """
     total = len(data.splits["train"])
-    timed: list[tuple[int, float]] = []  # examples and seconds
+    timed: list[tuple[int, float]] = []  # (examples, seconds)
     for count in _sizes(data, total):
         if time.perf_counter() + _expected(timed, count) > end:
             return None
         began = time.perf_counter()
         part, asked = (
-            (data, split) if count == total else (_cut(data, count), _some(split, count * len(split) // total))
+            (data, split) if count == total else (_subset(data, count), _sample(split, count * len(split) // total))
         )
         same = next((one for one in baselines_for(part, task) if one.name == baseline.name), None)
         if same is None or asked.target is None:
             return None
         try:
             outputs = same.fit(part, 0).outputs(asked)
-        except (CutawayError, ValueError):  # what so few examples do not suffice for
+        except (CutawayError, ValueError):  # too few examples
             if count == total:
                 return None
         else:
@@ -102,7 +104,10 @@ def _in_time(baseline: Baseline, task: Task, data: DataSet, split: Split, key: s
 
 
 def _expected(timed: Sequence[tuple[int, float]], count: int) -> float:
-    """The seconds that a fit on so many examples takes, a little more than the line through the last two says."""
+    """Return the expected seconds of a fit on `count` examples.
+
+    It is a little more than the line through the last two fits.
+    """
     if not timed:
         return LEAST
     (most, last), (fewer, before) = timed[-1], timed[-2] if len(timed) > 1 else (0, 0.0)
@@ -110,9 +115,11 @@ def _expected(timed: Sequence[tuple[int, float]], count: int) -> float:
 
 
 def _sizes(data: DataSet, total: int) -> Sequence[int]:
-    """How many training examples to fit on, one after another; the last is all of them."""
+    """Return the numbers of training examples to fit on, in order. The last is all of them."""
     train = data.splits["train"]
-    if hasattr(train, "plan") and not isinstance(train, SequenceSplit):  # examples that go together cannot be cut
+    if hasattr(train, "plan") and not isinstance(
+        train, SequenceSplit
+    ):  # examples that belong together cannot be subsampled
         return [total] if total <= UNCUT else []
     sizes = [FIRST]
     while sizes[-1] * GROWTH < total:
@@ -120,11 +127,11 @@ def _sizes(data: DataSet, total: int) -> Sequence[int]:
     return [*(size for size in sizes if 2 * size <= total), total]
 
 
-def _cut(data: DataSet, count: int) -> DataSet:
-    return replace(data, splits={**data.splits, "train": _some(data.splits["train"], count)})
+def _subset(data: DataSet, count: int) -> DataSet:
+    return replace(data, splits={**data.splits, "train": _sample(data.splits["train"], count)})
 
 
-def _some(split: Split, count: int) -> Split:
-    """So many examples of a split, one at least, from all over it."""
+def _sample(split: Split, count: int) -> Split:
+    """Return `count` random examples of a split, at least one, in their original order."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     return part_of(split, order[: max(1, count)].sort().values)

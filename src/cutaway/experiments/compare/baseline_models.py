@@ -1,4 +1,4 @@
-"""Simple baseline models: scikit-learn's on rows of numbers, and those of graphs and texts."""
+"""Baseline models: scikit-learn's models on feature rows, and models of graphs and texts."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ from ...data.dataset_base import DataSet, Split
 from ...data.graphs.splits import NodeSplit
 from ...training.evaluation import batches_in_order
 
-MOST_CELLS = 20_000_000  # numbers that a model is fitted on, training examples times inputs
-MOST_ROWS = 20_000  # and training examples
-PENALTY = 10  # inputs of which logistic regression has scikit-learn's penalty; of more as many times as much
-STOPS = 10_000  # training examples from which on boosting keeps some of them to see when to stop
-TREES = 100  # of a forest, and rounds of boosting
-TREES_OF_CLASSES = 300  # of boosting, which has one for each of several classes in every round
+MOST_CELLS = 20_000_000  # maximum training examples times inputs of a fit
+MOST_ROWS = 20_000  # maximum training examples of a fit
+PENALTY = 10  # inputs at scikit-learn's default penalty; the penalty grows in proportion to the inputs
+STOPS = 10_000  # training examples above which boosting holds out some for early stopping
+TREES = 100  # of a forest; rounds of boosting
+TREES_OF_CLASSES = 300  # of boosting with several classes, which has one for each class and round
 NEAREST = 5
-LEAST = 1e-6  # probability of a class that a model gives none: a loss must not be infinite
+LEAST = 1e-6  # minimum probability of a class, so that no loss is infinite
 
 Answer = Callable[[Split], Tensor]
-Finish = Callable[[Tensor], Tensor]  # from ln p or values to what the task's loss compares with targets
+Finish = Callable[[Tensor], Tensor]  # from ln p or values to the outputs that the task's loss takes
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A simple model that has learned."""
+    """Fitted baseline."""
 
     answer: Answer
 
     def outputs(self, split: Split) -> Tensor:
-        """What it answers for every example of a split of the same data, in the form of a network's outputs."""
+        """Return the outputs for every example of a split of the same data, in the format of a network's outputs."""
         with one_thread():
             return self.answer(split)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A simple model that is not fitted yet."""
+    """Baseline that is not fitted yet."""
 
     name: str  # gradient boosting, nearest neighbors
-    explanation: str  # what it is and sees, in a sentence or two
+    explanation: str  # description of the model and its inputs, one or two sentences
     learn: Callable[[DataSet, int], Answer]
-    chance: bool = False  # whether another seed gives another model
+    chance: bool = False  # whether the model depends on the seed
 
     def fit(self, data: DataSet, seed: int = 0) -> Fitted:
-        """Learn from the training split alone, with this seed where chance has a part."""
+        """Fit the training split. `seed` matters only for models with randomness."""
         with one_thread():
             return Fitted(self.learn(data, seed))
 
 
 @functools.cache
 def loaded() -> Any:
-    """scikit-learn's models, imported, and the controller of the threads of their libraries."""
+    """Import scikit-learn's models and return the controller of their libraries' threads."""
     import sklearn.ensemble
     import sklearn.linear_model
     import sklearn.neighbors  # noqa: F401
@@ -71,34 +71,37 @@ def loaded() -> Any:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Within, libraries compute in one thread: scores do not depend on their number, and threads that wait for others,
-    where other work goes on, cost a hundred times what the fit does."""
+    """Limit libraries to one thread within this context.
+
+    Scores then do not depend on the number of threads. On a busy machine, waiting threads would cost a hundred times as
+    much as the fit.
+    """
     found: AbstractContextManager[object] = loaded().limit(limits=1)
     return found
 
 
 class Wanted(NamedTuple):
-    """What a model of scikit-learn is made for."""
+    """Data sizes and seed for which a scikit-learn model is built."""
 
-    rows: int  # that it learns from
+    rows: int  # training examples
     inputs: int
-    classes: int  # 0 for numbers
+    classes: int  # 0 for regression
     seed: int
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One of scikit-learn's models, for classes and for numbers."""
+    """Scikit-learn model for classification and regression."""
 
     name: str
     explanation: str
     make: Callable[[Wanted], Any]
-    votes: int = 0  # of how many its probabilities are fractions: a class without one is not impossible
-    chance_from: float = np.inf  # training examples from which on its seed matters
+    votes: int = 0  # number of votes behind each probability, for smoothing of classes without a vote
+    chance_from: float = np.inf  # training examples above which the seed matters
 
 
 def boosting(wanted: Wanted) -> Any:
-    """Trees that correct one another: J. H. Friedman, Greedy function approximation, 2001."""
+    """Build gradient boosted trees: J. H. Friedman, Greedy function approximation, 2001."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     rounds = min(TREES, max(1, TREES_OF_CLASSES // wanted.classes)) if wanted.classes > 2 else TREES
@@ -107,7 +110,7 @@ def boosting(wanted: Wanted) -> Any:
 
 
 def forest(wanted: Wanted) -> Any:
-    """Trees that vote: L. Breiman, Random forests, 2001."""
+    """Build a random forest: L. Breiman, Random forests, 2001."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     kind = RandomForestClassifier if wanted.classes else RandomForestRegressor
@@ -115,17 +118,17 @@ def forest(wanted: Wanted) -> Any:
 
 
 def weighted_sum(wanted: Wanted) -> Any:
-    """Logistic regression, or of numbers ridge regression, of standardised inputs."""
+    """Build logistic regression, or ridge regression, on standardized inputs."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    c = min(1.0, PENALTY / wanted.inputs)  # of many inputs, as of pixels, several say the same
+    c = min(1.0, PENALTY / wanted.inputs)  # many inputs, such as pixels, are correlated
     return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=200) if wanted.classes else Ridge())
 
 
 def weighted_sum_of_words(wanted: Wanted) -> Any:
-    """The same of inputs that are counts or fractions of words, scaled to unit length together."""
+    """Build logistic or ridge regression on counts or fractions of words, scaled to unit length."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
@@ -134,7 +137,7 @@ def weighted_sum_of_words(wanted: Wanted) -> Any:
 
 
 def nearest(wanted: Wanted) -> Any:
-    """The training examples that are most alike, by standardised inputs."""
+    """Build k-nearest neighbors on standardized inputs."""
     from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -154,13 +157,13 @@ NEIGHBORS = Recipe("nearest neighbors", f"What the {NEAREST} most alike training
 
 
 def linear(of: str, target: Classes | Value, make: Callable[[Wanted], Any] = weighted_sum) -> Recipe:
-    """A weighted sum `of` something."""
+    """Return the recipe of a linear model of the named inputs."""
     kind = "Ridge" if isinstance(target, Value) else "Logistic"
     return Recipe("linear model", f"{kind} regression on {of}.", make)
 
 
 def constant(target: Classes | Value, finish: Finish) -> Baseline:
-    """The most frequent class, by how often each class is there; or the mean."""
+    """Return the baseline that predicts the class frequencies or the mean of the training split."""
     if isinstance(target, Value):
         name, said = "the mean", "The mean of the training split, whatever the example."
     else:
@@ -180,7 +183,7 @@ def constant(target: Classes | Value, finish: Finish) -> Baseline:
 
 
 def of_rows(recipe: Recipe, data: DataSet, target: Classes | Value, finish: Finish) -> Baseline:
-    """A model of scikit-learn on the examples as rows of numbers."""
+    """Return a scikit-learn baseline on examples as feature rows."""
     total = len(data.splits["train"])
     most = most_rows(rows_of(data.splits["train"], data.spec, np.arange(1)).shape[1])
 
@@ -197,19 +200,19 @@ def of_rows(recipe: Recipe, data: DataSet, target: Classes | Value, finish: Fini
 
 
 def most_rows(width: int) -> int:
-    """How many training examples of so many inputs a model is fitted on at most."""
+    """Return the maximum number of training examples with that many inputs."""
     return max(1_000, min(MOST_ROWS, MOST_CELLS // width))
 
 
 def chosen(total: int, most: int, seed: int) -> NDArray[np.int64] | None:
-    """The training examples that a model is fitted on, sorted; None for all of them."""
+    """Return the sorted indices of the training examples to fit on; None for all of them."""
     if total <= most:
         return None
     return np.sort(np.random.default_rng(seed).choice(total, most, replace=False)).astype(np.int64)
 
 
 def fitted(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Value, seed: int) -> Any:
-    """The recipe's model, fitted on rows (n, D); of one class alone, what always says that."""
+    """Fit a recipe's model on rows (n, D). With a single class the model always predicts it."""
     from sklearn.dummy import DummyClassifier
 
     classes = len(target.names) if isinstance(target, Classes) else 0
@@ -220,42 +223,42 @@ def fitted(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Va
 
 
 def answers(model: Any, rows: Any, target: Classes | Value, votes: int = 0) -> Tensor:
-    """What a fitted model of scikit-learn says of rows: (n, 1) values or (n, K) ln p, as float32."""
+    """Return the predictions of a fitted scikit-learn model as float32: values (n, 1) or ln p (n, K)."""
     if isinstance(target, Value):
         return torch.from_numpy(np.asarray(model.predict(rows), np.float64)[:, None]).float()
     known = model.predict_proba(rows)
     p = np.zeros((len(known), len(target.names)))
-    p[:, model.classes_.astype(int)] = known  # a class that is not in training has none
+    p[:, model.classes_.astype(int)] = known  # classes without training examples have probability 0
     if votes:
         p = (votes * p + 1 / len(target.names)) / (votes + 1)
     return torch.from_numpy(log_probabilities(p)).float()
 
 
 def log_probabilities(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """ln p of (n, K), none of which is 0."""
+    """Return ln p of (n, K), with a minimum probability."""
     p = p.clip(LEAST)
     found: NDArray[np.float64] = np.log(p / p.sum(1, keepdims=True))
     return found
 
 
 def target_of(data: DataSet) -> NDArray[Any]:
-    """The targets of the training split, (n,)."""
+    """Return the targets of the training split, shape (n,)."""
     target = data.splits["train"].target
     assert target is not None, "a training split has targets"
     found: NDArray[Any] = target.numpy()
     return found
 
 
-AT_ONCE = 256  # examples that are read together
-SIDE = 32  # pixels of a side that images are averaged to, where they have more
-VIDEO_SIDE = 16  # of the mean frame of a video
-MOST_STEPS = 128  # steps that series are averaged to, where they have more
+AT_ONCE = 256  # batch size of reading
+SIDE = 32  # maximum side of images in pixels; larger ones are averaged
+VIDEO_SIDE = 16  # maximum side of the mean frame of a video
+MOST_STEPS = 128  # maximum steps of series; longer ones are averaged
 
 Rows = NDArray[np.float32]
 
 
 def rows_of(split: Split, spec: Spec, index: NDArray[np.int64] | None = None) -> Rows:
-    """The examples as rows (n, D), in their order; or those that `index` names, in its order."""
+    """Return the examples as feature rows (n, D), in order, or those of `index`, in its order."""
     describe = DESCRIBED[type(spec)]
     numbers = torch.arange(len(split)) if index is None else torch.from_numpy(index)
     plan = batches_in_order(split, AT_ONCE) if index is None else torch.split(numbers, AT_ONCE)
@@ -268,22 +271,22 @@ def rows_of(split: Split, spec: Spec, index: NDArray[np.int64] | None = None) ->
 
 
 def pixels(x: Tensor, *beside: Tensor) -> Tensor:
-    """Images (N, C, H, W) as their pixels, averaged to at most 32×32: (N, C·h·w)."""
+    """Flatten the pixels of images (N, C, H, W), averaged to at most 32×32, to (N, C·h·w)."""
     del beside
-    return _smaller(x, SIDE).flatten(1)
+    return _downsample(x, SIDE).flatten(1)
 
 
 def mean_frame(x: Tensor, mask: Tensor) -> Tensor:
-    """Videos (N, T, C, H, W) as the mean of their frames and how much pixels vary over time, at most 16×16 each."""
+    """Return the mean and standard deviation over the frames of videos (N, T, C, H, W), at most 16×16 each."""
     real = mask[:, :, None, None, None].float()
     count = real.sum(1)
     mean = (x * real).sum(1) / count  # (N, C, H, W)
     spread = ((x - mean[:, None]).square() * real).sum(1).div(count).sqrt()
-    return torch.cat([_smaller(part, VIDEO_SIDE).flatten(1) for part in (mean, spread)], dim=1)
+    return torch.cat([_downsample(part, VIDEO_SIDE).flatten(1) for part in (mean, spread)], dim=1)
 
 
 def spectrum(x: Tensor, mask: Tensor) -> Tensor:
-    """Recordings (N, T, F) as mean and standard deviation of each band over real frames: (N, 2F)."""
+    """Return mean and standard deviation of each band of recordings (N, T, F) over real frames, shape (N, 2F)."""
     real = mask[..., None].float()
     count = real.sum(1)
     mean = (x * real).sum(1) / count  # (N, F)
@@ -291,7 +294,7 @@ def spectrum(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def steps(x: Tensor, *beside: Tensor) -> Tensor:
-    """Series (N, T, F) as their steps, averaged to at most 128: (N, t·F)."""
+    """Flatten the steps of series (N, T, F), averaged to at most 128, to (N, t·F)."""
     del beside
     if x.shape[1] > MOST_STEPS:
         x = F.adaptive_avg_pool1d(x.mT, MOST_STEPS).mT
@@ -299,8 +302,11 @@ def steps(x: Tensor, *beside: Tensor) -> Tensor:
 
 
 def bag_of_nodes(x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, *edge_attr: Tensor) -> Tensor:
-    """Graphs side by side, x (V, F), as the sum and the mean of what is known of their nodes, how many nodes and edges
-    they have, and the sum of what is known of the edges, where something is: (N, 2F + 2 + D)."""
+    """Return graph features, shape (N, 2F + 2 + D), of batched graphs with nodes x (V, F).
+
+    They are the sum and the mean of node features, the numbers of nodes and edges, and the sum of edge features, if
+    any.
+    """
     del rows
     count = int(batch.max()) + 1
     nodes = torch.bincount(batch, minlength=count).float()[:, None]
@@ -312,7 +318,7 @@ def bag_of_nodes(x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, *edge_at
     return torch.cat(parts, dim=1)
 
 
-def _smaller(x: Tensor, side: int) -> Tensor:
+def _downsample(x: Tensor, side: int) -> Tensor:
     height, width = x.shape[-2:]
     return F.adaptive_avg_pool2d(x, (min(side, height), min(side, width))) if max(height, width) > side else x
 
@@ -327,12 +333,15 @@ DESCRIBED: dict[type[Spec], Callable[..., Tensor]] = {
 }
 
 
-ALPHA = 0.8  # of a node's distribution comes from its neighbours
+ALPHA = 0.8  # fraction of a node's distribution that comes from its neighbours
 STEPS = 50  # 0.8⁵⁰ is 10⁻⁵
 
 
 def by_propagation(target: Classes, finish: Finish) -> Baseline:
-    """F ← α S F + (1 − α) Y, S = D^−½ A D^−½ (D. Zhou et al., Learning with local and global consistency, 2004)."""
+    """Return label propagation: F ← α S F + (1 − α) Y, S = D^−½ A D^−½.
+
+    D. Zhou et al., Learning with local and global consistency, 2004.
+    """
 
     def learn(data: DataSet, seed: int) -> Answer:
         del seed
@@ -341,7 +350,7 @@ def by_propagation(target: Classes, finish: Finish) -> Baseline:
         labels[train.rows.numpy(), target_of(data)] = 1
         spread = propagated(train.edges.numpy(), labels)
         total = spread.sum(1, keepdims=True)
-        prior = labels.sum(0) / labels.sum()  # of nodes that no labelled node can be reached from
+        prior = labels.sum(0) / labels.sum()  # for nodes without a path to a labelled node
         p = np.where(total > 0, spread / np.where(total > 0, total, 1.0), prior)
         known = torch.from_numpy(log_probabilities(p)).float()
         return lambda split: finish(known[_nodes(split).rows])
@@ -351,7 +360,7 @@ def by_propagation(target: Classes, finish: Finish) -> Baseline:
 
 
 def by_features(target: Classes | Value, finish: Finish, recipe: Recipe) -> Baseline:
-    """A model of scikit-learn of what is known of each node, and none of the edges."""
+    """Return a scikit-learn baseline on node features, without edges."""
 
     def learn(data: DataSet, seed: int) -> Answer:
         train = _nodes(data.splits["train"])
@@ -362,14 +371,14 @@ def by_features(target: Classes | Value, finish: Finish, recipe: Recipe) -> Base
 
 
 def propagated(edges: NDArray[np.int64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What labels (V, K) become along edges (2, E), which lead in both directions and from no node to itself."""
+    """Propagate labels (V, K) along undirected edges (2, E), without self-loops."""
     from scipy.sparse import coo_matrix, diags  # comes with scikit-learn
 
     nodes = len(labels)
     source, to = edges[:, edges[0] != edges[1]]
     both = np.concatenate([source, to]), np.concatenate([to, source])
     adjacency = coo_matrix((np.ones(len(both[0])), both), shape=(nodes, nodes)).tocsr()
-    adjacency.data[:] = 1  # however often an edge is listed
+    adjacency.data[:] = 1  # duplicate edges count once
     degree = np.asarray(adjacency.sum(1)).ravel()
     scale = diags(np.where(degree > 0, degree, 1.0) ** -0.5)
     along = scale @ adjacency @ scale
@@ -391,8 +400,10 @@ def _nodes(split: Split) -> NodeSplit:
 
 
 def by_words(target: Classes | Value, finish: Finish) -> Baseline:
-    """TF-IDF of tokens and pairs of them, with logistic regression or ridge (S. Wang, C. D. Manning, Baselines and
-    bigrams, 2012, find such models hard to beat)."""
+    """Return TF-IDF of tokens and bigrams with logistic or ridge regression.
+
+    S. Wang, C. D. Manning, Baselines and bigrams, 2012, find such models hard to beat.
+    """
 
     def learn(data: DataSet, seed: int) -> Answer:
         del seed
@@ -406,20 +417,20 @@ def by_words(target: Classes | Value, finish: Finish) -> Baseline:
 
 
 def tfidf(numbers: bool) -> Any:
-    """The model, which takes lists of tokens."""
+    """Build the TF-IDF model, which takes lists of tokens."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
 
     counted = TfidfVectorizer(
-        tokenizer=_as_it_is, preprocessor=_as_it_is, token_pattern=None, ngram_range=(1, 2), sublinear_tf=True
+        tokenizer=_identity, preprocessor=_identity, token_pattern=None, ngram_range=(1, 2), sublinear_tf=True
     )
     last = Ridge() if numbers else LogisticRegression(C=10.0, max_iter=200)
     return make_pipeline(counted, last)
 
 
 def tokens_of(split: Split) -> list[list[str]]:
-    """The tokens of each text, as the network is given them, each by its number."""
+    """Return the tokens of each text that the network receives, as strings of their ids."""
     plan = batches_in_order(split, AT_ONCE)
     found: list[list[str]] = [[]] * len(split)
     for index, batch in zip(plan, split.batches(plan)):
@@ -429,5 +440,5 @@ def tokens_of(split: Split) -> list[list[str]]:
     return found
 
 
-def _as_it_is(tokens: Any) -> Any:
+def _identity(tokens: Any) -> Any:
     return tokens

@@ -1,9 +1,9 @@
-"""Simple models that are hard to beat, from scikit-learn, for each kind of data: what a network is held against.
+"""Baseline models from scikit-learn for each kind of data, as a reference for networks.
 
-Each is fitted on the training split alone, with scikit-learn's usual settings, and answers in the form of a network's
-outputs, so that the task's own metrics are those of either: ln p (n, K) for classes, the standardised value (n, 1), or
-forecast (n, H·C), or what is kept of a language model's outputs, (n, T, 2). Of large training splits a choice is
-learned from, and the explanation says so.
+Each is fitted on the training split only, with scikit-learn's default settings. Outputs have the format of a network's
+outputs, so that the task's metrics apply to both: ln p (n, K) for classes, the standardized value (n, 1), the forecast
+(n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and the
+explanation says so.
 """
 
 from __future__ import annotations
@@ -48,11 +48,19 @@ from .baseline_models import Baseline as Baseline
 from .baseline_models import Fitted as Fitted
 from .ngrams import by_ngrams
 
-PROBABILITIES = ("mse", "half_squared_error")  # losses of classes that compare outputs with one-hot rows
+PROBABILITIES = ("mse", "half_squared_error")  # classification losses that compare outputs with one-hot rows
 
 
 def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
-    """The simple models for data of this kind and this task; none where there is none that would mean something."""
+    """Return the baselines for a data set and task.
+
+    Args:
+        data: Data set.
+        task: Task whose metrics the outputs are for.
+
+    Returns:
+        The baselines, not fitted yet. Empty if no simple model is meaningful.
+    """
     spec, target = data.spec, data.spec.target
     if data.tasks is not None:
         return []
@@ -63,11 +71,11 @@ def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
     if not isinstance(target, Classes | Value):
         return []
     finish = _probable if getattr(task, "loss_name", "") in PROBABILITIES and isinstance(target, Classes) else _as_is
-    return [constant(target, finish), *_of_kind(data, target, finish)]
+    return [constant(target, finish), *_learned_baselines(data, target, finish)]
 
 
-def _of_kind(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
-    """The models that learn, for the kind of data."""
+def _learned_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
+    """Return the learned baselines for the kind of data."""
     spec = data.spec
     if isinstance(spec, TableSpec):
         recipes = [BOOSTING, FOREST, linear("the columns", target), NEIGHBORS]
@@ -84,14 +92,14 @@ def _of_kind(data: DataSet, target: Classes | Value, finish: Finish) -> list[Bas
     elif isinstance(spec, TextSpec):
         return [by_words(target, finish)]
     elif isinstance(spec, GraphSpec):
-        return _of_nodes(data, target, finish)
+        return _node_baselines(data, target, finish)
     else:
         return []
     return [of_rows(recipe, data, target, finish) for recipe in recipes]
 
 
-def _of_nodes(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
-    """Those for the nodes of one graph. Nodes that are told apart by their number alone have no features."""
+def _node_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
+    """Return the baselines for nodes of one graph. Nodes that are only numbered have no features."""
     form = getattr(data.preprocessing, "form", "")
     make = weighted_sum_of_words if form == "matrix" else weighted_sum
     features = by_features(target, finish, linear("what is known of the node", target, make))
@@ -100,7 +108,7 @@ def _of_nodes(data: DataSet, target: Classes | Value, finish: Finish) -> list[Ba
 
 
 def _forecasts(target: Horizon) -> list[Baseline]:
-    """The forecasts of `tasks.simple_forecasts`."""
+    """Return the forecasts of `tasks.simple_forecasts`."""
     columns = len(target.columns)
 
     def repeated(season: int) -> Callable[[DataSet, int], Answer]:

@@ -1,4 +1,4 @@
-"""The models of a comparison on one data set: which can take it, in the same terms, and with which budget."""
+"""Candidates of a comparison on one data set: which models accept the data, their metrics and their budgets."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from ...training.setup import prepare
 from ..search.trial import Opened
 from .contributions import Compared, compared_by
 
-COPIES = 4  # of the weights, while AdamW learns: themselves, their gradients and two moments
+COPIES = 4  # of the weights while AdamW trains: weights, gradients and two moments
 LENGTHS = ("minutes", "max_steps", "epochs")
-EPOCHS, STEPS, BATCH = 20, 500, 64  # at least, unless something else is asked for: few examples need more epochs
+EPOCHS, STEPS, BATCH = 20, 500, 64  # minimum budget unless one is given: few examples need more epochs
 
 
 @dataclass
 class Contestant:
-    """A model that can take the data."""
+    """Model that accepts the data."""
 
     preset: Preset
     data: DataSet
     task: Task
     compared: Compared
     parameters: int
-    macs: int | None  # of an example; None where they are not known
-    bytes: int  # to learn
-    given: dict[str, Any]  # of its trainings, but for the seed
-    own: dict[str, str]  # settings of the data that are its card's, and not those of all
+    macs: int | None  # of one example; None if unknown
+    bytes: int  # of memory to train
+    given: dict[str, Any]  # settings of its trainings, without the seed
+    own: dict[str, str]  # data settings from its card that differ from the defaults
 
     @property
     def model(self) -> str:
-        """What it is called."""
+        """Return the name of the model."""
         return self.preset.name
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """One that cannot."""
+    """Model that does not accept the data, and the reason."""
 
     model: str
     why: str
@@ -57,8 +57,11 @@ class Excluded:
 def contestants(
     models: Sequence[Preset], source: Any, given: Mapping[str, Any], macs: float | None
 ) -> tuple[list[Contestant], list[Excluded]]:
-    """Those that can take the data, and those that cannot with why. Raises the first error where none can, and what is
-    wrong with a name, a setting or the data itself, whichever the model is."""
+    """Return the models that accept the data, and those that do not, with the reason.
+
+    Raise the first error if no model accepts the data. Errors that concern all models, such as those of names, settings
+    or the data itself, are always raised.
+    """
     opened, found, excluded, first = Opened(), [], [], None
     for model in models:
         try:
@@ -69,7 +72,7 @@ def contestants(
             excluded.append(Excluded(model.name, str(error)))
             first = first or error
     for other in found[1:]:
-        if why := _unlike(found[0], other):
+        if why := _incompatibility(found[0], other):
             excluded.append(Excluded(other.model, why))
     out = {one.model for one in excluded}
     found = [one for one in found if one.model not in out]
@@ -109,8 +112,8 @@ def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: floa
     )
 
 
-def _unlike(first: Contestant, other: Contestant) -> str:
-    """Why what two models say cannot be compared; empty where it can."""
+def _incompatibility(first: Contestant, other: Contestant) -> str:
+    """Return why two models cannot be compared; empty if they can."""
     if first.compared.key != other.compared.key:
         return f"it is told by {other.compared.key}, and {first.model} by {first.compared.key}"
     if first.data.split_hash != other.data.split_hash:
@@ -125,12 +128,12 @@ def _unlike(first: Contestant, other: Contestant) -> str:
 
 
 def with_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> tuple[dict[str, Any], str]:
-    """The settings with a budget that is the same for all models of so many training `examples`, and it in words."""
+    """Return the settings with a budget that is the same for all models, and a description of the budget."""
     asked = {key: given[key] for key in LENGTHS if key in given}
     if macs is not None:
         return {**given}, f"{macs:.3g} multiply-adds of forward passes for each training"
     if not asked:
-        epochs = max(EPOCHS, min(STEPS, math.ceil(STEPS * BATCH / max(1, examples))))  # an epoch has a step at least
+        epochs = max(EPOCHS, min(STEPS, math.ceil(STEPS * BATCH / max(1, examples))))  # an epoch has at least one step
         return {**given, "epochs": epochs}, f"{epochs} epochs for each training"
     words = {"minutes": "minutes", "max_steps": "optimizer steps", "epochs": "epochs"}
     return {**given}, f"{' and '.join(f'{value} {words[key]}' for key, value in asked.items())} for each training"

@@ -1,4 +1,4 @@
-"""The page of a comparison: who is best and whether that can be told, every pair, what each costs, how it was done."""
+"""Report of a comparison: the best model, significance of every pair, costs and method."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
-OVER = (  # what scores are shown over: a button, the row's key, the axis, and how its numbers are written
+OVER = (  # x axes of the cost chart: button, key of the row, axis label, number format
     ("training", "seconds", "seconds of training", "number"),
     ("an answer", "milliseconds", "milliseconds for one example", "number"),
     ("memory", "memory", "MiB of memory to train", "number"),
@@ -28,12 +28,12 @@ OVER = (  # what scores are shown over: a button, the row's key, the axis, and h
 
 
 def describe_page(found: Comparison) -> str:
-    """The page as one HTML file."""
+    """Return the report as one HTML file."""
     return page(describe(found))
 
 
 def describe(found: Comparison) -> Page:
-    """The whole page."""
+    """Return the whole report."""
     several = len(found.results) > 1
     views = [head(found)]
     if found.ranks:
@@ -50,13 +50,16 @@ def describe(found: Comparison) -> Page:
 
 
 def verdict(found: Comparison, result: dict[str, Any]) -> str:
-    """Who is best on a data set, whether that can be told, and first of all whether simple models win."""
+    """Return a sentence on the best model of a data set and its significance.
+
+    It begins with simple models if they win.
+    """
     rows = result["models"]
     best, name = rows[0], metric(result["metric"])[0]
     equals = found.equals(result)[1:]
-    told = f"{_named(best)} has the best {name}, {_value(result, best)}"
+    told = f"{_display_name(best)} has the best {name}, {_value(result, best)}"
     if equals:
-        others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _listed(equals)
+        others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _join(equals)
         told += f", and cannot be told apart from {others}"
     networks = [row for row in rows if not row["simple"]]
     if best["simple"] and networks:
@@ -67,23 +70,23 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
 
 
 def over_all(found: Comparison) -> str:
-    """Who ranks best over several data sets, and first of all whether only simple models do."""
+    """Return a sentence on the best rank over several data sets. It begins with simple models if they win."""
     best = min(found.ranks.values(), key=lambda rank: rank.value)
     names = [name for name, rank in found.ranks.items() if rank.value == best.value]
     simple = {row["name"] for row in found.results[0]["models"] if row["simple"]}
     wins = "" if set(names) - simple else "A simple model wins. " if len(names) == 1 else "Simple models win. "
-    told = capital(_listed(names)) if names[0] in simple else _listed(names)
+    told = capital(_join(names)) if names[0] in simple else _join(names)
     ranks = f"{'ranks' if len(names) == 1 else 'rank'} best over {count(len(found.results))} data sets"
     return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
 
 
 def head(found: Comparison) -> View:
-    """What was compared, and what came out."""
+    """Return the view with the setup and the result."""
     about = found.about
-    on = _listed([result["data_name"] for result in found.results])
+    on = _join([result["data_name"] for result in found.results])
     summaries = [verdict(found, result) for result in found.results]
     if len(found.results) > 1:
-        summaries = [f"{result['data_name']}: {said}" for result, said in zip(found.results, summaries)]
+        summaries = [f"{result['data_name']}: {text}" for result, text in zip(found.results, summaries)]
     if found.ranks:
         summaries.insert(0, over_all(found))
     drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
@@ -93,10 +96,10 @@ def head(found: Comparison) -> View:
         sentences = [_left_out(one, f"On {result['data_name']}, " if several else "") for one, result in left_out]
         drawings.append({"kind": "prose", "title": "Left out", "sentences": sentences})
     seeds = about["compare"]["seeds"]
-    budgets = _listed(list(dict.fromkeys(result["budget"] for result in found.results)))
+    budgets = _join(list(dict.fromkeys(result["budget"] for result in found.results)))
     return View(
         id="result",
-        title=f"{_listed(about['models'])} on {on}",
+        title=f"{_join(about['models'])} on {on}",
         says=f"The same split, preprocessing and budget for all: {budgets}, {plural(seeds, 'seed')} each.",
         summary=summaries[0],
         table=table({"data": "text", "result": "text"}, [[r["data_name"], verdict(found, r)] for r in found.results]),
@@ -105,7 +108,7 @@ def head(found: Comparison) -> View:
 
 
 def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
-    """Every model's score with its interval, best first."""
+    """Return the view of all scores with their intervals, best first."""
     name, format = metric(result["metric"])
     rows = result["models"]
     equals = set(found.equals(result))
@@ -140,7 +143,7 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
         summary=f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
         "cannot be told apart from it."
         if len(equals) > 1
-        else f"{_named(rows[0])} is told apart from all others.",
+        else f"{_display_name(rows[0])} is told apart from all others.",
         table=table(heads, body),
         drawings=[drawing, *notes],
         misleads="Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
@@ -149,7 +152,7 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
 
 
 def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
-    """Every pair: the difference, the probability that the first is better, whether they can be told apart."""
+    """Return the view of every pair: difference, probability that the first is better, and significance."""
     name, format = metric(result["metric"])
     rows = result["models"]
     names = [row["name"] for row in rows]
@@ -191,7 +194,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
         [
             f"{pair['a']} less {pair['b']}",
             *(pair[key] for key in ("value", "low", "high")),
-            min(max(pair["probability"], 1e-4), 1 - 1e-4),  # nothing is as certain as a distribution's tail says
+            min(max(pair["probability"], 1e-4), 1 - 1e-4),  # the tail of the distribution overstates certainty
             pair["p_corrected"],
             "yes" if pair["told_apart"] else "cannot be told apart",
         ]
@@ -213,7 +216,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
 
 
 def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
-    """What each model costs beside its score, and those that none beats in both."""
+    """Return the view of the costs of each model, with the Pareto front of score and cost."""
     name, format = metric(result["metric"])
     rows = [row for row in result["models"] if row["value"] == row["value"]]
     options = []
@@ -236,18 +239,18 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
         title=f"What it costs{of}",
         says="On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
         "most of any; milliseconds are medians of asking all models in turns, on this machine.",
-        summary=f"{_named(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
+        summary=f"{_display_name(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
         if fastest is rows[0]
         else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}.",
         table=table(heads, body),
-        drawings=[*drawings, {"kind": "prose", "sentences": [_of_joules(result)], "table": table(heads, body)}],
+        drawings=[*drawings, {"kind": "prose", "sentences": [_energy_note(result)], "table": table(heads, body)}],
         misleads="Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
         "what the process held above what it held before. Parameters of simple models are not counted.",
     )
 
 
-def _of_joules(result: dict[str, Any]) -> str:
-    """What energy there is to be told of, or why there is none."""
+def _energy_note(result: dict[str, Any]) -> str:
+    """Return a sentence on the energy, or on why it is unknown."""
     if not result["tells_joules"]:
         return "Joules: not told by this machine."
     if result["jobs"] > 1:
@@ -256,7 +259,7 @@ def _of_joules(result: dict[str, Any]) -> str:
 
 
 def ranks(found: Comparison) -> View:
-    """The mean rank over data sets."""
+    """Return the view of mean ranks over data sets."""
     rows = sorted(found.ranks.items(), key=lambda one: one[1].value)
     drawing = charts.rows(
         "Mean rank, 1 is the best",
@@ -283,7 +286,7 @@ def ranks(found: Comparison) -> View:
 
 
 def method(found: Comparison) -> View:
-    """How it was done, with what would repeat it."""
+    """Return the view of the method, with the command that repeats the comparison."""
     about = found.about
     rows = [["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
     rows += [["processor threads of a training", str(about["threads"])]]
@@ -291,8 +294,8 @@ def method(found: Comparison) -> View:
         trials = f"{about['compare']['trials']} for each model, judged on the validation split"
         rows.append(["trials of settings before", trials])
     if "minutes" in about["given"]:
-        said = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
-        rows.append(["minutes", said])
+        text = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
+        rows.append(["minutes", text])
     for result in found.results:
         rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
@@ -311,7 +314,7 @@ def method(found: Comparison) -> View:
 
 
 def command(found: Comparison) -> str:
-    """What was typed, or would be."""
+    """Return the command or Python call of the comparison."""
     about = found.about
     how = {key: value for key, value in about["compare"].items() if key in ("seeds", "trials", "macs") and value}
     given, own = {**about["given"], **how}, about.get("own", {})
@@ -324,14 +327,14 @@ def command(found: Comparison) -> str:
 
 
 def said(pair: Row, format: str) -> str:
-    """A difference in words."""
+    """Return a difference in words."""
     between = f"{written(pair['low'], format)} to {written(pair['high'], format)}"
     apart = "" if pair["told_apart"] else "; cannot be told apart"
     return f"{written(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
 
 
 def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
-    """A column of dots on their intervals, over a scale that holds all of them, and what else it is to hold."""
+    """Return a column of dots with intervals, on a scale that covers all of them and the values of `more`."""
     ends = [end for cell in cells for end in (cell["value"], cell["low"], cell["high"]) if end is not None]
     ends += more
     low, high = min(ends, default=0.0), max(ends, default=1.0)
@@ -340,14 +343,14 @@ def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[st
 
 
 def _left_out(one: Row, where: str) -> str:
-    """Why a model is left out; the reason names it, mostly."""
+    """Return a sentence on why a model is left out. Most reasons name the model already."""
     named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
-    said = f"{where}{named}{one['why']}"
-    return said if said.endswith(".") else f"{said}."
+    sentence = f"{where}{named}{one['why']}"
+    return sentence if sentence.endswith(".") else f"{sentence}."
 
 
 def _cost(row: Row, key: str) -> Any:
-    """A cell of the table of costs: memory in MiB."""
+    """Return a cell of the table of costs. Memory is in MiB."""
     return row[key] / 2**20 if key == "memory" and row[key] is not None else row[key]
 
 
@@ -357,7 +360,7 @@ def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float 
 
 
 def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: str) -> Drawing:
-    """Scores over a cost, with the front."""
+    """Return the chart of scores over a cost, with the Pareto front."""
     name, format = metric(result["metric"])
     sign = -1 if result["higher_is_better"] else 1
     front: list[Row] = []
@@ -387,8 +390,8 @@ def _time(seconds: float) -> str:
     return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else duration(seconds)
 
 
-def _named(row: Row) -> str:
-    """A model at the beginning of a sentence: a preset's name is written as it is typed."""
+def _display_name(row: Row) -> str:
+    """Return the name of a model at the beginning of a sentence. Names of presets keep their case."""
     return capital(row["name"]) if row["simple"] else str(row["name"])
 
 
@@ -399,5 +402,5 @@ def _value(result: dict[str, Any], row: Row) -> str:
     return f"{written(row['value'], format)} ({written(row['low'], format)} to {written(row['high'], format)})"
 
 
-def _listed(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

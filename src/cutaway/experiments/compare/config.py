@@ -1,4 +1,4 @@
-"""The settings of a comparison itself; those of training and data are given beside them, and are the same for all."""
+"""Settings of a comparison. Settings of training and data are given in addition and apply to all models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.config import setting
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """How models are compared."""
+    """Settings of a comparison."""
 
     seeds: int = setting(3, "trainings of each model, with seeds 0, 1, 2, …; 1 says nothing of other trainings", low=1)
     trials: int = setting(

@@ -1,4 +1,4 @@
-"""What each test example contributes to the metric that models are compared by."""
+"""Contribution of each test example to the metric by which models are compared."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ Finish = Callable[[Values], Values]
 
 @dataclass(frozen=True)
 class Compared:
-    """The metric that models are compared by: f(mean over examples of what each contributes)."""
+    """Metric of a comparison: f(mean over examples of their contributions)."""
 
-    key: str  # as in `terms`
+    key: str  # key of the metric
     higher_is_better: bool
     finish: Finish | None
     of: Callable[[Tensor, Tensor], Values]  # outputs and targets to contributions, (n,)
-    note: str = ""  # what is to be known of the examples
+    note: str = ""  # note on the examples
     overlap: int = 1  # windows that begin within one horizon
 
 
 def compared_by(task: Task) -> Compared:
-    """How models of this task are compared. Raises SettingError where its metric is no mean over examples."""
+    """Return the metric for models of a task. Raises SettingError if its metric is not a mean over examples."""
     if type(task) is Classification:
-        return Compared("accuracy", True, None, lambda outputs, target: _numbers(task.decide(outputs) == target))
+        return Compared("accuracy", True, None, lambda outputs, target: _to_numpy(task.decide(outputs) == target))
     if isinstance(task, Regression):
 
         def squared(outputs: Tensor, target: Tensor) -> Values:
-            return _numbers(task.values(outputs) - task.in_units(target)) ** 2
+            return _to_numpy(task.values(outputs) - task.in_units(target)) ** 2
 
         return Compared("rmse", False, np.sqrt, squared)
     if isinstance(task, Forecasting):
 
         def of_blocks(outputs: Tensor, target: Tensor) -> Values:
-            error = _numbers(outputs.double() - target.double()) * task.unit
+            error = _to_numpy(outputs.double() - target.double()) * task.unit
             error = error.reshape(len(error), -1)
             squares, count = np.nansum(error**2, axis=1), (~np.isnan(error)).sum(1)
             sums = block_sums(np.stack([squares, count], 1), task.overlap)
@@ -57,13 +57,13 @@ def compared_by(task: Task) -> Compared:
         note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbours count as examples, as in `cutaway evaluate`."
         return Compared("rmse", False, np.sqrt, of_blocks, note, task.overlap)
     if type(task) is Language:
-        return Compared("perplexity", False, np.exp, lambda kept, target: np.nanmean(_numbers(kept[..., 0]), axis=1))
+        return Compared("perplexity", False, np.exp, lambda kept, target: np.nanmean(_to_numpy(kept[..., 0]), axis=1))
     raise SettingError(
         f"compare tells models apart by accuracy, by the error of numbers and forecasts and by perplexity, and this "
         f"data asks for {task.name}: train each, and compare the intervals of `cutaway evaluate`."
     )
 
 
-def _numbers(values: Tensor) -> Values:
+def _to_numpy(values: Tensor) -> Values:
     found: Values = values.double().cpu().numpy()
     return found

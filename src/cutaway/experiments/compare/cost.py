@@ -1,10 +1,10 @@
-"""The cost of a computation: seconds, joules and peak memory.
+"""Cost of a computation: seconds, joules and peak memory.
 
-Energy is read from the running average power limit (RAPL) of Intel's and AMD's processors, where the machine has it.
+Energy is read from the running average power limit (RAPL) of Intel and AMD processors, if the machine has it.
 
-Linux has its counters in /sys/class/powercap. intel-rapl:0 is a zone whose `name` says package-0, a processor;
-intel-rapl:0:1 is a part of it, and counted with it unless it is dram, the memory beside it. psys, the whole machine,
-holds the packages once more. Counters are microjoules, and begin anew after max_energy_range_uj.
+Linux has its counters in /sys/class/powercap. intel-rapl:0 is a zone whose `name` is package-0, a processor.
+intel-rapl:0:1 is a part of it and included in it, unless it is dram, the memory. psys, the whole machine, includes the
+packages. Counters are in microjoules and wrap around at max_energy_range_uj.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import torch
 
 @dataclass
 class Cost:
-    """What was measured, once it is over."""
+    """Measured cost. It is set when the measurement ends."""
 
     seconds: float = 0.0
-    joules: float | None = None  # of all processors; None where the machine does not tell it
-    memory: int | None = None  # bytes at most, above what the process held before
+    joules: float | None = None  # of all processors; None if the machine does not report it
+    memory: int | None = None  # peak bytes above the memory of the process at the start
 
 
 @contextlib.contextmanager
 def metered() -> Iterator[Cost]:
-    """Measure what happens within."""
+    """Measure the cost of this context."""
     cost, before, began = Cost(), held(), time.perf_counter()
     meter = Meter()
     try:
@@ -45,14 +45,16 @@ def metered() -> Iterator[Cost]:
 
 
 RAPL = Path("/sys/class/powercap")
-EVERY = 30.0  # seconds: a counter of 65 kJ, the smallest, lasts longer than that up to 2 kW
+EVERY = 30.0  # seconds between readings: the smallest counter, 65 kJ, lasts longer up to 2 kW
 
-Counters = dict[str, tuple[int, int]]  # of each zone what it says, and after what it begins anew, in microjoules
+Counters = dict[str, tuple[int, int]]  # value and range of each zone, in microjoules
 
 
 def counters(root: Path = RAPL) -> Counters:
-    """The counters of all packages and their memory; none where the system has none, or keeps one of them to itself, as
-    most do from all but root."""
+    """Return the counters of all packages and their memory.
+
+    Empty if the system has none or does not allow reading one of them, as most systems do except for root.
+    """
     found: Counters = {}
     try:
         for zone in sorted(root.glob("intel-rapl:*")):
@@ -68,7 +70,7 @@ def counters(root: Path = RAPL) -> Counters:
 
 
 class Meter:
-    """What packages and memory take while the context lasts: `joules`, None where the machine does not tell it."""
+    """Energy meter of packages and memory during the context. `joules` is None if the machine does not report it."""
 
     def __init__(self, root: Path = RAPL, every: float = EVERY) -> None:
         self.joules: float | None = None
@@ -77,26 +79,26 @@ class Meter:
 
     def __enter__(self) -> Meter:
         self._last, self._taken = counters(self._root), 0
-        self._reader = threading.Thread(target=self._read_on, daemon=True)
-        if self._last:  # else nobody needs to wait for it
+        self._reader = threading.Thread(target=self._poll, daemon=True)
+        if self._last:  # without counters no thread is needed
             self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        with contextlib.suppress(RuntimeError):  # it was never started
+        with contextlib.suppress(RuntimeError):  # the thread was never started
             self._reader.join()
         self._add()
         self.joules = self._taken / 1e6 if self._last else None
 
-    def _read_on(self) -> None:
+    def _poll(self) -> None:
         while not self._over.wait(self._every):
             self._add()
 
     def _add(self) -> None:
         now = counters(self._root)
         if now.keys() != self._last.keys():
-            now = {}  # a zone that went away: the sum is not known any more
+            now = {}  # a zone disappeared, so the sum is unknown
         self._taken += sum((value - self._last[zone][0]) % ends for zone, (value, ends) in now.items())
         self._last = now
 
@@ -105,22 +107,22 @@ SELF = Path("/proc/self")
 
 
 def held() -> int | None:
-    """Begin to watch: the bytes that the process holds now; None where the system does not tell (it is not Linux).
+    """Reset the peak memory and return the current bytes of the process. None if the system is not Linux.
 
-    Where there is a GPU its memory is what counts.
+    With a GPU, its memory is measured.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     let_go()
     with contextlib.suppress(OSError):
-        (SELF / "clear_refs").write_text("5")  # the peak begins anew
+        (SELF / "clear_refs").write_text("5")  # resets the peak
         return _status("VmRSS")
     return None
 
 
 def most_since(before: int | None) -> int | None:
-    """The most that was held since, above `before`."""
+    """Return the peak memory since then, above `before`."""
     if before is None:
         return None
     most = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else _status("VmHWM")
@@ -128,14 +130,14 @@ def most_since(before: int | None) -> int | None:
 
 
 def let_go() -> None:
-    """Give back what is held and not used: memory that a training before freed would else be this one's for nothing."""
+    """Release unused memory, so that memory freed by an earlier training does not count."""
     gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # of GNU's C library
+    with contextlib.suppress(AttributeError, OSError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status(key: str) -> int | None:
-    """A size that the system tells of this process, in bytes."""
+    """Return a size from the status of this process, in bytes."""
     try:
         found = re.search(rf"^{key}:\s*(\d+) kB$", (SELF / "status").read_text(), re.MULTILINE)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a person sees while models are compared: a line for each training that ends."""
+"""Progress of a comparison: a line for each training that ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.errors import visible
 
 
 class CompareProgress:
-    """The progress of one comparison, on standard error."""
+    """Progress of one comparison on standard error."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
@@ -17,17 +17,17 @@ class CompareProgress:
         self._done = self._of = 0
 
     def begin(self, of: int, done: int) -> None:
-        """So many trainings, of which some ended before."""
+        """Start with `of` trainings, of which `done` are finished already."""
         self._done, self._of = done, of
         if done:
             self.note(f"{done} of {of} trainings are there already.")
 
     def note(self, sentence: str) -> None:
-        """What is to be known."""
+        """Print a note."""
         self._line(f"note: {sentence}")
 
     def trained(self, said: str) -> None:
-        """A training has ended."""
+        """Report that a training has ended."""
         with self._turn:
             self._done += 1
             self._line(f"{self._done:>4}/{self._of}  {said}")

@@ -1,4 +1,4 @@
-"""What a comparison found: its folder, opened."""
+"""Result of a comparison, read from its folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Row = dict[str, Any]
 
 
 class Comparison:
-    """A comparison's folder.
+    """Result of a comparison.
 
-    results[0]["models"] are rows, best first, with value, low, high, the score of each seed, seconds, parameters;
-    results[0]["differences"] every pair, with whether it can be told apart.
+    `results[0]["models"]` are rows, best first, with value, low, high, the score of each seed, seconds and parameters.
+    `results[0]["differences"]` is every pair, with its significance.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -31,21 +31,24 @@ class Comparison:
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """Return the path of the report."""
         return self.folder / REPORT
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """What was found on each data set."""
+        """Return the result for each data set."""
         return list(self.about["results"])
 
     @property
     def best(self) -> Row:
-        """The model with the best score on the first data set; others may not be told apart from it."""
+        """Return the model with the best score on the first data set.
+
+        The difference from others may not be significant.
+        """
         return dict(self.results[0]["models"][0])
 
     def difference(self, a: str, b: str, result: dict[str, Any] | None = None) -> Row | None:
-        """What is said of the pair, as a less b; None where they were not both compared."""
+        """Return the difference of a pair, a minus b, or None if they were not both compared."""
         for pair in (result or self.results[0])["differences"]:
             if (pair["a"], pair["b"]) == (a, b):
                 return dict(pair)
@@ -56,14 +59,14 @@ class Comparison:
         return None
 
     def equals(self, result: dict[str, Any]) -> list[str]:
-        """The best model of a result, and those that cannot be told apart from it."""
+        """Return the best model of a result and those that do not differ significantly from it."""
         names = [row["name"] for row in result["models"]]
         found = [self.difference(names[0], name, result) for name in names[1:]]
         return [names[0], *(name for name, pair in zip(names[1:], found) if pair and not pair["told_apart"])]
 
     @functools.cached_property
     def ranks(self) -> dict[str, Metric]:
-        """The mean rank of each model over the data sets, 1 the best; empty where there is one data set."""
+        """Return the mean rank of each model over the data sets. Rank 1 is the best. Empty with one data set."""
         if len(self.results) < 2:
             return {}
         sign = [1 if result["higher_is_better"] else -1 for result in self.results]
@@ -76,7 +79,7 @@ class Comparison:
         return ranks(kept, higher_is_better=True)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, or its name where there is none yet."""
+        """Return the report in a frame, or the repr if there is no report yet."""
         if not self.report.is_file():
             return html.escape(repr(self))
         return framed(repr(self), self.report.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A comparison, from what was typed to what was found: probe, train, hold against one another."""
+"""Runner of a comparison: it selects candidates, trains them and compares the results."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ MAY_CHANGE = ("seeds", "jobs")
 
 
 class CompareInterrupted(KeyboardInterrupt):
-    """The person or the system asked the comparison to stop; every training that had ended is kept."""
+    """The user or the system stopped the comparison. Every training that had ended is kept."""
 
-    command = "compare"  # that goes on
+    command = "compare"  # that resumes it
 
 
 def compare(
@@ -53,23 +53,36 @@ def compare(
     resume: str | Path | None = None,
     progress: CompareProgress | None = None,
 ) -> Comparison:
-    """Train each model on each data set with several seeds, hold them and simple models against one another, and leave
-    a folder of it. Models are names of presets, and what makes modules of one's own, as `maker` takes it. `given` are
-    settings of a comparison, and of training and data, the same for all.
+    """Train each model on each data set with several seeds and compare them with each other and with baselines.
 
-    With `resume`, or where `out` holds the same comparison already, go on with that one: what was trained is kept.
-    Raises CompareInterrupted where the person stops it, CutawayError for what they can fix.
+    With `resume`, or if `out` contains the same comparison already, that one is continued, and finished trainings are
+    kept.
+
+    Args:
+        models: Names of presets, or functions that build custom modules, as for `maker`.
+        sources: Data sets.
+        given: Settings of the comparison, and of training and data, the same for all models.
+        out: Folder of the comparison.
+        resume: Folder of a comparison to continue.
+        progress: Progress output.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        CompareInterrupted: If the user stops it.
+        CutawayError: For errors that the user can fix.
     """
     progress = progress or CompareProgress()
-    asked = _asked(models)
+    asked = _parse_models(models)
     if resume is not None:
         folder = Path(resume)
-        about = _resumed(read_about(folder), asked, sources, given, folder, out)
+        about = _resume_document(read_about(folder), asked, sources, given, folder, out)
     else:
         about = _planned(asked, sources, given)
         folder = comparison_folder(out, "-".join([*(_as_path(m) for m in about["models"][:3]), _name(sources[0])]))
         if (folder / "compare.json").is_file():
-            about = _same(read_about(folder), about, folder)
+            about = _existing_document(read_about(folder), about, folder)
     objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
     if missing := [name for name in about["in_memory"] if name not in objects]:
         raise SettingError(
@@ -85,11 +98,11 @@ def compare(
         try:
             for source in about["data"]:
                 if not any(result["data"] == source and result["done"] for result in about["results"]):
-                    _on(folder, about, presets, objects.get(source, source), source, progress)
+                    _compare_on(folder, about, presets, objects.get(source, source), source, progress)
         except KeyboardInterrupt:
             raise CompareInterrupted(folder) from None
         except CutawayError:
-            if before is not None and about["results"] is begun:  # what was asked for in vain is not kept
+            if before is not None and about["results"] is begun:  # settings of a failed start are not kept
                 write_about(folder, before)
             raise
         about = read_about(folder)
@@ -99,11 +112,11 @@ def compare(
     return found
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _asked(models: Sequence[Any]) -> list[Preset]:
-    """Presets, and what makes modules of one's own. Raises what a person can fix."""
+def _parse_models(models: Sequence[Any]) -> list[Preset]:
+    """Return presets and makers of custom modules."""
     found = [preset(one) if isinstance(one, str) else maker(one) for one in models]
     twins = [
         one.name for i, one in enumerate(found) if isinstance(one, Made) and one.name in {f.name for f in found[:i]}
@@ -114,7 +127,7 @@ def _asked(models: Sequence[Any]) -> list[Preset]:
 
 
 def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """compare.json of what was typed. Raises what a person can fix."""
+    """Return compare.json of a new comparison."""
     if not models or not sources:
         raise SettingError(
             "Models and data are needed: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models."
@@ -140,7 +153,7 @@ def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[st
     return {
         "models": [one.name for one in models],
         **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, Made)}) else {}),
-        "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_plain, sources)],
+        "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_to_str, sources)],
         "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
         "given": {key: exact(value) for key, value in rest.items()},
         "compare": asdict(settings),
@@ -153,16 +166,16 @@ def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[st
     }
 
 
-def _plain(source: Any) -> Any:
+def _to_str(source: Any) -> Any:
     return str(source) if isinstance(source, Path) else source
 
 
 def _name(source: Any) -> str:
-    """What data is called in a folder's name."""
+    """Return the name of data in a folder name."""
     return Path(source).stem if isinstance(source, str | Path) else "data"
 
 
-def _resumed(
+def _resume_document(
     about: dict[str, Any],
     models: Sequence[Preset],
     sources: Sequence[Any],
@@ -170,7 +183,7 @@ def _resumed(
     folder: Path,
     out: str | Path | None,
 ) -> dict[str, Any]:
-    """compare.json of a comparison that goes on. Raises SettingError for what cannot change."""
+    """Return compare.json of a comparison that is continued. Raises SettingError for settings that cannot change."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
     own, made = about.get("own", {}), {one.name for one in models if isinstance(one, Made)}
@@ -194,8 +207,8 @@ def _resumed(
     return {**about, "compare": settings, "results": results, "status": "running"}
 
 
-def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The comparison that a folder holds, where it is the one that was typed. Raises SettingError where it is not."""
+def _existing_document(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the comparison of a folder if it is the requested one. Raises SettingError if it is not."""
     for key in ("models", "own", "data", "given", "compare"):
         then = there.get(key)
         if then != here.get(key):
@@ -209,7 +222,7 @@ def _same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> dict[str
 # --- one data set -----------------------------------------------------------------------------------------------------
 
 
-def _on(
+def _compare_on(
     folder: Path,
     about: dict[str, Any],
     models: Sequence[Preset],
@@ -217,7 +230,7 @@ def _on(
     name: str,
     progress: CompareProgress,
 ) -> None:
-    """Compare the models on one data set, and keep what was found in compare.json."""
+    """Compare the models on one data set and write the result to compare.json."""
     settings = CompareSettings(**about["compare"])
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
     with _threads(about["threads"]):
@@ -236,7 +249,7 @@ def _on(
         }
         for one in found:
             one.given |= chosen.get(one.model, {})
-        # What is in memory can be handed to no other process.
+        # Data and modules in memory cannot be passed to other processes.
         here = not isinstance(source, str) or any(isinstance(one, Made) for one in models)
         together = 1 if here else at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
         if here and settings.jobs and settings.jobs > 1:
@@ -255,7 +268,9 @@ def _on(
         failed = _train(list(runs.values()), together, found, progress)
         out = {job.model: why for job, why in failed.items()}
         left = [one for one in found if one.model not in out]
-        of_model = {one.model: [_opened(job) for (model, _), job in runs.items() if model == one.model] for one in left}
+        of_model = {
+            one.model: [_open_run(job) for (model, _), job in runs.items() if model == one.model] for one in left
+        }
         result = judged(left, of_model, settings, progress)
     result |= {
         "data": name,
@@ -272,13 +287,13 @@ def _on(
     about["results"] = [*before, result]
 
 
-def _opened(job: Job) -> Run:
-    """The run of a training; one of a module of one's own in a new such module."""
+def _open_run(job: Job) -> Run:
+    """Open the run of a training. A custom module is built again."""
     return Run(job.folder, module_of(job.preset, job.given))
 
 
 def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
-    """Raise SettingError where something was trained here on data of this name that was not the same."""
+    """Raise SettingError if an earlier training in this folder used different data of the same name."""
     for folder in own.glob("*/seed-*"):
         if finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
             raise SettingError(
@@ -288,7 +303,7 @@ def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
 
 
 def _train(jobs: list[Job], together: int, found: list[Contestant], progress: CompareProgress) -> dict[Job, str]:
-    """Train what is not trained yet; why some could not be."""
+    """Train the jobs that are not finished yet, and return the errors of failed trainings."""
     waiting = [job for job in jobs if not finished(job.folder)]
     progress.begin(len(jobs), len(jobs) - len(waiting))
     watch = {one.model: one.compared.key for one in found}
@@ -306,7 +321,7 @@ def _train(jobs: list[Job], together: int, found: list[Contestant], progress: Co
 
 
 def _folder_name(name: str, all_names: Sequence[str]) -> str:
-    """Where the runs on a data set stand: by its name, and its number where two have the same."""
+    """Return the folder of the runs on a data set: its name, with a number if two have the same."""
     stem = _name(name)
     twins = [other for other in all_names if _name(other) == stem]
     return stem if len(twins) == 1 else f"{stem}-{twins.index(name) + 1}"
@@ -318,7 +333,7 @@ def _as_path(model: str) -> str:
 
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Use so many processor threads within: what is measured here is measured as it was trained."""
+    """Set the number of processor threads within this context, so that measurements match the training."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""From trained models to what can be said of them: scores, differences, what each costs."""
+"""Scores, significance of differences, and costs of trained models."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DIVERGED = "what it answers is no number: its training diverged, which a smaller
 
 @dataclass
 class Judged:
-    """What is known of one model."""
+    """Scores and costs of one model."""
 
     name: str
     contributions: Values  # (seeds, examples)
     seconds: float  # of a training
     parameters: int | None
     macs: int | None
-    answers: Callable[[], object] | None  # for one example, to be timed
+    answers: Callable[[], object] | None  # predicts one example, for timing
     simple: bool = False
     explanation: str = ""
     joules: float | None = None
@@ -53,13 +53,16 @@ def judged(
     settings: CompareSettings,
     progress: CompareProgress,
 ) -> dict[str, Any]:
-    """What compare.json says of one data set: every model's score on the test split, and every pair's difference."""
+    """Return the entry of one data set in compare.json.
+
+    It has the test score of every model and the difference of every pair.
+    """
     first = models[0]
     name = "test" if "test" in first.data.splits else "val"
     split, compared = first.data.splits[name], first.compared
     all_judged = [_network(one, runs[one.model], name) for one in models]
     if settings.baselines:
-        all_judged += _simple(first, split, settings.seeds, progress)
+        all_judged += _baselines(first, split, settings.seeds, progress)
     finish, higher = compared.finish, compared.higher_is_better
     measured = {one.name: measure(one.contributions, finish) for one in all_judged}
     excluded = [name for name, interval in measured.items() if not math.isfinite(interval.value)]
@@ -108,7 +111,7 @@ def judged(
         "fingerprint": first.data.fingerprint,
         "split_hash": first.data.split_hash,
         "models": sorted(rows, key=lambda row: -row["value"] if higher else row["value"]),
-        "differences": [_plain(asdict(pair)) for pair in pairs],
+        "differences": [_finite_or_none(asdict(pair)) for pair in pairs],
         "excluded": [{"model": name, "why": DIVERGED} for name in excluded],
         "notes": notes,
         "own_settings": own,
@@ -116,8 +119,8 @@ def judged(
     }
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The same with None for what is infinite or no number, which JSON has not."""
+def _finite_or_none(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace values that are not finite by None, because JSON has none."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
@@ -127,7 +130,7 @@ def _score(row: Values, finish: Callable[[Values], Values] | None) -> float:
 
 
 def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
-    """A network, by its runs."""
+    """Return the scores and costs of a network from its runs."""
     split, answered = one.data.splits[name], []
     for run in runs:
         results = run.results(split)
@@ -158,15 +161,15 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean of what is known."""
+    """Return the mean of the known values."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def _simple(first: Contestant, split: Split, seeds: int, progress: CompareProgress) -> list[Judged]:
-    """The simple models, fitted once, or with as many seeds as the networks where chance has a part in them."""
+def _baselines(first: Contestant, split: Split, seeds: int, progress: CompareProgress) -> list[Judged]:
+    """Fit the baselines, with as many seeds as the networks if they have randomness and once otherwise."""
     data, found = first.data, []
-    loaded()  # which is no part of what the first takes
+    loaded()  # imported first, so that it is not counted
     for baseline in baselines_for(data, first.task):
         own_seeds = range(seeds if baseline.chance else 1)
         try:

@@ -1,9 +1,7 @@
-"""A comparison's folder: compare.json, and of each data set and model the runs, which are runs like any other.
+"""Folder of a comparison: compare.json and the runs of each data set and model.
 
-compare.json             what is compared, and what was found
-DATA/MODEL/seed-0/       a run
-DATA/MODEL/search/       what was tried before, with trials=N
-report.html              the page
+compare.json             the settings and results DATA/MODEL/seed-0/       a run DATA/MODEL/search/       earlier
+trials, with trials=N report.html              the report
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from ...training.run_folder import about_several, folder_of_several
 
 ABOUT, REPORT = "compare.json", "report.html"
 
-FIGURE = NUMBER | None  # null stands for infinity and for what is not known
+FIGURE = NUMBER | None  # null means infinite or unknown
 INTERVAL = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
 MODEL = {
     "name": str,
@@ -60,9 +58,9 @@ RESULT = {
 }
 COMPARISON = {
     "models": [str, ...],
-    "own?": {...: str},  # of the models those whose modules are made in Python, and what makes them
+    "own?": {...: str},  # models that are built in Python, and the functions that build them
     "data": [str, ...],
-    "in_memory": [str],  # of them what was given in Python
+    "in_memory": [str],  # names of data that were given in Python
     "given": dict,
     "compare": dict,
     "threads": int,
@@ -72,22 +70,22 @@ COMPARISON = {
     "started": str,
     "results": [RESULT],
 }
-# What `cutaway compare --json` prints; the ranks of models where there are several data sets.
+# Output of `cutaway compare --json`. Several data sets also have ranks.
 PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTERVAL}}
 
 
 def comparison_folder(out: str | Path | None, name: str) -> Path:
-    """The folder of a comparison, as `folder_of_several` says."""
+    """Return the folder of a comparison, as defined by `folder_of_several`."""
     return folder_of_several(out, "compare", name, ABOUT)
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """compare.json of a folder. Raises FileError where it is no comparison, or not what one writes."""
+    """Read compare.json of a folder. Raises FileError if it is missing or invalid."""
     about = about_several(folder, "compare", ABOUT, ("models", "data"))
     reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
     return about
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write compare.json, whole or not at all."""
+    """Write compare.json atomically."""
     write_document(folder / ABOUT, about, COMPARISON)

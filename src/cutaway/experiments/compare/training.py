@@ -1,4 +1,4 @@
-"""Training what a comparison asks for: several at a time where that is possible, each once."""
+"""Training of the jobs of a comparison, several at a time if possible."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from ...training.device import free_memory
 from . import worker
 from .worker import Job, Worker
 
-BESIDE = 1 << 30  # bytes that a process takes beside its model: PyTorch, and data in memory
-JOBS = 2  # at a time, unless more are asked for
+BESIDE = 1 << 30  # bytes of a process without its model: PyTorch and the data
+JOBS = 2  # maximum trainings at a time by default
 
 
 def threads_each(asked: int | None) -> int:
-    """Processor threads of a training, the same whether it has company or not: sums, and so scores, depend on them."""
+    """Return the processor threads of a training.
+
+    The number does not depend on parallel trainings, because sums, and so scores, depend on it.
+    """
     return asked or max(1, cores() // JOBS)
 
 
 def at_once(asked: int | None, threads: int, largest: int) -> int:
-    """How many trainings run at a time; the `largest` model takes so many bytes to learn."""
+    """Return the number of trainings at a time. `largest` is the memory in bytes to train the largest model."""
     if asked:
         return asked
     free = free_memory(torch.device("cpu"))
@@ -32,10 +35,10 @@ def at_once(asked: int | None, threads: int, largest: int) -> int:
 
 
 def train_all(jobs: Sequence[Job], together: int, trained: Callable[[Job, str], None]) -> dict[Job, str]:
-    """Train every job, `together` at a time; why some could not be. `trained` is told of each.
+    """Train every job, `together` at a time, and return the errors of failed jobs.
 
-    One at a time is trained here. Raises KeyboardInterrupt where the person stops it: what was at work has written its
-    checkpoint.
+    `trained` is called after each job. With `together=1` jobs are trained in this process. Raises KeyboardInterrupt if
+    the user stops it; active jobs write their checkpoints first.
     """
     failed: dict[Job, str] = {}
     if together == 1:

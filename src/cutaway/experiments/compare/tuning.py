@@ -1,4 +1,4 @@
-"""The same number of trials for each model before it is compared: settings that are chosen on the validation split."""
+"""Hyperparameter search before a comparison, with the same number of trials for each model, on the validation split."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from .candidates import Contestant
 from .progress import CompareProgress
 
 SPACE = {"lr": "1e-4..1e-2:log", "weight_decay": "1e-5..1e-1:log"}
-OF_MODELS = {"dropout": "0..0.5"}  # searched where the model has it
+OF_MODELS = {"dropout": "0..0.5"}  # searched if the model has it
 
 
 def tried(one: Contestant, source: Any, folder: Path, trials: int, progress: CompareProgress) -> dict[str, Any]:
-    """The settings of the best of so many trials of a model, which go on where they were stopped. None sees the test
-    split. Raises SettingError where Optuna is not installed."""
+    """Return the settings of the best trial of a model. Interrupted trials are continued.
+
+    No trial uses the test split. Raises SettingError if Optuna is not installed.
+    """
     need_optuna()
     from ..search.progress import SearchProgress
     from ..search.study import search

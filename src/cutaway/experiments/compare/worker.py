@@ -1,7 +1,7 @@
-"""A process that trains one model of a comparison after another: python -m cutaway.experiments.compare.worker.
+"""Worker process that trains models of a comparison: python -m cutaway.experiments.compare.worker.
 
-It reads a job a line on standard input, as JSON, and answers with a line: empty, or why the training could not be. It
-ends when its input does, and so with the process that started it.
+It reads one job per line from standard input, as JSON, and writes one line per job: empty, or the error. It ends when
+its input ends, and so with the process that started it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from ...training.train import fit
 from .cost import metered
 
 COSTS = {"joules": NUMBER | None, "memory": int | None}
-COST = "cost.json"  # in a run's folder: what training it took beside its seconds
+COST = "cost.json"  # file in a run's folder with the energy and memory of training
 PATIENCE = 30.0  # seconds
 DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One training, equal to itself alone."""
+    """One training. Jobs are compared by identity."""
 
     preset: Preset
     source: Any
     given: Mapping[str, Any]
     folder: Path
-    alone: bool  # whether no other training runs beside it, so that the energy that is used is its own
+    alone: bool  # whether no other training runs at the same time, so that the measured energy is its own
 
     @property
     def model(self) -> str:
-        """What its model is called."""
+        """Return the name of the model."""
         return self.preset.name
 
     def to_json(self) -> dict[str, Any]:
-        """As a line to a worker has it; every value as a person would type it."""
+        """Return the job as plain JSON values for a worker. Values are written as on the command line."""
         given = {key: value if isinstance(value, str) else exact(value) for key, value in self.given.items()}
         return {
             "model": self.model,
@@ -64,17 +64,17 @@ class Job:
 
 
 class Worker:
-    """Another process that trains."""
+    """Worker process for training."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", __name__]
-        # In a session of its own: Ctrl-C reaches the parent alone, which decides what becomes of it.
+        # In a separate session, so that Ctrl-C reaches only the parent, which stops the worker itself.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def train(self, job: Job) -> str:
-        """Train there; empty, or why it could not be."""
+        """Train a job in the worker. Returns an empty string or the error."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -87,16 +87,16 @@ class Worker:
 
     @property
     def works(self) -> bool:
-        """Whether it is still there."""
+        """Return whether the process is alive."""
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """Have it write its checkpoint, where it trains, and end."""
+        """Terminate the process. A training writes its checkpoint first."""
         with contextlib.suppress(OSError):
             self._process.terminate()
 
     def end(self) -> None:
-        """Let it end, and wait for that."""
+        """Close the input of the process and wait for its end."""
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -104,7 +104,7 @@ class Worker:
 
 
 def train(job: Job) -> str:
-    """Train in this process, or go on with what was begun; empty, or why it could not be."""
+    """Train or resume a job in this process. Returns an empty string or the error."""
     resumed = begun(job.folder)
     in_memory = None if isinstance(job.source, str) else job.source
     try:
@@ -118,20 +118,20 @@ def train(job: Job) -> str:
                 fit(model, job.source, given, out=job.folder, progress=Progress(shown=False))
     except CutawayError as error:
         return str(error)
-    whole = job.alone and not resumed  # else joules are of others too, or of a part of the training alone
+    whole = job.alone and not resumed  # otherwise the energy includes other trainings or only a part of this one
     write_json(job.folder / COST, {"joules": cost.joules if whole else None, "memory": cost.memory})
     return ""
 
 
 def read_cost(path: Path) -> dict[str, Any]:
-    """What a training took. Raises FileError where the document is none."""
+    """Read the cost of a training. Raises FileError if the document is invalid."""
     cost: dict[str, Any] = read_json(path)
     reject_unlike(cost, COSTS, path, "Take the folder from a copy, or compare again.")
     return cost
 
 
 def _wait_for(folder: Path) -> None:
-    """Wait while a process is at work there whose parent was killed: it stops at its next update."""
+    """Wait for a process whose parent was killed. It stops at its next update."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
@@ -142,12 +142,12 @@ def _wait_for(folder: Path) -> None:
 
 
 def begun(folder: Path) -> bool:
-    """Whether a run stands there that can go on."""
+    """Return whether the folder has a run that can be resumed."""
     return (folder / "run.json").is_file()
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run stands there that was trained to its end and tested."""
+    """Return whether the folder has a run that was trained completely and tested."""
     path = folder / "run.json"
     if not path.is_file() or not (folder / "evaluation.json").is_file():
         return False
@@ -156,9 +156,9 @@ def finished(folder: Path) -> bool:
 
 
 def main() -> None:
-    """Train what is asked for, job after job."""
+    """Train jobs from standard input."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries goes to standard error
     jobs: list[str] = []
     ready = threading.Semaphore(0)
 
@@ -166,7 +166,7 @@ def main() -> None:
         for line in sys.stdin:
             jobs.append(line)
             ready.release()
-        os.kill(os.getpid(), signal.SIGTERM)  # the parent is gone: what is trained stops at its next update
+        os.kill(os.getpid(), signal.SIGTERM)  # the parent is gone: the training stops at its next update
         ready.release()
 
     threading.Thread(target=read, daemon=True).start()

@@ -1,1 +1,1 @@
-"""A plan before the bill: what training would take of memory, time and money, on this machine or on GPUs elsewhere."""
+"""Plans of a training: estimated memory, time and cost, on this machine or on other GPUs."""

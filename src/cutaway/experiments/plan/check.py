@@ -1,4 +1,4 @@
-"""What would happen, before it does: data read, what is wrong with it named, a batch traced, the cost estimated."""
+"""Check before training: data problems, a traced batch and the estimated cost."""
 
 from __future__ import annotations
 
@@ -22,38 +22,40 @@ from ...training.memory_check import reject_step_beyond_memory
 from ...training.setup import Prepared, prepare
 from ...training.train import settle_length
 
-TRACED = 4  # examples of the batch that is traced
+TRACED = 4  # batch size of the trace
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found. Nothing was trained that is kept, and nothing written."""
+    """Result of a check. Nothing is written, and no training result is kept."""
 
     ready: Prepared
-    cost: Estimate  # of an epoch: seconds, bytes
-    step: Step | None  # what a step holds and computes, where that can be watched
-    inputs: tuple[torch.Tensor, ...]  # of the batch that was traced
+    cost: Estimate  # seconds and bytes of an epoch
+    step: Step | None  # memory and operations of a step; None if they cannot be traced
+    inputs: tuple[torch.Tensor, ...]  # inputs of the traced batch
     layers: LayerTable
 
     @property
     def findings(self) -> list[str]:
-        """What is wrong with the data, in sentences."""
+        """Return the problems of the data, in sentences."""
         return self.ready.data.findings
 
     @property
     def notes(self) -> list[str]:
-        """All that a person should know of the data and of the weights that are begun with, findings among them."""
+        """Return all notes on the data and the initial weights, including findings."""
         return [*self.ready.data.notes, *(self.ready.taken.notes if self.ready.taken else ())]
 
     @property
     def splits(self) -> dict[str, int]:
-        """How many examples each split has."""
+        """Return the number of examples of each split."""
         return {name: len(split) for name, split in self.ready.data.splits.items()}
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes by kind: of the data, and of a step where most is held, as `cutaway plan` has it; where its steps
-        cannot be watched, what a few of them kept."""
+        """Return bytes by kind: the data, and a step at its peak as in `cutaway plan`.
+
+        If steps cannot be traced, the values are measured over a few of them.
+        """
         cost = self.cost
         if self.step is not None:
             return {"data": cost.data, **self.step.peak}
@@ -73,7 +75,7 @@ class Checked:
         return f"<Checked {about}, {splits}; {plural(len(self.findings), 'finding')}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that was found, as plain JSON values."""
+        """Return the result as plain JSON values."""
         ready = self.ready
         return {
             "model": ready.preset.name,
@@ -102,8 +104,10 @@ class Checked:
 
 
 def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
-    """Read, fit, trace, estimate. Raises DataError, with every bad row or file in `problems`, where the data has some,
-    and what else a person can fix."""
+    """Read the data, build the model, trace a batch and estimate the cost.
+
+    Raises DataError for unreadable data, with every bad row or file in `problems`.
+    """
     ready = prepare(model, source, given)
     reject_unfit(ready.settings, ready.data.splits["train"])
     settle_length(ready, given)
@@ -115,7 +119,7 @@ def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
             f"{len(problems)} files in {source} cannot be read.", problems, f"{REPAIR} Nothing was changed."
         )
     reject_step_beyond_memory(ready)
-    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, from which the model learns
+    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, because those train the model
     cost = estimate(ready)
     train = ready.data.splits["train"]
     batch = next(iter(train.batches([torch.arange(min(TRACED, len(train)))])))

@@ -1,4 +1,4 @@
-"""The settings of a plan itself; those of training, data and model say what is planned."""
+"""Settings of a plan. Settings of training, data and model describe the planned training."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from ...core.config import setting
 from ...core.errors import SettingError
 from ...training.config import TrainSettings
 
-SHARED = ("processes", "parallel", "tensor_parallel", "recompute")  # of training: how a step is shared out and held
+SHARED = (
+    "processes",
+    "parallel",
+    "tensor_parallel",
+    "recompute",
+)  # settings of training that define the parallelism of a step
 ELSEWHERE = ("gpus", "gpus_per_node", "utilization", "peak", "gpu_memory", "network", "price")
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Where training would run, and what is assumed of that place."""
+    """Hardware of a plan and assumptions about it."""
 
     gpu: str | None = setting(
         None, "kind of GPU: h100, a100, h200, b200, mi300x, …; without it the plan is for this machine, and measured"
@@ -33,7 +38,7 @@ class PlanSettings:
 
 
 def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: TrainSettings) -> None:
-    """Raise SettingError for what is asked of GPUs without saying which, and for numbers that do not divide."""
+    """Raise SettingError for GPU settings without a GPU, and for numbers that do not divide."""
     idle = [key for key in ELSEWHERE if key in typed]
     if settings.gpu is None and idle:
         raise SettingError(

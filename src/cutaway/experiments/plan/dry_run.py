@@ -1,4 +1,4 @@
-"""Dry runs of a training that is prepared: what each of its processes would hold, and what a step would send."""
+"""Dry runs of a prepared training: the memory of each process and the communication of a step."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from ...training.setup import Prepared
 def dry_runs(
     ready: Prepared, shared: TrainSettings, strategies: Iterable[str], devices: int, machine: int
 ) -> dict[str, DryRun]:
-    """The dry run of each of these strategies on so many devices, `machine` of them in each machine: the largest batch,
-    the loss and the optimizer of the training, whose weights are looked at for their shapes alone.
+    """Return the dry run of each strategy on a number of devices, `machine` of them in each machine.
 
-    Raises SettingError for what several processes cannot learn, and for a network that must see numbers.
+    It uses the largest batch, the loss and the optimizer of the training. Only the shapes of the weights are used.
+
+    Raises SettingError for objectives that do not support several processes, and for networks that need values.
     """
     of_several = [name for name in strategies if name != "one"]
     if not of_several:

@@ -1,8 +1,8 @@
-"""GPUs, as their makers describe them: what a plan for hardware that is not here goes by.
+"""Specifications of GPUs for plans of other hardware.
 
-Peaks are those of products of dense bfloat16 matrices, as torchtitan counts utilization by them
-<https://github.com/pytorch/torchtitan/blob/main/torchtitan/tools/utils.py>; memory, its bandwidth and the links between
-the GPUs of a machine are of data sheets.
+Peaks are those of dense bfloat16 matrix products, which torchtitan uses for utilization
+<https://github.com/pytorch/torchtitan/blob/main/torchtitan/tools/utils.py>. Memory, memory bandwidth and the links
+between the GPUs of a machine are from data sheets.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU."""
+    """Specification of one GPU."""
 
     name: str
-    peak: float  # FLOP/s of products in bfloat16
+    peak: float  # FLOP/s of matrix products in bfloat16
     memory: float  # bytes
     bandwidth: float  # bytes/s of its memory
     link: float  # bytes/s to the other GPUs of its machine, each way
@@ -43,7 +43,7 @@ GPUS = {
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of that name, however it is written. Raises UnknownName, with the nearest names."""
+    """Return the GPU of that name, in any spelling. Raises UnknownName with similar names."""
     key = name.lower().replace("_", "-").replace(" ", "-")
     if key not in GPUS:
         raise UnknownName(

@@ -1,4 +1,4 @@
-"""How a plan is made: a step is imagined, and what it takes is laid out over devices."""
+"""Planner of a training: it traces a step and computes its memory, time and cost on a set of devices."""
 
 from __future__ import annotations
 
@@ -31,23 +31,20 @@ from .dry_run import dry_runs
 from .hardware import GIB, Gpu, find_gpu
 from .result import Plan, Strategy
 
-LAUNCH = 25e-6  # seconds that eager PyTorch takes to start an operation's kernels, one by one: measured beside an H200
+LAUNCH = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
 AGAIN = {
     "none": 1.0,
     "selective": 1.0,
     "full": 4 / 3,
-}  # of operations, by what is kept: recomputing repeats the forward pass
+}  # factor of operations: recomputation repeats the forward pass
 HOUR = 3600
-Timed = Callable[
-    [Step, str, Weights], tuple[float | None, str]
-]  # seconds of a step by a strategy, and what it waits for
+Timed = Callable[[Step, str, Weights], tuple[float | None, str]]  # seconds of a step of a strategy, and its bottleneck
 
 
 def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
-    """The plan of a training with these settings, of which those of `PlanSettings` say where it would run.
+    """Plan a training. The settings of `PlanSettings` define the hardware.
 
-    Nothing is trained that is kept, and of a GPU nothing is run: the model may be larger than this machine. Raises what
-    a person can fix.
+    No training result is kept, and nothing runs on the planned GPUs. The model may be larger than this machine.
     """
     known = keys(PlanSettings, TrainSettings, DataSettings)
     for key in given:
@@ -59,21 +56,21 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
     reject_plan(asked, own, shared)
     if asked.gpu is None:
-        return _here(model, source, rest, asked, shared)
+        return _plan_local(model, source, rest, asked, shared)
     gpu = find_gpu(asked.gpu)
     try:
-        return _elsewhere(model, source, rest, asked, shared, gpu)
+        return _plan_gpus(model, source, rest, asked, shared, gpu)
     except NeedsNumbers:
-        return _elsewhere(model, source, rest, asked, shared, gpu, shapes=False)
+        return _plan_gpus(model, source, rest, asked, shared, gpu, shapes=False)
 
 
-def _here(
+def _plan_local(
     model: str | nn.Module, source: Any, given: Mapping[str, Any], asked: PlanSettings, shared: TrainSettings
 ) -> Plan:
-    """On this machine, where a few steps are measured if they fit."""
+    """Plan for this machine. A few steps are measured if they fit."""
     try:
         ready = prepare(model, source, given)
-    except ModelError:  # which is too large, or it is raised again
+    except ModelError:  # too large for this machine, otherwise it is raised again
         ready = prepare(model, source, given, shapes=True)
     return plan_here(ready, given, asked, shared)
 
@@ -85,7 +82,7 @@ def plan_here(
     shared: TrainSettings,
     measured: Estimate | None = None,
 ) -> Plan:
-    """The plan of a training that is prepared, on this machine; `measured` are a few of its steps, if they are."""
+    """Plan a prepared training on this machine. `measured` is the estimate from a few of its steps, if available."""
     settle_length(ready, given)
     device, processes = ready.place.device, shared.processes
     there = any(x.is_meta for x in ready.model.parameters())
@@ -108,7 +105,7 @@ def plan_here(
     return costs.plan(f"this machine ({device})", found, [said])
 
 
-def _elsewhere(
+def _plan_gpus(
     model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
@@ -117,7 +114,7 @@ def _elsewhere(
     gpu: Gpu,
     shapes: bool = True,
 ) -> Plan:
-    """On GPUs that are not here."""
+    """Plan for other GPUs."""
     precision = str(given.get("precision", "auto"))
     if precision in ("float32", "float64") and asked.peak is None:
         raise SettingError(
@@ -170,7 +167,7 @@ def _elsewhere(
 
 
 class Costs:
-    """What a training takes by each of some strategies, on so many devices, `node` of them in each machine."""
+    """Costs of a training for several strategies on a number of devices, `node` of them in each machine."""
 
     def __init__(
         self, ready: Prepared, asked: PlanSettings, shared: TrainSettings, devices: int, node: int, room: float | None
@@ -179,7 +176,7 @@ class Costs:
         self.devices, self.node = devices, node
         self.whole_for = whole_weights_for(ready.settings, ready.model)
         self.names = names_of(shared, devices, node, self.whole_for)
-        self.copies = devices // shared.tensor_parallel  # that share a batch
+        self.copies = devices // shared.tensor_parallel  # model replicas that share a batch
         self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
         called = "processes" if asked.gpu is None else "gpus"
         examples = examples_of_a_batch(ready.data.splits["train"], ready.settings)
@@ -199,14 +196,14 @@ class Costs:
         self._steps: dict[int, Step] = {}
 
     def step(self, strategy: str) -> Step:
-        """What one device does of a step by that strategy."""
+        """Return one device's part of a step with that strategy."""
         parts = 1 if strategy == "one" else self.copies
         if parts not in self._steps:
             self._steps[parts] = step_of(self.ready, parts, gpu=self.asked.gpu is not None)
         return self._steps[parts]
 
     def memory(self, strategy: str, recompute: str) -> Memory:
-        """What one device holds by that strategy."""
+        """Return the memory of one device with that strategy."""
         ranks = holders(strategy, self.copies, self.node // self.shared.tensor_parallel)
         shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
@@ -215,7 +212,7 @@ class Costs:
         return memory_of(strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here)
 
     def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
-        """Every strategy with its memory, its time and its price."""
+        """Return every strategy with its memory, time and price."""
         return tuple(self._strategy(name, timed) for name in self.names)
 
     def _strategy(self, name: str, timed: Timed) -> Strategy:
@@ -237,7 +234,7 @@ class Costs:
         )
 
     def plan(self, device: str, found: tuple[Strategy, ...], assumed: list[str]) -> Plan:
-        """The plan, with what is to be known of it."""
+        """Return the plan with its notes."""
         step = self.step(self.names[-1])
         devices = 1 if self.names[-1] == "one" else self.copies
         return Plan(
@@ -262,15 +259,15 @@ class Costs:
         if self.whole_for is not None and self.devices > 1:
             notes.append(f"{self.whole_for} needs whole weights, so they are not planned in parts.")
         if not any(strategy.fits for strategy in found):
-            notes.append(self._way_out(found[-1]))
+            notes.append(self._suggestion(found[-1]))
         if not step.imagined:
             notes.append("The model asks for numbers, so a step of it was made, on this machine, to see what it takes.")
         if step.not_counted:
             notes.append(f"Products that are not counted: {', '.join(step.not_counted)}.")
         return notes
 
-    def _way_out(self, best: Strategy) -> str:
-        """What would make the last strategy fit."""
+    def _suggestion(self, best: Strategy) -> str:
+        """Return a suggestion that makes the last strategy fit."""
         room = best.room or math.inf
         for recompute in list(AGAIN)[list(AGAIN).index(self.shared.recompute) + 1 :]:
             memory = self.memory(best.name, recompute)
@@ -293,8 +290,10 @@ class Costs:
 
 
 def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
-    """The strategies that so many devices can have, or the one that is asked for; weights stay whole for the sake of
-    what is named."""
+    """Return the strategies for the devices, or the requested one.
+
+    `whole_for` names a feature that needs whole weights.
+    """
     if whole_for is not None and shared.in_parts:
         asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
         raise SettingError(f"{asked} holds weights in parts, which {whole_for} does not know: leave one of them out.")

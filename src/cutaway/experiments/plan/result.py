@@ -1,4 +1,4 @@
-"""A plan of a training: what each strategy takes of memory, time and money, before anything runs."""
+"""Plan of a training: memory, time and cost of each strategy."""
 
 from __future__ import annotations
 
@@ -12,56 +12,59 @@ from ...training.memory.strategies import Memory
 
 @dataclass(frozen=True)
 class Strategy:
-    """What training takes by one strategy. Times are None where nothing says how fast the hardware is."""
+    """Memory, time and cost of one strategy. Times are None if the speed of the hardware is unknown."""
 
     name: str
     devices: int
-    examples: int  # of a step, of each device
+    examples: int  # of a step on each device
     memory: Memory
-    room: float | None  # bytes that may be taken of each device; None where it does not say
+    room: float | None  # usable bytes of each device; None if unknown
     seconds_per_step: float | None
-    bound: str  # what the step waits for: computing, memory, kernels, communication
+    bound: str  # bottleneck of the step: computing, memory, kernels or communication
     seconds_per_epoch: float | None
-    seconds: float | None  # to the end of the training that is asked for
+    seconds: float | None  # of the whole training
     cost: float | None
 
     @property
     def fits(self) -> bool:
-        """Whether it fits into the memory of each device."""
+        """Return whether it fits into the memory of each device."""
         return self.room is None or self.memory.total <= self.room
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training would take, by each strategy that its devices can have."""
+    """Plan of a training, with each possible strategy."""
 
     model: str
     data: str
-    device: str  # the GPU, or this machine
+    device: str  # the GPU or this machine
     parameters: int
-    batch: int  # examples of a step, of all devices
-    tokens: int  # places of that step; examples, where there are no sequences
+    batch: int  # examples of a step over all devices
+    tokens: int  # tokens of that step; examples, if there are no sequences
     steps_per_epoch: int
     steps: int
     epochs: int
-    flops: float  # of a step, of all devices
+    flops: float  # of a step over all devices
     strategies: tuple[Strategy, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
-    dry_runs: Mapping[str, DryRun] = field(default_factory=dict)  # by strategy, where they are asked for
+    dry_runs: Mapping[str, DryRun] = field(default_factory=dict)  # by strategy, if requested
 
     @property
     def best(self) -> Strategy | None:
-        """The fastest that fits; of equals the one with fewest devices, and least memory. None where none fits."""
+        """Return the fastest strategy that fits, then that with the fewest devices and the least memory.
+
+        None if none fits.
+        """
         fitting = [s for s in self.strategies if s.fits]
         return min(fitting, key=lambda s: (s.seconds or 0.0, s.devices, s.memory.total), default=None)
 
     def __getitem__(self, name: str) -> Strategy:
-        """The strategy of that name."""
+        """Return the strategy of that name."""
         return {s.name: s for s in self.strategies}[name]
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON values: bytes, seconds, and money in the price's own."""
+        """Return the plan as JSON values in bytes, seconds and the currency of the price."""
         document = asdict(self)
         for strategy, found in zip(self.strategies, document["strategies"]):
             found["memory"]["total"] = strategy.memory.total

@@ -1,1 +1,1 @@
-"""Searching: settings and architectures, drawn, trained and compared on the validation split."""
+"""Hyperparameter and architecture search, by the metric on the validation split."""

@@ -1,4 +1,4 @@
-"""The settings of a search itself; those of training, data and model are what it searches, or keeps."""
+"""Settings of a search. Settings of training, data and model are searched or fixed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOR_SAMPLERS = {
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a search draws, and when it ends."""
+    """Settings of a search: the sampler, the pruner and the limits."""
 
     trials: int = setting(
         20, "trainings in all, by all processes; those that are rejected untrained do not count", low=1
@@ -54,7 +54,7 @@ class SearchSettings:
 
 
 def reject_idle(settings: SearchSettings, typed: dict[str, object]) -> None:
-    """Raise SettingError for a setting that the sampler does not use, or cannot have."""
+    """Raise SettingError for a setting that the sampler does not use or support."""
     for key, samplers in FOR_SAMPLERS.items():
         if key in typed and settings.sampler not in samplers:
             raise SettingError(

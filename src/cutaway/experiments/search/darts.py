@@ -1,4 +1,4 @@
-"""DARTS: a network of all operations at once, whose weights on the edges of the cell are learned by gradient.
+"""DARTS: gradient-based architecture search with a network of all operations.
 
 H. Liu, K. Simonyan, Y. Yang, DARTS: differentiable architecture search, ICLR 2019, equations 2 to 8.
 <https://arxiv.org/abs/1806.09055>
@@ -7,10 +7,10 @@ H. Liu, K. Simonyan, Y. Yang, DARTS: differentiable architecture search, ICLR 20
     min_α L_val(w*(α), α),   w*(α) = argmin_w L_train(w, α)                  (3, 4)
     ∇_α L_val(w − ξ ∇_w L_train(w, α), α)                                    (6); first order is ξ = 0
 
-One half of the training split is L_train's, the other L_val's, as in the paper: the validation split that trials are
-chosen by is not seen. In turns α makes a step of Adam and w one of SGD. In the end each edge takes the operation whose
-weight is largest, `none` among them, as the authors of NAS-Bench-201 do in the space of cellnet; they and others found
-that α then often comes to skip connections alone, which learn nothing and let every gradient through.
+As in the paper, L_train uses one half of the training split and L_val the other. The validation split, by which trials
+are compared, is not used. α makes a step of Adam and w a step of SGD, alternately. At the end each edge takes the
+operation with the largest weight, `none` included, as the authors of NAS-Bench-201 do in the space of cellnet. They and
+others found that α then often selects only skip connections, which have no weights and pass every gradient.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .config import SearchSettings
 from .space import Space, edge_name
 from .trial import costs
 
-# Of the weights w, as in the paper's section 3.1.1.
+# Optimizer of the weights w, as in section 3.1.1 of the paper.
 LR, LEAST_LR, MOMENTUM, DECAY, CLIP = 0.025, 0.001, 0.9, 3e-4, 5.0
 ALPHA_BETAS, ALPHA_DECAY = (0.5, 0.999), 1e-3
 
 
 class Mixed(nn.Module):
-    """Every operation of an edge, weighed: equation 2."""
+    """Weighted sum of all operations of an edge: equation 2."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Mixed(nn.Module):
         self.weights = torch.full((len(cellnet.OPERATIONS),), 1 / len(cellnet.OPERATIONS))  # (5,)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, C, H, W)."""
+        """Map (N, C, H, W) to (N, C, H, W)."""
         terms = [weight * operation(x) for weight, operation in zip(self.weights, self.operations)]
         return torch.stack(terms).sum(0)
 
@@ -64,11 +64,11 @@ class Supernet(nn.Module):
         self.alpha = nn.Parameter(1e-3 * torch.randn(len(cellnet.EDGES), len(cellnet.OPERATIONS)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (N, classes), of images (N, C, H, W)."""
+        """Return the logits (N, classes) of images (N, C, H, W)."""
         return self.weighed(x, self.alpha.softmax(1))
 
     def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Logits with these weights (6, 5) of the operations."""
+        """Return the logits with the given weights (6, 5) of the operations."""
         for cell in self.cells:
             for edge, of_edge in zip(cell.edges, weights):
                 assert isinstance(edge, Mixed), "every edge is mixed"
@@ -77,21 +77,21 @@ class Supernet(nn.Module):
         return logits
 
     def operations(self) -> tuple[str, ...]:
-        """The operation of each edge whose weight is largest, in the order of the notation."""
+        """Return the operation with the largest weight of each edge, in the order of the notation."""
         return tuple(cellnet.OPERATIONS[i] for i in self.alpha.argmax(1).tolist())
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a supernet came to."""
+    """Result of training a supernet."""
 
-    parts: Mapping[str, str]  # of the space: the operation of each edge
+    parts: Mapping[str, str]  # operation of each edge, by part of the space
     weights: Sequence[Sequence[float]]  # softmax(α), (6, 5)
     work: float  # multiply-adds of its forward passes
 
 
 def reject_space(space: Space) -> None:
-    """Raise SettingError for a space that is not that of the cells alone."""
+    """Raise SettingError for a space that is not exactly that of the cells."""
     if not space.cells or space.settings:
         raise SettingError(
             "sampler=darts learns the cells of cellnet by gradient: search model.arch=cells with it, and nothing else."
@@ -101,9 +101,9 @@ def reject_space(space: Space) -> None:
 def find_cell(
     ready: Prepared, settings: SearchSettings, seed: int, tick: Callable[[int, int], None] = lambda done, of: None
 ) -> Found:
-    """Train the supernet of the model that is ready, on its training split, and read the cell off.
+    """Train the supernet of the prepared model on its training split and return the cell.
 
-    `tick` is told how many of how many epochs are done.
+    `tick` is called with the number of finished epochs and of all epochs.
     """
     torch.manual_seed(seed)
     net = Supernet(ready.model.config)  # type: ignore[arg-type]
@@ -137,23 +137,23 @@ def find_cell(
 
 
 def costs_of(net: Supernet, ready: Prepared) -> int:
-    """Multiply-adds of the supernet for one example."""
+    """Return the multiply-adds of the supernet for one example."""
     macs = costs(ready, net)["macs"]
     assert macs is not None, "convolutions and the head are all that multiplies"
     return macs
 
 
 def halves(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The example numbers of the half that w learns from, and of the half that α does, as many each."""
+    """Return the example indices for w and for α, two halves of equal size."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return order[: count // 2], order[count // 2 : 2 * (count // 2)]
 
 
 def batches(ready: Prepared, half: Tensor, size: int, seed: int) -> Iterator[Batch]:
-    """The batches of a half in a random order, varied as training varies them."""
+    """Yield the batches of a half in random order, with the augmentation of training."""
     generator = torch.Generator().manual_seed(seed)
     order = half[torch.randperm(len(half), generator=generator)]
-    plan = [index for index in torch.split(order, size or len(half)) if len(index) > 1]  # one has no variance
+    plan = [index for index in torch.split(order, size or len(half)) if len(index) > 1]  # one example has no variance
     random = torch.Generator(ready.place.device).manual_seed(seed)
     for batch in ready.data.splits["train"].batches(plan, seed=seed):
         inputs, target = ready.place.batch(batch)
@@ -164,7 +164,7 @@ def batches(ready: Prepared, half: Tensor, size: int, seed: int) -> Iterator[Bat
 
 
 def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-    """The mean loss of a batch, (); with these weights in the place of the net's, by name."""
+    """Return the mean loss of a batch, shape (). `weights` replaces those of the network, by name."""
     with ready.place.autocast():
         outputs = torch.func.functional_call(net, dict(weights or {}), batch.inputs)
     loss: Tensor = ready.task.loss(outputs, batch.target) / ready.task.count(batch.target)
@@ -172,9 +172,10 @@ def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, 
 
 
 def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi: float) -> Tensor:
-    """The gradient of the loss on `val` with respect to α, (6, 5): equation 6, with ξ the rate of a step of w, or 0.
+    """Return the gradient of the loss on `val` with respect to α, shape (6, 5).
 
-    It is taken through the step, by differentiating twice, where the paper takes a finite difference (equation 8).
+    This is equation 6, with ξ the learning rate of w or 0. It differentiates through the step. The paper uses a finite
+    difference (equation 8).
     """
     named = {name: p for name, p in net.named_parameters() if name != "alpha"}
     if not xi:
@@ -191,7 +192,7 @@ def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi:
 
 
 def described(weights: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """The weights of the operations, a row an edge, for a table."""
+    """Return the weights of the operations as table rows, one for each edge."""
     return [
         {"edge": edge_name(edge), **dict(zip(cellnet.OPERATIONS, row))} for edge, row in zip(cellnet.EDGES, weights)
     ]

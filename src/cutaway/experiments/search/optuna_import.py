@@ -1,4 +1,4 @@
-"""Optuna, which is an extra: asked for here, once, before anything that needs it is imported."""
+"""Import of the optional dependency Optuna."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...core.errors import SettingError
 
 
 def need_optuna() -> None:
-    """Raise SettingError where Optuna is not installed."""
+    """Raise SettingError if Optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError as error:

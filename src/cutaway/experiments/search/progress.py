@@ -1,4 +1,4 @@
-"""What a person sees while a search is at work: a line for each trial that ends, and a bar below on a terminal."""
+"""Progress of a search: a line for each trial that ends, and a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STYLES = {FINISHED: "", PRUNED: "dim", REJECTED: "dim", DIVERGED: "red"}
 
 
 class SearchProgress:
-    """The progress of one process at a search, on standard error. Used as a context."""
+    """Progress of one process of a search on standard error. Used as a context manager."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
         self._bar: rich.progress.Progress | None = None
-        self._told = 0  # rows
+        self._told = 0  # rows that were printed
 
     def __enter__(self) -> SearchProgress:
         if self.shown and sys.stderr.isatty():
@@ -52,7 +52,7 @@ class SearchProgress:
             self._bar.stop()
 
     def begin(self, trials: int, metric_name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A search for so many trials, of which these ended before."""
+        """Start a search with `trials` trials. `rows` have ended already."""
         self._trials, self._metric, self._told = trials, metric_name, len(rows)
         self._rows: Sequence[Mapping[str, Any]] = rows
         if rows:
@@ -60,23 +60,23 @@ class SearchProgress:
         self._update("")
 
     def note(self, sentence: str) -> None:
-        """What is to be known."""
+        """Print a note."""
         self._line(f"note: {sentence}")
 
     def trial(self, number: int, given: Mapping[str, Any]) -> None:
-        """A trial begins."""
+        """Report that a trial begins."""
         self._update(f"trial {number}")
 
     def supernet(self, done: int, of: int) -> None:
-        """An epoch of the network of all operations is done."""
+        """Report a finished epoch of the supernet."""
         self._update(f"all operations at once, epoch {done}/{of}")
 
     def epoch(self, number: int, epoch: int, score: float) -> None:
-        """An epoch of a trial is done."""
+        """Report a finished epoch of a trial."""
         self._update(f"trial {number}, epoch {epoch}: {scored(self._metric, score)}")
 
     def trial_done(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A trial ended; `rows` are all that did, of other processes too."""
+        """Report that a trial ended. `rows` are all ended trials, including those of other processes."""
         new, self._rows = rows[self._told :], rows
         self._told = len(rows)
         for row in new:
@@ -84,7 +84,7 @@ class SearchProgress:
         self._update("")
 
     def said(self, row: Mapping[str, Any]) -> str:
-        """A trial in a line."""
+        """Return a trial as one line."""
         if row["state"] == REJECTED:
             return f"{row['trial']:>5}  rejected: {short(row['why'], 64)}"
         score = scored(self._metric, row[self._metric]) if row[self._metric] is not None else ""
@@ -118,12 +118,12 @@ class SearchProgress:
 
 
 def scored(name: str, value: float) -> str:
-    """A score as people write it."""
+    """Format a score."""
     return percent(value) if metric(name)[1] == "fraction" else number(value)
 
 
 def as_said(value: Any) -> str:
-    """A drawn value in few characters; a cell by the first letters of its operations."""
+    """Format a drawn value in few characters."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return short(value, 40)

@@ -1,10 +1,10 @@
-"""How settings are drawn: Optuna's samplers, regularized evolution as one of its kind, a grid, what is proposed.
+"""Samplers of a search: Optuna's samplers, regularized evolution, grid search and proposed values.
 
 T. Akiba, S. Sano, T. Yanase, T. Ohta, M. Koyama, Optuna: a next-generation hyperparameter optimization framework, 2019.
 <https://arxiv.org/abs/1907.10902>
 
-A sampler is made anew for each trial, with a seed of the search's and of how many were drawn before: a search that was
-killed draws what it would have drawn.
+Each trial has a new sampler, with a seed from the search's seed and the number of earlier draws. A search that was
+killed therefore continues with the same draws.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .space import Choice, Searched, Space
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The parts of the space as Optuna has them."""
+    """Return the parts of the space as Optuna distributions."""
     return {name: distribution(one) for name, one in space.parts().items()}
 
 
 def distribution(one: Searched) -> BaseDistribution:
-    """A range or a choice as Optuna has it."""
+    """Convert a range or a choice to an Optuna distribution."""
     if isinstance(one, Choice):
         return CategoricalDistribution(one.options)
     if one.whole:
@@ -44,7 +44,7 @@ def distribution(one: Searched) -> BaseDistribution:
 def sampler_for(
     settings: SearchSettings, space: Space, seed: int, taken: Sequence[Mapping[str, Any]]
 ) -> optuna.samplers.BaseSampler:
-    """The sampler of one trial; `taken` are the parts that were drawn for those there are."""
+    """Return the sampler of one trial. `taken` are the parts of existing trials."""
     if settings.sampler == "grid":
         order = list(space.grid())
         random.Random(0).shuffle(order)  # the same for every trial
@@ -59,35 +59,35 @@ def sampler_for(
 
 
 class Proposed(optuna.samplers.BaseSampler):
-    """What was found elsewhere."""
+    """Sampler that returns given values."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Nothing is drawn together."""
+        """Return an empty space, because nothing is drawn jointly."""
         return {}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Nothing is drawn together."""
+        """Return nothing, because nothing is drawn jointly."""
         return {}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """The value that was proposed."""
+        """Return the proposed value."""
         return self.values[param_name]
 
 
 class RegularizedEvolution(optuna.samplers.BaseSampler):
-    """Aging evolution: the best of a few of the youngest trials, changed in one place; the oldest is forgotten.
+    """Aging evolution: mutate one setting of the best of a few recent trials, and forget the oldest.
 
     E. Real, A. Aggarwal, Y. Huang, Q. V. Le, Regularized evolution for image classifier architecture search, AAAI 2019,
-    algorithm 1. <https://arxiv.org/abs/1802.01548> The population is a queue of the last P finished trials, the first P
-    of which are random; the parent is the best of S that are drawn from it with replacement, and the child is the
-    parent with one setting drawn anew among its other values.
+    algorithm 1. <https://arxiv.org/abs/1802.01548> The population is a queue of the last P finished trials, and the
+    first P are random. The parent is the best of S trials that are drawn with replacement. The child is the parent with
+    one setting redrawn among its other values.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], population: int, tournament: int, seed: int) -> None:
@@ -95,13 +95,13 @@ class RegularizedEvolution(optuna.samplers.BaseSampler):
         self.random = random.Random(seed)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The whole space: a child has all that its parent has."""
+        """Return the whole space, because a child inherits all settings."""
         return self.space
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The child of a parent; nothing while the population is not full, and all is drawn at random."""
+        """Return the child of a parent, or nothing until the population is full; settings are then drawn at random."""
         finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if len(finished) < self.population:
             return {}
@@ -116,12 +116,12 @@ class RegularizedEvolution(optuna.samplers.BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Any value."""
+        """Draw any value."""
         return drawn(param_distribution, self.random)
 
 
 def drawn(one: BaseDistribution, source: random.Random, unlike: Any = None) -> Any:
-    """A value, each as likely as the others (by the logarithm, where the range is one of it), and not `unlike`."""
+    """Draw a value uniformly, or log-uniformly for a logarithmic range, that differs from `unlike`."""
     if isinstance(one, CategoricalDistribution):
         return source.choice([choice for choice in one.choices if choice != unlike])
     assert isinstance(one, IntDistribution | FloatDistribution), "a search draws numbers and choices"
@@ -138,7 +138,7 @@ def drawn(one: BaseDistribution, source: random.Random, unlike: Any = None) -> A
 
 
 def pruner_for(name: str, epochs: int) -> optuna.pruners.BasePruner:
-    """The pruner of that name, for trials of so many epochs."""
+    """Return the pruner of that name for trials of `epochs` epochs."""
     if name == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(2, epochs // 5))
     if name == "hyperband":

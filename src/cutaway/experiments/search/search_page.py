@@ -1,4 +1,4 @@
-"""The page of a search: the winner, the front of metric and MACs, the best so far, what mattered, and every trial."""
+"""Report of a search: the winner, the Pareto front, the best so far, importances and all trials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
 if TYPE_CHECKING:
     from .result import Row, Search
 
-SEVERAL = 3  # finished trials from which on there is something to compare
+SEVERAL = 3  # minimum finished trials for comparisons
 STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
 MEANT = {
     FINISHED: "trained to the end",
@@ -36,12 +36,12 @@ MEANT = {
 
 
 def write_search_report(found: Search) -> None:
-    """Write report.html into a search's folder."""
+    """Write report.html to the folder of a search."""
     write_text(found.report, page(describe(found)))
 
 
 def describe(found: Search) -> Page:
-    """The whole page of a search that has trials."""
+    """Return the whole report of a search that has trials."""
     views = [head(found)]
     if len(found.finished) >= SEVERAL:
         views += [front(found), so_far(found), what_mattered(found)]
@@ -53,7 +53,7 @@ def describe(found: Search) -> Page:
 
 
 def head(found: Search) -> View:
-    """The winner, and what was searched."""
+    """Return the view of the winner and the search."""
     about, best, name = found.about, found.best, metric(found.metric)[0]
     states = [row["state"] for row in found.trials]
     said = ", ".join(f"{count(states.count(state))} {state}" for state in STATES if state in states)
@@ -104,7 +104,7 @@ def head(found: Search) -> View:
 
 
 def front(found: Search) -> View:
-    """The metric over the cost: every finished trial, and those that none beats in both."""
+    """Return the view of the metric over the cost: finished trials and the Pareto front."""
     name, format = metric(found.metric)
     known = [row for row in found.finished if row["macs"] is not None]
     best = found.best or {}
@@ -153,12 +153,12 @@ def front(found: Search) -> View:
 
 
 def so_far(found: Search) -> View:
-    """The best metric after each trial."""
+    """Return the view of the best metric after each trial."""
     name, format = metric(found.metric)
     rows = [row for row in found.trials if row["state"] != REJECTED]
     steps: list[list[float]] = []
     for n, row in enumerate(rows, 1):
-        value = _finished(found, row)
+        value = _finished_value(found, row)
         if value is not None and (
             not steps or (value > steps[-1][1] if found.higher_is_better else value < steps[-1][1])
         ):
@@ -186,7 +186,7 @@ def so_far(found: Search) -> View:
 
 
 def what_mattered(found: Search) -> View:
-    """How much of the metric's variance each setting explains, and the metric over each."""
+    """Return the view of the importance of each setting, and the metric over each."""
     name = metric(found.metric)[0]
     fractions = found.importances()
     drawings: list[Drawing] = []
@@ -221,7 +221,7 @@ def what_mattered(found: Search) -> View:
 
 
 def _slice(found: Search, key: str) -> Drawing:
-    """The metric over one of the parts."""
+    """Return the chart of the metric over one part of the space."""
     name, format = metric(found.metric)
     one = found.space.parts()[key]
     rows = [row for row in found.trials if row[found.metric] is not None and row["state"] in (FINISHED, PRUNED)]
@@ -238,7 +238,7 @@ def _slice(found: Search, key: str) -> Drawing:
 
 
 def cells(row: Row) -> View:
-    """The weights of the operations that DARTS came to."""
+    """Return the view of the operation weights that DARTS found."""
     weights = row[CELL]
     operations = list(cellnet.OPERATIONS)
     edges = [one["edge"] for one in weights]
@@ -263,7 +263,7 @@ def cells(row: Row) -> View:
 
 
 def trials(found: Search) -> View:
-    """Every trial."""
+    """Return the view of every trial."""
     name, format = metric(found.metric)
     keys = list(found.about["space"])
     heads = {
@@ -309,7 +309,10 @@ def dots(
     places: Sequence[tuple[float, float, Row]],
     **more: Any,
 ) -> Drawing:
-    """A mark for each trial; `x` is the name, the format and whether it is logarithmic, `y` the name and the format."""
+    """Return a chart with a mark for each trial.
+
+    `x` is the name, the format and whether the axis is logarithmic, and `y` the name and the format.
+    """
     return {
         "kind": "dots",
         "title": title,
@@ -328,14 +331,14 @@ def dots(
 
 
 def spread(found: Search) -> bool:
-    """Whether the worse half of the finished trials lies so low that the better one could not be told apart there."""
+    """Return whether one chart of all finished trials would hide the differences within the better half."""
     values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
     half = values[: (len(values) + 1) // 2]
     return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))
 
 
 def command(found: Search) -> str:
-    """What was typed, or would be."""
+    """Return the command or Python call of the search."""
     about = found.about
     given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}
     if about["data"] == IN_MEMORY or OWN in about:
@@ -346,12 +349,12 @@ def command(found: Search) -> str:
 
 
 def scored(found: Search, row: Row) -> str:
-    """The metric of a row as people write it."""
+    """Format the metric of a row."""
     return written(row[found.metric], metric(found.metric)[1])
 
 
 def said_value(value: Any) -> str:
-    """A drawn value in words."""
+    """Format a drawn value."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -359,5 +362,5 @@ def _count(value: int | None) -> str:
     return written(value, "count")
 
 
-def _finished(found: Search, row: Row) -> float | None:
+def _finished_value(found: Search, row: Row) -> float | None:
     return row[found.metric] if row["state"] == FINISHED else None

@@ -1,11 +1,11 @@
-"""What is searched: ranges and choices of settings, as people type them.
+"""Search space: ranges and choices of settings, as typed by the user.
 
-    lr=1e-4..1e-1:log            a number between two, evenly by its logarithm
-    model.hidden_dim=16..256     a whole number, where the setting is one
-    optimizer=adam,sgd           one of several; of settings that are lists, as 64|64,64|128
+    lr=1e-4..1e-1:log            a number between two, log-uniform
+    model.hidden_dim=16..256     an integer, if the setting is one
+    optimizer=adam,sgd           one of several; of settings that are lists, as in 64|64,64|128
     model.arch=cells             one of the 15 625 cells of cellnet, an operation for each edge
 
-What is drawn has four significant digits, so that the command that repeats it can be typed.
+Drawn numbers have four significant digits, so that the command that repeats a trial can be typed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .config import SearchSettings
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
 CELLS = "cells"
-DIGITS = 4  # significant ones, of a number that is drawn
+DIGITS = 4  # significant digits of a drawn number
 COMPARED_BY = ("monitor", "objective", "val", "test", "fold", "folds", "split_seed", "target")  # never searched
-FEW = 1000  # values of a whole number that a grid takes
+FEW = 1000  # maximum values of an integer range in a grid
 
 
 @dataclass(frozen=True)
 class Range:
-    """Every number from `low` to `high`, whole ones where `whole`; with `log` evenly by their logarithm."""
+    """Range of numbers from `low` to `high`, of integers with `whole`, and log-uniform with `log`."""
 
     low: float
     high: float
@@ -49,20 +49,20 @@ class Range:
         return "..".join(ends) + (":log" if self.log else "")
 
     def value(self, drawn: float) -> float | int:
-        """What was drawn as the setting has it."""
+        """Convert a drawn number to the value of the setting."""
         if self.whole:
             return int(drawn)
         return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
 
     def values(self) -> list[float] | None:
-        """All of them, where these are few enough for a grid."""
+        """Return all values if there are few enough for a grid, otherwise None."""
         few = self.whole and self.high - self.low < FEW
         return list(range(int(self.low), int(self.high) + 1)) if few else None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values, as they are typed."""
+    """Choice among several values, stored as typed text."""
 
     options: tuple[str, ...]
     of_lists: bool = False
@@ -71,11 +71,11 @@ class Choice:
         return ("|" if self.of_lists else ",").join(self.options)
 
     def value(self, drawn: str) -> str:
-        """What was drawn as the setting has it."""
+        """Return the drawn value."""
         return drawn
 
     def values(self) -> list[str]:
-        """All of them."""
+        """Return all values."""
         return list(self.options)
 
 
@@ -84,30 +84,30 @@ Searched = Range | Choice
 
 @dataclass(frozen=True)
 class Space:
-    """The searched settings by key; `cells` is the key of one that is an architecture of cellnet, if there is one."""
+    """Searched settings by key. `cells` is the key of a cellnet architecture, if one is searched."""
 
     settings: Mapping[str, Searched]
     cells: str = ""
 
     def texts(self) -> dict[str, str]:
-        """The space as it is typed."""
+        """Return the space as typed text."""
         return {key: str(one) for key, one in self.settings.items()} | ({self.cells: CELLS} if self.cells else {})
 
     def parts(self) -> dict[str, Searched]:
-        """What is drawn by itself: settings, and the operation on each edge of a cell."""
+        """Return everything that is drawn separately: settings, and the operation on each edge of a cell."""
         operations = Choice(cellnet.OPERATIONS)
         edges = {edge_name(edge): operations for edge in cellnet.EDGES} if self.cells else {}
         return {**self.settings, **edges}
 
     def given(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of what was drawn of each of the parts."""
+        """Return the settings from the drawn value of each part."""
         found: dict[str, Any] = {key: one.value(drawn[key]) for key, one in self.settings.items()}
         if self.cells:
             found[self.cells] = cellnet.written([drawn[edge_name(edge)] for edge in cellnet.EDGES])
         return found
 
     def grid(self) -> Iterator[dict[str, Any]]:
-        """Every combination of values. Raises SettingError where a range has no end of them."""
+        """Return every combination of values. Raises SettingError for a range with unlimited values."""
         values: dict[str, Sequence[Any]] = {}
         for key, one in self.parts().items():
             found = one.values()
@@ -120,20 +120,20 @@ class Space:
         return (dict(zip(values, combination)) for combination in itertools.product(*values.values()))
 
     def size(self) -> float:
-        """How many combinations there are; infinite where a range of numbers is among them."""
+        """Return the number of combinations; infinite with a range of floats."""
         sizes = (one.values() for one in self.parts().values())
         return math.prod(math.inf if values is None else len(values) for values in sizes)
 
 
 def edge_name(edge: tuple[int, int]) -> str:
-    """What the operation on an edge of a cell is called."""
+    """Return the name of the operation on an edge of a cell."""
     return f"edge {edge[0]}→{edge[1]}"
 
 
 def sort_settings(found: Preset, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """What is given as three: what says how to search, what is searched, and what is fixed.
+    """Split settings into those of the search, those that are searched, and those that are fixed.
 
-    A value that is a range or a choice is searched. Raises UnknownName for a setting that there is not.
+    A range or a choice is searched. Raises UnknownName for an unknown setting.
     """
     own = set(keys(SearchSettings))
     how = {key: value for key, value in given.items() if key in own}
@@ -143,19 +143,22 @@ def sort_settings(found: Preset, given: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) -> Space:
-    """The space of what is typed. Raises SettingError for a range that is empty or cannot be, and for a setting that is
-    both searched and fixed; UnknownName for one that there is not."""
+    """Parse the search space.
+
+    Raises SettingError for an empty or invalid range and for a setting that is both searched and fixed; UnknownName for
+    an unknown setting.
+    """
     settings: dict[str, Searched] = {}
     cells = ""
     for key, raw in typed.items():
         kind = kind_of(found, key)
         if key in fixed:
             raise SettingError(
-                f"{key} is both searched ({key}={_said(raw)}) and fixed ({key}={_said(fixed[key])}): give one of them."
+                f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): give one of them."
             )
         if key in COMPARED_BY:
             raise SettingError(
-                f"{key}={_said(raw)} cannot be searched: trials are compared by what {key} says, and must have it in "
+                f"{key}={_repr(raw)} cannot be searched: trials are compared by what {key} says, and must have it in "
                 "common. Give one value."
             )
         if _is_cells(key, raw):
@@ -163,7 +166,7 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
                 raise SettingError(f"{key}={CELLS} is for cellnet and cellnet-small, and this is {found.name}.")
             cells = key
             continue
-        one = _read(key, raw, kind)
+        one = _parse_searched(key, raw, kind)
         for value in (one.low, one.high) if isinstance(one, Range) else one.options:
             _check(found, key, value)
         settings[key] = one
@@ -176,12 +179,15 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
 
 
 def kind_of(found: Preset, key: str) -> Any:
-    """The type of a setting of training, data or, as model.KEY, the model. Raises UnknownName where there is none."""
+    """Return the type of a setting of training, data or, as model.KEY, the model.
+
+    Raises UnknownName if it does not exist.
+    """
     if key.startswith("model."):
         name = key.removeprefix("model.")
         hints = typing.get_type_hints(type(found.config))
         if name not in hints:
-            found.parse({name: ""})  # which says what is similar
+            found.parse({name: ""})  # raises UnknownName with similar names
         return hints[name]
     for group in (TrainSettings, DataSettings):
         hints = typing.get_type_hints(group)
@@ -191,7 +197,7 @@ def kind_of(found: Preset, key: str) -> Any:
 
 
 def is_searched(key: str, raw: Any, kind: Any) -> bool:
-    """Whether a value, as it is typed, is a range or a choice."""
+    """Return whether a typed value is a range or a choice."""
     if not isinstance(raw, str):
         return False
     number, of_lists = _is_number(kind), _is_list(kind)
@@ -199,14 +205,14 @@ def is_searched(key: str, raw: Any, kind: Any) -> bool:
         return True
     if number and ".." in raw:
         return True
-    return "," in raw and not of_lists and (number or _is(kind, bool) or _has_choices(key))
+    return "," in raw and not of_lists and (number or _is_type(kind, bool) or _has_choices(key))
 
 
-def _read(key: str, raw: Any, kind: Any) -> Searched:
-    """A range or a choice. Raises SettingError where it is neither, or an empty one."""
+def _parse_searched(key: str, raw: Any, kind: Any) -> Searched:
+    """Parse a range or a choice. Raises SettingError if it is neither or empty."""
     of_lists = _is_list(kind)
     if isinstance(raw, str) and _is_number(kind) and ".." in raw:
-        return _range(key, raw, whole=_is(kind, int))
+        return _range(key, raw, whole=_is_type(kind, int))
     if isinstance(raw, str):
         options = [part.strip() for part in raw.split("|" if "|" in raw or of_lists else ",")]
     elif isinstance(raw, Sequence):
@@ -214,10 +220,10 @@ def _read(key: str, raw: Any, kind: Any) -> Searched:
     else:
         options = [as_text(raw)]
     if not all(options) or not options:
-        raise SettingError(f"{key}={_said(raw)} is an empty choice: list values, as in {key}=A,B.")
+        raise SettingError(f"{key}={_repr(raw)} is an empty choice: list values, as in {key}=A,B.")
     if len(set(options)) < 2:
         raise SettingError(
-            f"{key}={_said(raw)} is one value, and nothing to search: give a range, as low..high, several values, or "
+            f"{key}={_repr(raw)} is one value, and nothing to search: give a range, as low..high, several values, or "
             "leave it among the fixed settings."
         )
     return Choice(tuple(dict.fromkeys(options)), of_lists)
@@ -245,7 +251,7 @@ def _range(key: str, raw: str, whole: bool) -> Range:
 
 
 def _check(found: Preset, key: str, raw: Any) -> None:
-    """Raise what the setting raises for a value that it cannot have."""
+    """Raise the error of the setting if the value is invalid."""
     if not key.startswith("model."):
         build(TrainSettings if key in keys(TrainSettings) else DataSettings, {key: raw})
         return
@@ -256,7 +262,7 @@ def _check(found: Preset, key: str, raw: Any) -> None:
         require(rule.holds(value), key, value, rule.allowed, SettingError)
 
 
-def _said(raw: Any) -> str:
+def _repr(raw: Any) -> str:
     return short(raw if isinstance(raw, str) else as_text(tuple(raw) if isinstance(raw, list) else raw))
 
 
@@ -269,7 +275,7 @@ def _is_cell(key: str) -> bool:
 
 
 def _kinds(kind: Any) -> set[Any]:
-    """The types that a value may have, of a list those of its members; None is none."""
+    """Return the types that a value may have, without None; for a list those of its members."""
     parts = typing.get_args(kind) if _is_optional(kind) else (kind,)
     inner = {typing.get_args(part)[0] if typing.get_origin(part) is tuple else part for part in parts}
     return inner - {type(None)}
@@ -283,7 +289,7 @@ def _is_list(kind: Any) -> bool:
     return any(typing.get_origin(part) is tuple for part in (kind, *typing.get_args(kind)))
 
 
-def _is(kind: Any, wanted: type) -> bool:
+def _is_type(kind: Any, wanted: type) -> bool:
     return _kinds(kind) == {wanted}
 
 
@@ -292,7 +298,10 @@ def _is_number(kind: Any) -> bool:
 
 
 def _has_choices(key: str) -> bool:
-    """Whether the setting is one of a few words. A model's own are: none of them is a text with commas in it."""
+    """Return whether the setting takes one of a few words.
+
+    Settings of a model always do: none contains text with commas.
+    """
     if key.startswith("model."):
         return True
     fields = (f for group in (TrainSettings, DataSettings) for f in dataclasses.fields(group))

@@ -1,4 +1,4 @@
-"""What a search is: read from what was typed, or from its folder, and written so that two can be told apart."""
+"""Specification of a search, from the command line or from its folder, and the document that identifies it."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .config import SearchSettings, reject_idle
 from .space import Space, sort_settings, space_of
 from .storage import ABOUT, read_about
 
-OWN = "own"  # in search.json: what makes the modules of a person's own that are searched among
+OWN = "own"  # key of search.json for the maker of custom modules
 
 
 @dataclass
 class Plan:
-    """What a search is: read from what was typed, or from its folder."""
+    """Specification of a search."""
 
     found: Preset
     source: str | Given
     space: Space
     fixed: dict[str, Any]
     settings: SearchSettings
-    how: dict[str, Any]  # what was typed of the settings
+    how: dict[str, Any]  # search settings that were given
 
     @property
     def seed(self) -> int:
-        """Of the draws: that of the trainings, where it is fixed."""
+        """Return the seed of the draws, which is that of the trainings if it is fixed."""
         return int(self.fixed.get("seed", 0))
 
     def document(self) -> dict[str, Any]:
-        """What two searches that share a folder must have in common, but for the number of trials."""
+        """Return everything that searches with the same folder must have in common, without the number of trials."""
         return {
             "model": self.found.name,
             "data": IN_MEMORY if isinstance(self.source, Given) else self.source,
@@ -53,7 +53,7 @@ class Plan:
 
 
 def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
-    """The plan of what was typed. Raises what a person can fix."""
+    """Return the specification of a new search. Raises SettingError or UnknownName for invalid input."""
     if model is None or source is None:
         raise SettingError(
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
@@ -73,7 +73,7 @@ def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[st
     if settings.sampler == "darts":
         darts.reject_space(whole)
     if settings.sampler == "grid":
-        whole.grid()  # which rejects what has no end
+        whole.grid()  # rejects unlimited ranges
     return Plan(
         found, source if isinstance(source, Given) else located(str(source)), whole, dict(fixed), settings, dict(how)
     )
@@ -87,7 +87,7 @@ def resumed(
     space: Mapping[str, Any] | None,
     out: str | Path | None,
 ) -> Plan:
-    """The plan of a search that goes on: its own, with more trials where these are given."""
+    """Return the specification of a search that is continued, with more trials if they are given."""
     about = read_about(folder)
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
@@ -126,12 +126,12 @@ def resumed(
 
 
 def named(about: Mapping[str, Any]) -> Preset:
-    """The model of a search that is opened again, by its document: one of one's own with its settings alone."""
+    """Return the model of a search from its document. For custom modules only their settings are known."""
     own = about.get(OWN)
     return preset(about["model"]) if own is None else described(about["model"], own["path"], own["kinds"])
 
 
 def located(source: str) -> str:
-    """A source as it is seen from everywhere: the whole path, where it is one."""
+    """Return a source with its absolute path, if it is a path."""
     there = all(exists(Path(one).expanduser()) for one in source.split(","))
-    return (path_of(source) or source) if there else source  # what is nowhere is told of as it was typed
+    return (path_of(source) or source) if there else source  # missing paths are reported as they were typed

@@ -1,13 +1,13 @@
-"""A search's folder, which several processes share and none can spoil: search.json, study.db, and who works on what.
+"""Folder of a search, which several processes can share: search.json, study.db and the locks of trials.
 
-    search.json   what is searched, and how
+    search.json   the search space and settings
     study.db      every trial, in Optuna's SQLite storage
-    trials/N/     what trial N writes while it trains; held by the process that trains it, and gone in the end
-    best/         the winner, a run like any other
-    report.html   the page
+    trials/N/     temporary files of trial N, locked by the process that trains it
+    best/         the winner, which is a regular run
+    report.html   the report
 
-A trial is drawn in turn, by one process at a time. A trial that is said to run and that nobody holds was killed: it is
-put aside as failed, and what it was to try is drawn again.
+Only one process at a time draws a trial. A trial that is marked as running without a lock was killed. It is marked as
+failed, and its settings are drawn again.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from ...training.run_folder import RunInUse, about_several, folder_of_several, l
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: one process alone
+except ImportError:  # no such locks on this system, so only one process can be used
     fcntl = None  # type: ignore[assignment]
 
 ABOUT, STUDY, TRIALS, BEST, REPORT, TURN = "search.json", "study.db", "trials", "best", "report.html", ".turn"
-NAME = "search"  # of the study
+NAME = "search"  # name of the study
 WAIT = 120.0  # seconds that SQLite waits for another process's transaction
-OUTCOME, DRAW, CELL = "outcome", "draw", "cell"  # what is kept of a trial beside its values
+OUTCOME, DRAW, CELL = "outcome", "draw", "cell"  # user attributes of a trial
 
 
 @contextlib.contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """Wait until no other process draws, and keep others from it. What a process held is free when it ends."""
+    """Wait for the lock of drawing and hold it. The lock of a process is released when it ends."""
     try:
         handle = os.open(folder / TURN, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise FileError(f"{folder} cannot be written to: {error.strerror}. Check its permissions.") from error
     try:
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # a file system without locks: better no lock than no search
+            with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
@@ -55,7 +55,7 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def new_search_folder(out: str | Path | None, name: str) -> Path:
-    """The folder of a search, as `folder_of_several` says."""
+    """Return the folder of a search, as defined by `folder_of_several`."""
     return folder_of_several(out, "search", name, ABOUT, beside=(TURN, STUDY))
 
 
@@ -87,15 +87,17 @@ OUTCOMES = {
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """search.json of a folder. Raises FileError where it is no search, or not what one writes."""
+    """Read search.json of a folder. Raises FileError if it is missing or invalid."""
     about = about_several(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
     reject_unlike(about, SEARCH, Path(folder) / ABOUT, "Take it from a copy, or search again.")
     return about
 
 
 def read_trials(study: optuna.Study, params: Iterable[str]) -> list[FrozenTrial]:
-    """The trials of a study that ended, and were not killed. Raises FileError where one does not say what it came to,
-    or what was drawn of each of the `params`."""
+    """Return the trials of a study that ended and were not killed.
+
+    Raises FileError if a trial has no outcome or no drawn value of one of the `params`.
+    """
     fix = "Take the folder from a copy, or search again."
     try:
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
@@ -117,16 +119,16 @@ def _first_line(error: Exception) -> str:
 
 
 def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    """The study in a folder, new or as it stands. Raises FileError where its storage cannot be read."""
+    """Open or create the study of a folder. Raises FileError if its storage cannot be read."""
     path = folder / STUDY
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it would tell of itself beside what is told here
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # its messages would duplicate the progress
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=WAIT, check_same_thread=False)
 
     try:
-        with turn(folder):  # two that made the tables at once would spoil each other's
-            # Through a function and no address, as a path may have signs in it that mean something there.
+        with turn(folder):  # processes that create the tables at the same time would corrupt them
+            # By a function and not a URL, because a path may contain characters that are special there.
             storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
             return optuna.create_study(
                 storage=storage, study_name=NAME, directions=directions, pruner=pruner, load_if_exists=True
@@ -140,23 +142,23 @@ def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.B
 
 
 def trial_folder(folder: Path, number: int) -> Path:
-    """Where a trial works."""
+    """Return the folder of a trial."""
     return folder / TRIALS / str(number)
 
 
 def put_aside_killed(study: optuna.Study, folder: Path) -> list[FrozenTrial]:
-    """Mark trials as failed that are said to run and that nobody holds; those that somebody does. Call it in turn."""
+    """Mark running trials without a lock as failed and return the others. The caller must hold `turn`."""
     running = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         held = trial_folder(folder, trial.number)
-        if held.is_dir() and _is_held(held):
+        if held.is_dir() and _is_locked(held):
             running.append(trial)
         else:
             study.tell(trial.number, state=TrialState.FAIL)
     return running
 
 
-def _is_held(folder: Path) -> bool:
+def _is_locked(folder: Path) -> bool:
     try:
         with locked(folder):
             return False

@@ -1,4 +1,4 @@
-"""A search: draw, train, compare, until there are as many trials as were asked for; then the winner, tested once."""
+"""Search loop: draw and train trials until there are enough, then train and test the winner once."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from .storage import (
 )
 from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
 
-GIVE_UP = 50  # draws one after another that are rejected untrained
-PROBES = 20  # draws, one of which must fit the data, before anything is begun
+GIVE_UP = 50  # consecutive draws that are rejected without training
+PROBES = 20  # draws of which one must fit the data before the search begins
 
 
 class SearchInterrupted(KeyboardInterrupt):
-    """The person or the system asked the search to stop; every trial that had ended is kept."""
+    """The user or the system stopped the search. Every trial that had ended is kept."""
 
-    command = "search"  # that goes on
+    command = "search"  # that resumes it
 
 
 def search(
@@ -68,12 +68,27 @@ def search(
     progress: SearchProgress | None = None,
     crowned: bool = True,
 ) -> Search:
-    """Search among the settings that are ranges or choices, or stand in `space`, and leave a folder of it. `model` is a
-    preset's name, or what makes modules of one's own, as `maker` takes it.
+    """Search settings that are ranges or choices, or are given in `space`, and write a folder.
 
-    With `resume`, or where `out` holds the same search already, go on with that one, beside other processes that may be
-    at it. Unless it is to be `crowned`, the winner is not trained as a run, and the test split stays closed. Raises
-    SearchInterrupted where the person stops it, CutawayError for what they can fix.
+    With `resume`, or if `out` contains the same search already, that one is continued. Other processes may work on it
+    at the same time.
+
+    Args:
+        model: Name of a preset, or a function that builds custom modules, as for `maker`.
+        source: Data.
+        given: Settings of the search, and of training, data and model.
+        space: Searched settings.
+        out: Folder of the search.
+        resume: Folder of a search to continue.
+        progress: Progress output.
+        crowned: Whether the winner is trained as a run and tested. Otherwise the test split is not used.
+
+    Returns:
+        The search.
+
+    Raises:
+        SearchInterrupted: If the user stops it.
+        CutawayError: For errors that the user can fix.
     """
     progress = progress or SearchProgress()
     if resume is not None:
@@ -82,7 +97,7 @@ def search(
         plan, folder = planned(model, source, given, space), None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(torch.get_num_threads())  # said outright, as `train` says it
+        torch.set_num_threads(torch.get_num_threads())  # set explicitly, as in `train`
         trials = Trials(
             plan.found,
             plan.source,
@@ -93,10 +108,10 @@ def search(
         ready = _probe(plan, trials)
         name = f"{plan.found.file_name}-{ready.data.name}"
         folder = folder if folder is not None else new_search_folder(out, name)
-        about = _begun(folder, plan, ready)
+        about = _open_document(folder, plan, ready)
         pruner = pruner_for("none" if plan.settings.sampler == "nsga2" else plan.settings.pruner, ready.settings.epochs)
         study = open_study(folder, about["directions"], pruner)
-        at_work = _AtWork(folder, plan, trials, study, about, progress)
+        at_work = _TrialLoop(folder, plan, trials, study, about, progress)
         with progress:
             try:
                 at_work.until_done()
@@ -106,7 +121,7 @@ def search(
         if at_work.others:
             progress.note("Another process is at the last trials of this search, and will train the winner.")
         elif crowned:
-            _crown(folder, plan, study, about, progress)
+            _train_winner(folder, plan, study, about, progress)
         _write_page(folder)
     made = plan.found if isinstance(plan.found, Made) else None
     return Search(folder, plan.source if isinstance(plan.source, Given) else None, made)
@@ -116,7 +131,7 @@ def search(
 
 
 def _probe(plan: Plan, trials: Trials) -> Prepared:
-    """Model and data of some draw, so that what cannot be is said before anything is begun."""
+    """Prepare model and data of a random draw, so that errors are raised before the search begins."""
     source, error = random.Random(plan.seed), None
     for _ in range(PROBES):
         parts = {name: drawn(one, source) for name, one in distributions(plan.space).items()}
@@ -128,9 +143,11 @@ def _probe(plan: Plan, trials: Trials) -> Prepared:
     raise error
 
 
-def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
-    """search.json of the folder: written, or read and found to be of the same search. Raises SettingError where it is
-    another one, or the data has changed."""
+def _open_document(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
+    """Write search.json, or read it if the folder has the same search.
+
+    Raises SettingError for another search or other data.
+    """
     metric = ready.settings.monitor or ready.task.watch
     best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"
     document = {
@@ -147,7 +164,7 @@ def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
         "cutaway": __version__,
         "optuna": optuna.__version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "tested": [],  # the trials whose settings the test split was opened for
+        "tested": [],  # trials whose settings were tested
     }
     with turn(folder):
         if (folder / ABOUT).is_file():
@@ -156,7 +173,7 @@ def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
                 then = about.get(key)
                 if then != document[key]:
                     raise SettingError(
-                        f"{folder} holds a search with another {key}: {_differing(then, document[key])}. Give "
+                        f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Give "
                         "another --out, or type what that one was, or --resume it."
                     )
             document = about | {"trials": plan.settings.trials}
@@ -164,8 +181,8 @@ def _begun(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
     return document
 
 
-def _differing(then: Any, now: Any) -> str:
-    """What differs between two values of search.json, in a few words."""
+def _diff_text(then: Any, now: Any) -> str:
+    """Return the difference between two values of search.json in a few words."""
     if not isinstance(then, dict) or not isinstance(now, dict):
         return f"{short(then)} there, {short(now)} here"
     key = next(key for key in (*then, *now) if then.get(key) != now.get(key))
@@ -175,8 +192,8 @@ def _differing(then: Any, now: Any) -> str:
 # --- the trials -------------------------------------------------------------------------------------------------------
 
 
-class _AtWork:
-    """One process at a search."""
+class _TrialLoop:
+    """Worker loop of one process of a search."""
 
     def __init__(
         self,
@@ -189,10 +206,10 @@ class _AtWork:
     ) -> None:
         self.folder, self.plan, self.trials, self.study = folder, plan, trials, study
         self.metric, self.progress = str(about["metric"]), progress
-        self.others = 0  # trials that other processes are at, where none is left to begin
+        self.others = 0  # trials of other processes when none is left to start
 
     def until_done(self) -> None:
-        """Trial after trial, until there are enough. Raises SettingError where none can be trained."""
+        """Run trials until there are enough. Raises SettingError if none can be trained."""
         space = self.plan.space
         self.progress.begin(self.plan.settings.trials, self.metric, rows_of(self.study, space, self.metric))
         while True:
@@ -204,7 +221,7 @@ class _AtWork:
             self.progress.trial_done(rows_of(self.study, space, self.metric))
 
     def _next(self, held: contextlib.ExitStack) -> optuna.Trial | None:
-        """The next trial, drawn and held; none where there are enough, or no more can be."""
+        """Draw and lock the next trial. None if there are enough trials or all combinations are used."""
         settings, space = self.plan.settings, self.plan.space
         with turn(self.folder):
             running = put_aside_killed(self.study, self.folder)
@@ -213,7 +230,7 @@ class _AtWork:
             trained = [t for t in ended if t.user_attrs[OUTCOME]["state"] != REJECTED]
             combinations = space.size() if settings.sampler == "grid" else float("inf")
             enough = len(trained) + len(running) >= settings.trials or len(there) >= combinations
-            if enough or self._in_vain(ended, trained):
+            if enough or self._should_give_up(ended, trained):
                 self.others = len(running)
                 return None
             taken = {t.user_attrs.get(DRAW) for t in there}
@@ -231,9 +248,8 @@ class _AtWork:
             trial.set_user_attr(DRAW, draw)
         return trial
 
-    def _in_vain(self, ended: list[FrozenTrial], trained: list[FrozenTrial]) -> bool:
-        """Whether so many draws one after another were rejected that there is no sense in more. Raises SettingError
-        where nothing was ever trained."""
+    def _should_give_up(self, ended: list[FrozenTrial], trained: list[FrozenTrial]) -> bool:
+        """Return whether too many consecutive draws were rejected. Raises SettingError if no trial was ever trained."""
         last = ended[-GIVE_UP:]
         states = [t.user_attrs[OUTCOME]["state"] for t in last]
         if len(last) < GIVE_UP or any(state != REJECTED for state in states):
@@ -251,7 +267,7 @@ class _AtWork:
         )
 
     def _run(self, trial: optuna.Trial) -> None:
-        """Train one trial, and keep what it came to."""
+        """Train one trial and store its outcome."""
         if self.plan.settings.sampler == "darts":
             work, seconds = self._propose(trial)
         else:
@@ -270,11 +286,11 @@ class _AtWork:
         outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
         outcome.work += work
         outcome.seconds = round(outcome.seconds + seconds, 3)
-        with turn(self.folder):  # nobody looks who was killed between the end of a trial and what is kept of it
-            self._tell(trial, outcome)
+        with turn(self.folder):  # no process may look for killed trials between the end of a trial and its outcome
+            self._record(trial, outcome)
 
     def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
-        """Let DARTS find the cell of a trial; the multiply-adds and the seconds that it took."""
+        """Find the cell of a trial with DARTS and return its multiply-adds and seconds."""
         began = datetime.now(UTC)
         ready = self.trials.ready({})
         seed = mix(self.plan.seed, trial.user_attrs[DRAW])
@@ -285,7 +301,7 @@ class _AtWork:
         trial.set_user_attr(CELL, darts.described(found.weights))
         return found.work, (datetime.now(UTC) - began).total_seconds()
 
-    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+    def _record(self, trial: optuna.Trial, outcome: Outcome) -> None:
         trial.set_user_attr(OUTCOME, outcome.to_json())
         if outcome.state == REJECTED:
             trial.set_constraint("rejected", 1.0)
@@ -298,7 +314,7 @@ class _AtWork:
 
 
 def _clear(folder: Path) -> None:
-    """Remove the folder of a trial that ended, with nothing left in it but its lock's name."""
+    """Remove the empty folder of a trial that ended."""
     with contextlib.suppress(OSError):
         folder.rmdir()
 
@@ -306,9 +322,10 @@ def _clear(folder: Path) -> None:
 # --- the winner -------------------------------------------------------------------------------------------------------
 
 
-def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress) -> None:
-    """Train the best trial's settings as a run in best/, which opens the test split; where it is there already, leave
-    it."""
+def _train_winner(
+    folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress
+) -> None:
+    """Train the settings of the best trial as a run in best/ and test it, unless that is done already."""
     metric = str(about["metric"])
     finished = [row for row in rows_of(study, plan.space, metric) if row["state"] == FINISHED]
     best = best_of(finished, metric, metric in HIGHER_IS_BETTER)
@@ -353,7 +370,7 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
 
 
 def _write_page(folder: Path) -> None:
-    """The page, where there is anything to show."""
+    """Write the report if there are trials."""
     found = Search(folder)
     if found.trials:
         write_search_report(found)

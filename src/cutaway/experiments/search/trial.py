@@ -1,7 +1,7 @@
-"""One trial: settings that were drawn, fitted, counted, trained as `train` trains, without a look at the test split.
+"""One trial: draw settings, prepare, count costs and train, without the test split.
 
-Nothing of it is kept but what it came to. The winner is trained once more, as a run: from the same settings and seed
-the same weights come, on one machine.
+Only the outcome of a trial is kept. The winner is trained again as a run. On one machine the same settings and seed
+give the same weights.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverg
 
 @dataclass
 class Outcome:
-    """What a trial came to."""
+    """Outcome of a trial."""
 
-    state: str  # one of the four
-    value: float | None = None  # of the metric that is searched by, on the validation split, in its best epoch
+    state: str  # finished, pruned, rejected or diverged
+    value: float | None = None  # metric on the validation split in the best epoch
     epochs: int = 0
     seconds: float = 0.0  # of training
-    macs: int | None = None  # multiply-adds of an example; None where they are not known
+    macs: int | None = None  # multiply-adds of an example; None if unknown
     parameters: int | None = None
-    work: float = 0.0  # multiply-adds of the forward passes of training, in all
-    why: str = ""  # it was rejected, or ended
+    work: float = 0.0  # multiply-adds of all forward passes of training
+    why: str = ""  # why it was rejected or ended
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values, without the value, which is Optuna's."""
+        """Return plain JSON values, without the value, which Optuna stores."""
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "value"}
 
 
 class Opened:
-    """Data that is opened once for all trials that ask for it in the same way."""
+    """Cache of the last opened data set, for trials with the same data settings."""
 
     def __init__(self) -> None:
         self._asked: Any = None
         self._data: DataSet | None = None
 
     def __call__(self, *asked: Any) -> DataSet:
-        """What `open_guarded` gives, the last time again; its notes and splits can be added to."""
+        """Return the result of `open_guarded`, cached for equal arguments. Its notes and splits can be extended."""
         if self._data is None or self._asked != asked:
             self._asked, self._data = asked, open_guarded(*asked)
         data = self._data
@@ -72,12 +72,12 @@ class Opened:
 
 
 class _Pruned(Exception):
-    """The trial is not worth its further epochs."""
+    """The trial is pruned."""
 
 
 @dataclass
 class Limits:
-    """What a model may cost at most."""
+    """Maximum cost of a model."""
 
     macs: int | None = None
     parameters: int | None = None
@@ -85,7 +85,7 @@ class Limits:
 
 @dataclass
 class Trials:
-    """What all trials have in common."""
+    """Common parts of all trials."""
 
     preset: Preset
     source: str | Given
@@ -94,7 +94,7 @@ class Trials:
     opened: Opened
 
     def ready(self, given: Mapping[str, Any]) -> Prepared:
-        """Model and data of these settings. Raises what preparing raises, and SettingError where nothing validates."""
+        """Prepare model and data with these settings. Raises SettingError if there is no validation split."""
         model, settings = begun(self.preset, {**self.fixed, **effective(given, self.fixed, self.preset)})
         ready = prepare(model, self.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
@@ -104,8 +104,11 @@ class Trials:
         return ready
 
     def run(self, given: Mapping[str, Any], folder: Path, judge: Callable[[int, float], bool]) -> Outcome:
-        """Train with the settings `given` beside the fixed ones. `judge` is told each epoch and its score, and says
-        whether to go on. What is written meanwhile, in `folder`, is gone in the end."""
+        """Train with the settings `given` and the fixed ones.
+
+        `judge` is called with each epoch and its score, and returns whether to continue. Files in `folder` are removed
+        at the end.
+        """
         try:
             ready = self.ready(given)
             outcome = self.count(ready)
@@ -121,8 +124,10 @@ class Trials:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
     def count(self, ready: Prepared) -> Outcome:
-        """Parameters and multiply-adds of an example, as the report counts them; `why` says which is beyond its
-        limit."""
+        """Return parameters and multiply-adds of an example, as in the report.
+
+        `why` names the limit that is exceeded.
+        """
         cost = costs(ready)
         counted = Outcome(FINISHED, macs=cost["macs"], parameters=cost["parameters"])
         for what, name, value, most in (
@@ -139,8 +144,10 @@ class Trials:
 
 
 def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:
-    """Parameters, and multiply-adds of one example, of the model that is ready, or of another for the same data.
-    Torch's random state is left as it was."""
+    """Return parameters and multiply-adds of one example of the prepared model, or of another model for the same data.
+
+    The random state of torch is not changed.
+    """
     model = model or ready.model
     with torch.random.fork_rng(devices=[]):
         layers = layer_table(model, *inputs_for(model, ready.data.spec))
@@ -186,7 +193,7 @@ def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], boo
 
 
 def effective(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
-    """The drawn settings less those that the drawn optimizer or schedule has no use for: momentum, where it is adam."""
+    """Return the drawn settings that the optimizer and schedule use, without momentum for adam, for example."""
     usual, card = TrainSettings(), found.card.settings
     dropped: set[str] = set()
     for what, wanting in (("optimizer", FOR_OPTIMIZERS), ("schedule", FOR_SCHEDULES)):
