@@ -1,8 +1,8 @@
-"""Everything that training needs to go on as if it had never stopped: named tensors and JSON values, no pickle.
+"""Training checkpoints: everything that a run needs to resume exactly, as named tensors and JSON, without pickle.
 
-A run's checkpoint is one safetensors file with a checksum, `last.safetensors`; or, of processes that hold weights in
-parts, a folder `last-N` of what each of them held (distributed/checkpoint.py). Any number of processes goes on from
-either.
+The checkpoint of a run is one safetensors file with a checksum, `last.safetensors`. If processes hold weights in
+shards, it is a folder `last-N` with the shards of each process (distributed/checkpoint.py). Any number of processes can
+resume from either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WHOLE = f"{LAST}.safetensors"
 
 @dataclass
 class State:
-    """Where training stands: all that the loop counts."""
+    """Progress of training: everything that the loop counts."""
 
     epoch: int = 0  # epochs that are done
     batch: int = 0  # batches of the running epoch that are done
@@ -54,7 +54,7 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, which later rows do not change."""
+        """Return plain JSON values, which are not changed by later rows."""
         best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN is compared as None is
         return {**vars(self), **finite(best), "history": [*self.history]}
 
@@ -64,7 +64,7 @@ ROW = {"epoch?": NUMBER, "step?": COUNT, "seconds?": NUMBER}
 
 
 def read_state(meta: Any, path: Path) -> State:
-    """The state that `to_json` wrote, and which stands in the file at `path`. Raises FileError where it is none."""
+    """Return the state that `to_json` wrote to the file at `path`. Raises FileError if it is not a valid state."""
     reject_unlike(meta, STATE, path, "Resume from a copy of the run's folder, or train again.")
     for row in meta["state"].get("history") or ():
         reject_unlike(row, ROW, path, "Resume from a copy of the run's folder, or train again.")
@@ -81,9 +81,11 @@ def contents(
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
 ) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, whole or in parts as they are held. `carried` is the state that a recurrent
-    model goes on from, `remembered` what the objective has of earlier tasks, `random` the random state of each process,
-    this one's alone unless given."""
+    """Return the tensors of a checkpoint by name, whole or sharded as they are held.
+
+    `carried` is the state of a recurrent model, `remembered` the state of the objective from earlier tasks, and
+    `random` the random state of each process, by default that of this process alone.
+    """
     tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:
         tensors |= {f"average.{k}": v for k, v in average.weights.items()}
@@ -100,8 +102,11 @@ def contents(
 
 
 def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes: bool = True) -> None:
-    """Write one file, whole or not at all; of several processes those that do not write help alone. What was saved
-    before in parts is no longer needed. Raises FileError where it cannot be written."""
+    """Write the checkpoint as one file atomically, and remove sharded checkpoints, which it replaces.
+
+    All processes must call this function, but only the one with `writes` writes the file. Raises FileError if it cannot
+    be written.
+    """
     tensors = gathered(tensors, keep=writes)
     if writes:
         write_tensors(folder / WHOLE, tensors, {"state": state.to_json()})
@@ -110,7 +115,7 @@ def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes
 
 
 def newest(folder: Path) -> Path | None:
-    """The checkpoint in a run's `checkpoints` to go on from, a file or a folder; None where there is none."""
+    """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder; None if there is none."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
     # Both are there only where a kill came between the last of one kind and the first of the other.
     return max([*file, *_in_parts(folder)[-1:]], key=_written, default=None)
@@ -127,11 +132,11 @@ def _written(checkpoint: Path) -> int:
 def load_checkpoint(
     folder: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
 ) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
-    """Put everything back in place from the newest checkpoint in the folder, the random state as the process of that
-    `rank` had it, and give where training stands, the state that a recurrent model goes on from, and what the objective
-    remembers. A process that there was not draws from a new beginning.
+    """Restore everything from the newest checkpoint in the folder.
 
-    Raises FileError where there is none, or a file is missing, damaged or of another run.
+    The random state is that of the process with this `rank`. A process that the checkpoint does not have starts with a
+    new one. Returns the state of training, the state of a recurrent model, and the state of the objective. Raises
+    FileError if there is no checkpoint, or a file is missing, damaged or of another run.
     """
     path = newest(folder)
     if path is None:
@@ -168,7 +173,7 @@ def load_checkpoint(
 def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What is in a checkpoint, each tensor in the parts in which it is held now; no other process's random state."""
+    """Read a checkpoint, with each tensor sharded as it is held now, without the random states of other processes."""
     from ..distributed.storage import read  # what it imports takes a second
 
     checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)
@@ -192,7 +197,7 @@ def _read_parts(
 
 
 def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Raise FileError where a checkpoint is another model's."""
+    """Raise FileError if a checkpoint is of another model."""
     if problems := misfits(model.state_dict(), _under("model.", tensors)):
         raise FileError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
@@ -201,7 +206,7 @@ def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -
 
 
 def random_state() -> dict[str, Tensor]:
-    """PyTorch's random state in this process, by device."""
+    """Return PyTorch's random state in this process, by device."""
     found = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         found |= {f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
@@ -209,18 +214,18 @@ def random_state() -> dict[str, Tensor]:
 
 
 def _random(rank: int) -> str:
-    """What the names of a process's random state begin with."""
+    """Return the prefix of the names of a process's random state."""
     return f"random.{rank}." if rank else "random."
 
 
 def _random_rank(name: str) -> int:
-    """The rank of the process whose random state that is."""
+    """Return the rank of the process that this random state is of."""
     number = name.split(".")[1]
     return int(number) if number.isdecimal() else 0
 
 
 def load_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor]:
-    """The weights alone of a checkpoint. Raises FileError where it is damaged, or not of that `model`."""
+    """Load only the weights of a checkpoint. Raises FileError if it is damaged, or not of that `model`."""
     tensors, _ = read_tensors(path)
     if model is not None:
         _reject_other(path, model, tensors)
@@ -228,7 +233,7 @@ def load_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Write weights alone, to be read by `load_weights`."""
+    """Write weights alone, in the format that `load_weights` reads."""
     write_tensors(path, {f"model.{k}": v for k, v in weights.items()}, {})
 
 

@@ -1,4 +1,4 @@
-"""The settings of training. `cutaway train --help` prints them with those of the data."""
+"""Settings of training. `cutaway train --help` prints them with those of the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle",
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
+    """Settings of training.
+
+    A model's card may set other defaults for its presets; settings from the user take precedence.
+    """
 
     objective: str = setting(
         "supervised",
@@ -298,5 +301,5 @@ class TrainSettings:
 
     @property
     def in_parts(self) -> bool:
-        """Whether no process holds the weights whole."""
+        """Return whether the weights are sharded over processes."""
         return self.tensor_parallel > 1 or self.parallel in ("fsdp", "hsdp")

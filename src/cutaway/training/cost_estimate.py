@@ -1,4 +1,4 @@
-"""What training would cost: a few steps are timed, and what they keep is weighed. Nothing is written."""
+"""Estimates of the time and memory of training, from a few timed steps. Nothing is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time and memory of training, as far as a few steps tell."""
+    """Time and memory of training, extrapolated from a few steps."""
 
     steps: int  # in an epoch
     seconds_per_step: float
@@ -35,17 +35,17 @@ class Estimate:
 
     @property
     def seconds_per_epoch(self) -> float:
-        """Seconds of training in an epoch, validation not counted."""
+        """Return the seconds of training in an epoch, without validation."""
         return self.steps * self.seconds_per_step
 
     @property
     def memory(self) -> int:
-        """Bytes, beside Python and PyTorch themselves."""
+        """Return the total bytes, not counting Python and PyTorch themselves."""
         return self.weights + self.learning + self.activations + self.outputs + self.data
 
 
 def estimate(ready: Prepared) -> Estimate:
-    """Time up to 20 steps of real batches, fewer of slow ones (the model learns from them and is not kept)."""
+    """Time up to 20 steps of real batches, fewer if they are slow. The model is trained by them and must not be reused."""
     trainer = unseen(ready)
     batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0
@@ -90,7 +90,7 @@ def estimate(ready: Prepared) -> Estimate:
 
 
 def unseen(ready: Prepared) -> Trainer:
-    """The loop over what is prepared, step by step: it shows nothing, and leaves nothing as long as no epoch ends."""
+    """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
     return Trainer(
         ready.model,
         ready.data,
@@ -105,9 +105,11 @@ def unseen(ready: Prepared) -> Trainer:
 
 
 def _passing(trainer: Trainer, batch: Batch) -> int:
-    """Bytes of a batch's outputs that are not kept for the backward pass, where they are a word for each token. In
-    chunks it is one chunk; whole it is the outputs, which the step holds, and the gradients of them and of their
-    logarithms."""
+    """Return the bytes of a batch's logits that are not kept for the backward pass, for token models.
+
+    With chunks this is one chunk. Otherwise it is the logits, which the step holds, and the gradients of the logits and
+    of their logarithms.
+    """
     words = trainer.objective.words
     if words is None:
         return 0
@@ -118,7 +120,7 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
 
 
 def _held(splits: list[Split]) -> int:
-    """Bytes of the tensors that splits hold, those inside what they hold too; what several hold counts once."""
+    """Return the bytes of all tensors that splits hold, including nested ones. Shared storages count once."""
     found: dict[int, int] = {}
     ahead: list[object] = list(splits)
     seen: set[int] = set()

@@ -1,9 +1,8 @@
-"""Transcripts that do not fit into what a network can say of their recordings.
+"""Detection of transcripts that are too long for the network's output on their recordings.
 
-Connectionist temporal classification needs a frame for each character and one more between two that are equal: a text
-that needs more than there are has the probability 0, and an infinite loss. A network that spells has positions for so
-many characters and an end. Data alone cannot tell: the network says how many frames it answers at, or what it can
-write.
+Connectionist temporal classification needs a frame for each character, and one more between two equal characters. A
+longer text has probability 0 and infinite loss. A network that spells has a maximum number of characters plus an end
+token. The check needs the network, which determines the number of output frames or characters.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ NAMED_AT_MOST = 3  # recordings that a note names
 
 
 def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
-    """Reject recordings with transcripts that do not fit, each by its name; with `missing` drop leave them out of their
-    splits, and say so in the data's notes. The splits' hash stays that of the data, which knows no network.
+    """Reject recordings whose transcripts are too long, by name; with `missing` drop, remove them from their splits.
 
-    Raises DataError, also where a split is left without examples.
+    Removed recordings are listed in the notes of the data. The hash of the splits stays that of the data, which does
+    not depend on the network. Raises DataError, also if a split would be left empty.
     """
     if not isinstance(data.spec.target, Transcript):
         return
@@ -49,13 +48,13 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
 
 
 def reject_crowded(model: nn.Module, split: Split) -> None:
-    """Raise DataError for labelled recordings with transcripts that do not fit."""
+    """Raise DataError for labelled recordings whose transcripts are too long."""
     if crowded := crowded_in(model, split):
         raise _unfit(model, list(crowded.values()), "")
 
 
 def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
-    """What is wrong with each recording whose transcript is more than the network can say of it, by its number."""
+    """Return the problem of each recording whose transcript is too long for the network, by example index."""
     assert isinstance(split, SequenceSplit), "recordings are in memory"
     assert split.target is not None, "with their transcripts"
     texts = [text[text != IGNORED] for text in split.target]

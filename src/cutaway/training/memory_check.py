@@ -1,7 +1,7 @@
-"""Whether training fits into memory: told before a model is built, and before the first step is made.
+"""Memory check before a model is built and before the first training step.
 
-What a step keeps for the backward pass is not computed from formulas, which every new layer would make wrong: a few
-examples go through the model, and what they keep is laid out to the examples of the largest batch.
+The memory of a step's activations is measured and not computed from formulas, which would fail for new layers: a few
+examples are run through the model, and their memory is extrapolated to the largest batch.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ TRIED = (2, 4)  # examples that go through the model, where a batch has more
 
 
 def reject_step_beyond_memory(ready: Prepared) -> list[str]:
-    """A sentence on what training will take, where that is much of what is free; call it before the first step.
+    """Return a note on the memory of training, if it is a large part of the free memory. Call it before the first step.
 
-    Raises SettingError where the gradients, what the optimizer remembers and what a step keeps take more than
-    memory_fraction of what is free now, when the weights and the data are there already.
+    Raises SettingError if gradients, optimizer state and activations take more than memory_fraction of the memory that
+    is free now, with weights and data already loaded.
     """
     settings, free = ready.settings, free_memory(ready.place.device)
     if not settings.memory_fraction or free is None:
@@ -61,9 +61,11 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
 
 
 def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
-    """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
-    has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
-    the end where they keep more than their part of `most` bytes: they would take what is asked about."""
+    """Return the bytes that the largest batch keeps for the backward pass, and its number of examples.
+
+    The model and torch's random state are not changed. The trial with a few examples stops early if they exceed their
+    part of `most` bytes, since it could otherwise exhaust the memory.
+    """
     split, place = ready.data.splits["train"], ready.place
     largest = largest_of(split, ready.settings)
 
@@ -95,12 +97,14 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
 
 
 class _EnoughError(Exception):
-    """More is kept than was asked about."""
+    """Raised to stop a trial that exceeds its limit."""
 
 
 def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, most: float = math.inf) -> int:
-    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted; what it had kept
-    when it went beyond `most`. The model is left as it was, and so is torch's random state."""
+    """Return the bytes that the model keeps of these inputs for the backward pass, without its parameters.
+
+    The measurement stops above `most` bytes. The model and torch's random state are not changed.
+    """
     found: dict[int, int] = {}
     total = 0
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
@@ -127,8 +131,11 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
 
 
 def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, how: str) -> int:
-    """Likewise where the model's blocks are computed again, as `recompute=how` has it: what is there after the forward
-    pass, and what the largest of them keeps while it is computed again."""
+    """Return the bytes for the backward pass if the model's blocks are recomputed, as with `recompute=how`.
+
+    The result is the memory after the forward pass plus that of the largest block, which is held while it is
+    recomputed.
+    """
     parts, before = blocks(model), [0]
     plain, again = _Alive(model), _Alive(model)
     largest = 0
@@ -155,7 +162,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
 
 
 class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within this context the memory that operations take is followed for as long as it is there."""
+    """Dispatch mode that tracks the memory of all tensors created within it until they are freed."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -163,7 +170,7 @@ class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._found: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The operation as it is."""
+        """Run the operation unchanged, and track its results."""
         given = func(*args, **(kwargs or {}))
         for x in tree_leaves(given):
             if isinstance(x, Tensor):
@@ -174,13 +181,13 @@ class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return given
 
     def bytes(self) -> int:
-        """What is there now."""
+        """Return the tracked bytes that are currently alive."""
         return sum(size for storage, size in self._found.values() if not storage.expired())
 
 
 @contextmanager
 def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Training mode while the block runs; then the statistics of norms and the random states are as they were."""
+    """Set training mode within this context; restore modes, statistics of norms and random states on exit."""
     training = {module: module.training for module in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with torch.random.fork_rng():

@@ -1,10 +1,10 @@
-"""How gradients become updates: PyTorch's optimizers, in their fused form where there is one, and Muon.
+"""Optimizers: those of PyTorch, fused where possible, and Muon.
 
-Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none, and where
-a model says which of its weights decay (`decayed`), no others do. Embeddings are weights: BERT's code decays them, as
-transformers' trainer does, and one that is the output layer too is a matrix like others. The rate of a group of
-parameters is the base rate times the group's "scale", which falls with its distance from the head where `layer_decay`
-asks for it: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
+Weight decay applies to weights only. Biases and gains of norms (all parameters with fewer than two dimensions) are not
+decayed, and if a model lists its decayed weights (`decayed`), no others are. Embeddings are weights: BERT's code decays
+them, as the trainer of transformers does, and one that is tied to the output layer is a matrix like others. The rate of
+a parameter group is the base rate times the group's "scale", which falls with the distance from the head if
+`layer_decay` is set: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter, and how it learns."""
+    """A parameter with its rate scale and weight decay."""
 
     parameter: nn.Parameter
     scale: float  # of the rate
@@ -45,7 +45,7 @@ class Weight:
 
 
 def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
-    """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
+    """Return the bytes of a model in training: weights, gradients, optimizer state and moving average."""
     if settings.lora:  # what learns is little
         return size.bytes * (2 if settings.precision == "float64" else 1)
     copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
@@ -54,10 +54,9 @@ def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
 
 
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
-    """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all.
+    """Return the optimizers that together update every trainable parameter: one, or two if Muon cannot take all.
 
-    Raises SettingError for betas that are not two, and for settings that rows which alone have gradients (sparse
-    embeddings) cannot have.
+    Raises SettingError if there are not two betas, and for settings that sparse gradients of embeddings do not support.
     """
     if len(settings.betas) != 2:
         raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
@@ -78,7 +77,7 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
 
 
 def _sparse(model: nn.Module) -> bool:
-    """Whether an embedding's gradient holds only the rows that a batch used."""
+    """Return whether an embedding has sparse gradients."""
     return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
 
 
@@ -91,8 +90,11 @@ def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
 
 
 def _hidden(model: nn.Module) -> list[nn.Parameter]:
-    """What Muon is for, as its author says: the matrices and kernels between hidden layers. The first layer, the
-    heads, embeddings, biases and norms are for AdamW; so are grouped convolutions, whose kernels are many matrices."""
+    """Return the parameters for Muon, as its author recommends: the matrices and kernels between hidden layers.
+
+    The first layer, heads, embeddings, biases and norms are left to AdamW, as are grouped convolutions, whose kernels
+    are several matrices.
+    """
     kernels = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS)]
     grouped = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS) and m.groups > 1]
     embeddings = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
@@ -126,7 +128,7 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
 
 
 def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters of one scale and one decay each, the head's first."""
+    """Return parameter groups of one scale and decay each, the head's first."""
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
     for w in weights:
         decay = weight_decay if w.decays else 0.0

@@ -1,5 +1,4 @@
-"""A module of one's own, tried with one batch before anything is learned: whether it takes what the data holds, and
-whether what it answers has the shape that is learned from."""
+"""Trial of your own module on one batch before training: whether it accepts the data and returns the required shape."""
 
 from __future__ import annotations
 
@@ -38,11 +37,11 @@ EXAMPLES = 2  # of the batch
 
 
 def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> None:
-    """Run the module once on a batch of the training split. Layers that take the size of their input from the first
-    batch are made by it; nothing else is changed.
+    """Run the module once on a batch of the training split.
 
-    Raises ModelError, with the shape found and the shape needed, where the module cannot take the batch, or its answers
-    are not of the shape that the task has, or it views what is in the memory format channels-last that was asked for.
+    Lazy layers, which infer their input size from the first batch, are initialized by it; nothing else is changed.
+    Raises ModelError, with the actual and the required shape, if the module cannot take the batch, if its output has
+    the wrong shape, or if it calls `view` on tensors in the channels-last format that was requested.
     """
     split, module = data.splits["train"], found.given
     if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
@@ -95,7 +94,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
 def shape_needed(
     spec: Spec, target: Tensor, inputs: tuple[Tensor, ...], network: object
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The shape of a model's answers to a batch, and what it stands for; None where it is told by the answers alone."""
+    """Return the required shape of a model's output for a batch, and a description of it; None if any shape is valid."""
     learned, n, first = spec.target, len(target), inputs[0]
     outputs = learned.outputs
     if isinstance(learned, Classes):
@@ -122,7 +121,9 @@ def shape_needed(
 
 
 def _said_of_ids(module: nn.Module, spec: Spec) -> str:
-    """How token ids are told from numbers, where a module that may take them was given a table or series."""
+    """Return a hint to declare token ids, if a module with an embedding was given a table or series; else an empty
+    string.
+    """
     embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
     if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
         return ""
@@ -130,7 +131,7 @@ def _said_of_ids(module: nn.Module, spec: Spec) -> str:
 
 
 def _like(x: Tensor, module: nn.Module) -> Tensor:
-    """A tensor where the module stands, in the precision of its weights."""
+    """Return the tensor on the module's device, in the precision of its weights."""
     own = next((p for p in module.parameters() if p.is_floating_point()), None)
     if own is None:
         return x

@@ -1,10 +1,9 @@
-"""Weights to start from: a run or model of ours, a Hugging Face folder, or a checkpoint of torchvision's, taken into a
-model of the same kind.
+"""Loading of pretrained weights from a Cutaway run or model, a Hugging Face folder or a torchvision checkpoint.
 
-Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
-a model of text it may be of another kind: what does not fit of it stays as it was initialized. A network that is built
-on another one (`built_on`: FCN on a ResNet) takes that one's weights as its backbone, and everything after it stays as
-it was initialized. Anything else that does not fit is rejected, so that no layer begins at random unnoticed.
+All tensors of the same name and shape are loaded, including buffers. Only the head may have another number of classes,
+and in a text model it may be of another kind: its layers that do not match keep their initialization. A network that is
+built on another one (`built_on`: FCN on a ResNet) takes that one's weights for its backbone, and all later layers keep
+their initialization. Any other mismatch is rejected, so that no layer starts from random weights unnoticed.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights th
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What stands at weights=PATH, before anything of it is taken."""
+    """Location and metadata of the weights at weights=PATH, before any tensor is loaded."""
 
     file: Path  # that holds the weights, or names those that do
     config: Any = None  # of their model, as ours; None where nothing tells it
@@ -55,8 +54,11 @@ class Source:
     resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
-        """The model's own settings that go along with the weights: those that are not the preset's, and how many tokens
-        it reads. What the data asks for is not among them."""
+        """Return the model settings that the weights require: those that differ from the preset's, and the context
+        length.
+
+        Settings that the data determines are not among them.
+        """
         if self.config is None:
             return {}
         names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
@@ -66,7 +68,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """What a model began with."""
+    """Record of the weights that a model was initialized with."""
 
     path: str  # of the file
     sha256: str  # of its content
@@ -76,11 +78,10 @@ class Taken:
 
 
 def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
-    """Put the weights at `path` (a run's or model's folder, Hugging Face's, or a file) into the model, and say what was
-    taken.
+    """Load the weights at `path` into the model, and return a record of them.
 
-    Raises FileError where the file cannot be read or does not fit the model, ModelError where torchvision has no such
-    network.
+    `path` is the folder of a run or a model, a Hugging Face folder, or a file. Raises FileError if the file cannot be
+    read or does not match the model, and ModelError if torchvision has no such network.
     """
     file = _file(path, preset)
     if (base := _base_of(file, preset)) is not None:
@@ -107,7 +108,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
 
 
 def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> Taken:
-    """Put the weights of `base`, which the model is built on, into that child of it, all but the head's."""
+    """Load the weights of `base`, which the model is built on, into that child of the model, without the head."""
     assert preset.network.built_on is not None
     child, _ = preset.network.built_on
     body = model.get_submodule(child)
@@ -136,7 +137,7 @@ def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
-    """Have the model know what is said beside the weights at `path`; nothing, where they are gone since."""
+    """Attach the origin stored with the weights at `path` to the model, unless the file no longer exists."""
     try:
         origin = _origin(_file(path, preset))
     except FileError:
@@ -146,7 +147,7 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
 
 
 def resized_at(path: str, preset: Preset) -> Shapes:
-    """The shapes that the weights at `path` have by pruning of channels; none, where they are gone since."""
+    """Return the shapes that channel pruning gave the weights at `path`; empty if the file no longer exists."""
     try:
         return find_weights(path, preset).resized
     except FileError:
@@ -154,7 +155,7 @@ def resized_at(path: str, preset: Preset) -> Shapes:
 
 
 def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
-    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    """Return a note on the model settings taken from the weights; none if they equal the preset's."""
     theirs = begun.settings(preset)
     other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
     if not other:
@@ -164,9 +165,9 @@ def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, 
 
 
 def find_weights(path: str, preset: Preset) -> Source:
-    """What stands at `path`: whose weights, for which config, with which tokenizer. No tensor is read.
+    """Find the weights at `path`, with their config and tokenizer. No tensor is read.
 
-    Raises FileError where there are none, or those of another model; ModelError where they are of a network of
+    Raises FileError if there are none, or they are of another model; ModelError if they are of a network of
     transformers that `preset` is not.
     """
     file = _file(path, preset)
@@ -200,8 +201,10 @@ def find_weights(path: str, preset: Preset) -> Source:
 
 
 def _file(given: str, preset: Preset) -> Path:
-    """The file that holds the weights, or names those that do: the path itself, or that of a folder, which is fetched
-    where it is one of the Hub."""
+    """Return the file that holds the weights, or their index: the path itself, or a file in that folder.
+
+    A folder on the Hugging Face Hub is downloaded.
+    """
     path = here(given)
     if path.is_file():
         return path
@@ -223,12 +226,12 @@ def _file(given: str, preset: Preset) -> Path:
 
 
 def _is_hugging(file: Path) -> bool:
-    """Whether the file is the weights of a Hugging Face folder."""
+    """Return whether the file holds the weights of a Hugging Face folder."""
     return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
 
 
 def _of_no_labels(file: Path) -> bool:
-    """Whether the weights beside are of a network that learned without labels: its head answers no question."""
+    """Return whether the weights were trained without labels, so that their head gives no predictions."""
     found = _beside(file.parent / TOKENIZERS[1])
     for key in ("spec", "target"):
         inner = found.get(key)
@@ -237,13 +240,13 @@ def _of_no_labels(file: Path) -> bool:
 
 
 def _beside(path: Path) -> dict[str, Any]:
-    """What a JSON document beside weights says; nothing where there is none, or it is no object."""
+    """Return the content of a JSON file next to the weights; empty if it does not exist or is not an object."""
     document = read_json(path) if path.is_file() else None
     return document if isinstance(document, dict) else {}
 
 
 def _tokenizer_beside(file: Path) -> Path | None:
-    """The file beside weights of ours that holds the one tokenizer of their texts."""
+    """Return the file next to Cutaway's weights that holds their single tokenizer, or None."""
     for name in TOKENIZERS:
         beside = file.parent / name
         if beside.is_file():
@@ -256,7 +259,7 @@ def _tokenizer_beside(file: Path) -> Path | None:
 
 
 def _base_of(file: Path, preset: Preset) -> Preset | None:
-    """The preset whose weights these are, where it is a network that `preset` is built on; else None."""
+    """Return the preset of these weights, if it is the network that `preset` is built on; else None."""
     if preset.network.built_on is None or _is_hugging(file):
         return None
     network, meta = preset.network.built_on[1], _meta(file)
@@ -267,7 +270,7 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
 
 
 def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
-    """The named tensors of the file under our names, and what a person should know of them."""
+    """Return the tensors of the file under Cutaway's names, and notes on them."""
     if _is_hugging(file):
         shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
         return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
@@ -289,7 +292,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
 
 
 def _origin(file: Path) -> Origin | None:
-    """What the folder of the weights says beside them; a head that it had not will be learned now."""
+    """Return the origin stored with the weights. Their new layers are cleared, since these are trained now."""
     if _is_hugging(file):
         return Folder(file.parent).origin()
     document = (_meta(file) or {}).get("origin")
@@ -297,7 +300,7 @@ def _origin(file: Path) -> Origin | None:
 
 
 def _meta(file: Path) -> dict[str, Any] | None:
-    """What Cutaway wrote in the header of the file; None where another program wrote it."""
+    """Return the metadata that Cutaway wrote in the header of the file; None for files of other programs."""
     try:
         if file.name == INDEX:
             found = read_json(file)["metadata"]["cutaway"]
@@ -311,7 +314,7 @@ def _meta(file: Path) -> dict[str, Any] | None:
 
 
 def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
-    """Raise FileError where a file of ours holds no model, or one of another preset."""
+    """Raise FileError if a file of Cutaway holds no model, or one of another preset."""
     if "preset" not in meta:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
@@ -330,7 +333,9 @@ def _or_of_its_backbone(preset: Preset) -> str:
 
 
 def digest(file: Path) -> str:
-    """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
+    """Return the SHA-256 of the file in hexadecimal; for the index of a Hugging Face folder, that of the files it
+    lists.
+    """
     digest = hashlib.sha256()
     for part in Folder(file.parent).files if _is_hugging(file) else (file,):
         with open_regular(part) as content:
@@ -340,8 +345,10 @@ def digest(file: Path) -> str:
 
 
 def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool) -> tuple[str, ...]:
-    """The heads whose classes are others than in the file, and the auxiliary heads that it has not. The head of a model
-    of text may be of another kind: of it, all layers that the file has not in that shape."""
+    """Return the heads with another number of classes than in the file, and the auxiliary heads that the file lacks.
+
+    For a text model, whose head may be of another kind, these are all head layers that the file lacks in that shape.
+    """
     if of_text and HEAD in ends:
         unlike = [k for k in own if _belongs(k, (HEAD,)) and (k not in found or found[k].shape != own[k].shape)]
         layers = dict.fromkeys(k.rpartition(".")[0] for k in own if _belongs(k, (HEAD,)))
@@ -361,8 +368,9 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
 
 
 def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
-    """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
-    where that is all."""
+    """Raise FileError with the first missing, unexpected and misshapen tensor, or on a different number of input
+    channels.
+    """
     problems = misfits(wanted, offered)
     if not problems:
         return
@@ -399,7 +407,7 @@ def _said(
     found: Mapping[str, Tensor],
     new: tuple[str, ...],
 ) -> str:
-    """One sentence: what was taken and what is new."""
+    """Return a sentence on which tensors were loaded and which layers are new."""
     said = f"The {preset.name} begins with the weights of {file}: {len(wanted)} of its {len(own)} tensors"
     if not new:
         return f"{said}, the head too, since it has as many outputs."
@@ -420,5 +428,5 @@ def _belongs(key: str, modules: tuple[str, ...]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A config's value as JSON keeps it, with tuples for lists."""
+    """Return a config value as JSON stores it, with tuples in place of lists."""
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
