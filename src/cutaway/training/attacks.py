@@ -21,12 +21,15 @@ METHODS = ("fgsm", "pgd")
 
 
 class Attack:
-    """Adversarial attack on normalized images (N, C, H, W) that changes a pixel by at most `eps` of its range 0 to 1."""
+    """Adversarial attack on normalized images (N, C, H, W), which changes a pixel by at most `eps` of its range.
+
+    A pixel ranges from 0 to 1 before normalization.
+    """
 
     def __init__(
         self, model: nn.Module, task: Task, preprocessing: Preprocessing, method: str, eps: float, steps: int
     ) -> None:
-        """Initialize the attack. Raises SettingError if the data is not images with classes, or `eps` is not positive."""
+        """Initialize the attack. Raises SettingError unless the data is images with classes and `eps` is positive."""
         if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
             kind = preprocessing.spec.kind
             raise SettingError(
@@ -53,7 +56,7 @@ class Attack:
 
 
 class AttackedSplit(Split):
-    """A split whose images are attacked as they are read. The random start is the same on every pass."""
+    """A split whose images are attacked when they are read. The random start is the same on every pass."""
 
     def __init__(
         self,

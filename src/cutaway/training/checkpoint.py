@@ -81,7 +81,7 @@ def contents(
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
 ) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint by name, whole or sharded as they are held.
+    """Return the tensors of a checkpoint by name, whole or sharded as in memory.
 
     `carried` is the state of a recurrent model, `remembered` the state of the objective from earlier tasks, and
     `random` the random state of each process, by default that of this process alone.
@@ -115,7 +115,7 @@ def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes
 
 
 def newest(folder: Path) -> Path | None:
-    """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder; None if there is none."""
+    """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder, or None."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
     # Both are there only where a kill came between the last of one kind and the first of the other.
     return max([*file, *_in_parts(folder)[-1:]], key=_written, default=None)
@@ -173,7 +173,7 @@ def load_checkpoint(
 def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint, with each tensor sharded as it is held now, without the random states of other processes."""
+    """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
     from ..distributed.storage import read  # what it imports takes a second
 
     checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)

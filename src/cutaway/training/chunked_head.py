@@ -35,7 +35,7 @@ class Words:
     def __init__(
         self, features: Callable[..., Tensor], head: nn.Module, task: Language | SequenceToSequence, chunk: int | None
     ) -> None:
-        """Initialize from `features`, which returns the input (N, T, D) of `head`. `chunk` is the setting loss_chunk."""
+        """Initialize from `features`, which returns the input (N, T, D) of `head`. `chunk` is loss_chunk."""
         self.features, self.head, self.task = features, head, task
         self.vocab_size = task.target.outputs
         self.decides = chunk is None

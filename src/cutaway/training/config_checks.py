@@ -1,7 +1,7 @@
 """Validation of training settings: invalid or ineffective settings are rejected by name and never ignored.
 
 Settings that do not apply to a kind of data are rejected when the data is opened (`data.modalities`). This module
-checks what is known only with data and model. Only settings that the user typed are checked for an effect: a model's
+checks what depends on both data and model. Only settings that the user typed are checked for an effect: a model's
 card may contain settings for several optimizers, and a resumed run keeps its original settings.
 """
 

@@ -44,7 +44,7 @@ LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 20
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings of a training as far as they are known before the data is opened."""
+    """Settings of a training that are known before the data is opened."""
 
     training: TrainSettings
     data: DataSettings
@@ -65,8 +65,8 @@ class Resolved:
 def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
     """Resolve the settings before the data is opened: those `given` override those of the card.
 
-    Model settings are given as `model.KEY`. The number of threads is set here, since it affects what is fitted on the
-    data. Raises CutawayError for errors that the user can fix.
+    Model settings are given as `model.KEY`. The number of threads is set here, since preprocessing depends on it.
+    Raises CutawayError for errors that the user can fix.
     """
     if source is None:
         raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")

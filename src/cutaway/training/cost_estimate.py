@@ -45,7 +45,7 @@ class Estimate:
 
 
 def estimate(ready: Prepared) -> Estimate:
-    """Time up to 20 steps of real batches, fewer if they are slow. The model is trained by them and must not be reused."""
+    """Time up to 20 steps of real batches, fewer if they are slow. The model is modified and must not be reused."""
     trainer = unseen(ready)
     batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0

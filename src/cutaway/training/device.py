@@ -144,7 +144,7 @@ class Placement:
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
     def _pinned(self, x: Tensor) -> Tensor:
-        """Return the tensor in pinned memory if it goes to a GPU, so that copying it does not wait for the GPU's work."""
+        """Return the tensor in pinned memory if it goes to a GPU, so that the copy does not wait for the GPU."""
         plain = type(x) is Tensor and x.layout is torch.strided and x.device.type == "cpu"
         return x.pin_memory() if self.device.type == "cuda" and plain else x
 
@@ -156,7 +156,7 @@ class Placement:
 
 
 def whole(parts: Sequence[Tensor]) -> Tensor:
-    """Merge the states of the processes' shares (layers, n, hidden) into that of the batch (layers, N, hidden)."""
+    """Merge the states (layers, n, hidden) of the processes' shares into (layers, N, hidden) of the batch."""
     if len(parts) == 1:
         return parts[0]
     found = parts[0].new_empty(parts[0].shape[0], sum(part.shape[1] for part in parts), *parts[0].shape[2:])
@@ -224,12 +224,12 @@ def _own_gpu(asked: torch.device) -> torch.device:
 
 
 def for_parts(settings: TrainSettings, place: Placement) -> Placement:
-    """Return the device context without channels-last if these settings shard the weights, whose shards are contiguous."""
+    """Return the context without channels-last if these settings shard weights, whose shards are contiguous."""
     return replace(place, channels_last=False) if settings.in_parts else place
 
 
 def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
-    """Return the device context of one process that holds the whole model and runs it in the precision of its weights.
+    """Return the device context of one process that runs the whole model in the precision of its weights.
 
     It is on the same device, or on the CPU if the weights exceed `fraction` of the device's free memory (0 disables
     this check).
@@ -243,12 +243,12 @@ def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the free memory of the device in bytes; None if unknown. An Apple GPU shares the machine's memory."""
+    """Return the free bytes of the device, or None if unknown. Apple GPUs share the machine's memory."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
 
 
 def sharing(device: torch.device) -> int:
-    """Return the number of processes that share the device's memory: on a CPU, all processes of its machine."""
+    """Return the number of processes that share the device's memory: on a CPU, those of its machine."""
     return environment.local_world_size() if device.type == "cpu" else 1
 
 

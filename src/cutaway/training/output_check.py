@@ -94,7 +94,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
 def shape_needed(
     spec: Spec, target: Tensor, inputs: tuple[Tensor, ...], network: object
 ) -> tuple[tuple[int, ...] | None, str]:
-    """Return the required shape of a model's output for a batch, and a description of it; None if any shape is valid."""
+    """Return the required shape of a model's output for a batch, and its description; None if any shape is valid."""
     learned, n, first = spec.target, len(target), inputs[0]
     outputs = learned.outputs
     if isinstance(learned, Classes):
@@ -121,9 +121,7 @@ def shape_needed(
 
 
 def _said_of_ids(module: nn.Module, spec: Spec) -> str:
-    """Return a hint to declare token ids, if a module with an embedding was given a table or series; else an empty
-    string.
-    """
+    """Return a hint to declare token ids, if a module with an embedding was given a table or series; else ""."""
     embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
     if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
         return ""

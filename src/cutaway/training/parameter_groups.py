@@ -36,7 +36,7 @@ def heads(model: nn.Module) -> list[str]:
 
 
 def auxiliary(name: str) -> str:
-    """Return the child that is the auxiliary head containing `name`; empty if there is none."""
+    """Return the child that is the auxiliary head containing `name`, or an empty string."""
     child = name.split(".")[0]
     return child if child.lower().startswith("aux") else ""
 
@@ -99,8 +99,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
-    """Set `requires_grad` for the `learnable` parameters except those that are `still`, and training mode for the
-    model.
+    """Set training mode, and `requires_grad` for the `learnable` parameters except those that are `still`.
 
     A batch norm keeps its statistics if it is `still` itself, or all its parameters are.
     """

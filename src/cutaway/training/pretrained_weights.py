@@ -54,8 +54,7 @@ class Source:
     resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
-        """Return the model settings that the weights require: those that differ from the preset's, and the context
-        length.
+        """Return the model settings that the weights require: those that differ from the preset's, and context length.
 
         Settings that the data determines are not among them.
         """
@@ -333,9 +332,7 @@ def _or_of_its_backbone(preset: Preset) -> str:
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 of the file in hexadecimal; for the index of a Hugging Face folder, that of the files it
-    lists.
-    """
+    """Return the SHA-256 of the file in hexadecimal; for a Hugging Face index, that of the files it lists."""
     digest = hashlib.sha256()
     for part in Folder(file.parent).files if _is_hugging(file) else (file,):
         with open_regular(part) as content:
@@ -368,9 +365,7 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
 
 
 def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
-    """Raise FileError with the first missing, unexpected and misshapen tensor, or on a different number of input
-    channels.
-    """
+    """Raise FileError with the first missing, unexpected and misshapen tensor, or for other input channels."""
     problems = misfits(wanted, offered)
     if not problems:
         return

@@ -1,12 +1,12 @@
-"""Quantization-aware training: a model learns with the weights and inputs that it will have when it is quantized.
+"""Quantization-aware training: a model is trained with weights and inputs rounded as in the quantized model.
 
-After B. Jacob et al., 2018 <https://arxiv.org/abs/1712.05877>, with the straight-through estimator of Y. Bengio,
-N. Léonard, A. Courville, 2013 <https://arxiv.org/abs/1308.3432>: the forward and the backward pass see rounded numbers,
-and the gradient moves those that are not rounded, as if rounding were nothing:
+After B. Jacob et al., 2018 <https://arxiv.org/abs/1712.05877>, with the straight-through estimator of Y. Bengio, N.
+Léonard, A. Courville, 2013 <https://arxiv.org/abs/1308.3432>: the forward and the backward pass use rounded numbers,
+and the gradient updates the unrounded ones, as if rounding were the identity:
 
     ŵ = round(w),    w ← w − η ∂L/∂ŵ
 
-Batch normalization stays: each channel of a kernel has a step of its own, and folding scales both alike.
+Batch normalization is not folded: each channel of a kernel has its own step, and folding would scale both alike.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ LAYERS = {"static": "convolution", "dynamic": "linear layer", "weight-only": "la
 
 
 class Rounding:
-    """The weights of a model that are rounded while it learns, and the layers whose inputs are."""
+    """Weights that are rounded during training, and layers whose inputs are."""
 
     def __init__(self, model: nn.Module, method: str, group: int) -> None:
-        """`method` is one of static, dynamic and weight-only; with a `group` weights have 4 bits, else 8. Raises
-        SettingError where the model has no layer for it."""
+        """Initialize from `method`: static, dynamic or weight-only. With a `group` weights have 4 bits, else 8.
+
+        Raises SettingError if the model has no layer for the method.
+        """
         layers = layers_for(model, method)
         if NEEDS[method] not in layers.values():
             raise SettingError(
@@ -52,7 +54,7 @@ class Rounding:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside the block the weights are rounded, and so are inputs; afterwards the weights are what they were."""
+        """Round weights and inputs within this context, and restore the weights on exit."""
         floats = [weight.data for weight, _ in self.weights]
         handles = [layer.register_forward_pre_hook(partial(_rounding, how)) for layer, how in self.inputs]
         try:
@@ -72,7 +74,7 @@ class Rounding:
 
 
 def rounding_of(model: nn.Module, settings: TrainSettings) -> Rounding | None:
-    """The rounding that is asked for, if any."""
+    """Return the rounding for these settings, or None."""
     return None if settings.qat == "none" else Rounding(model, settings.qat, settings.qat_group)
 
 
@@ -82,7 +84,7 @@ def _rounding(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[An
 
 
 def _observed(x: Tensor) -> Tensor:
-    """As a static layer has its inputs, over the range of this batch."""
+    """Round as a static layer rounds its inputs, over the range of this batch."""
     # Not by `observe` and `quantize_observed`, which take the range as numbers of Python: a GPU would be waited for in
     # every layer of every step. Those multiply by 1/s in one pass, and an input that lies between two steps can go
     # either way.
@@ -93,13 +95,13 @@ def _observed(x: Tensor) -> Tensor:
 
 
 def _by_row(x: Tensor) -> Tensor:
-    """As a dynamic layer has its inputs."""
+    """Round as a dynamic layer rounds its inputs."""
     step = steps_of(x)
     return (x / step).round() * step
 
 
 def reject_for_rounding(settings: TrainSettings) -> None:
-    """Raise SettingError for a setting that does not go with quantization-aware training."""
+    """Raise SettingError for settings that are incompatible with quantization-aware training."""
     if settings.qat == "none":
         return
     asked = f"qat={settings.qat}"

@@ -1,8 +1,8 @@
-"""The folder of a run: making it, giving it to one process at a time, and clearing what kills leave in it.
+"""Folders of runs: creating them, locking them for one process, and removing leftovers of killed processes.
 
-A process that trains holds a lock on `.lock` in the folder. The system takes it back when the process ends, however it
-ends, so that a run which was killed can be resumed at once. The file says who holds it; what it says once nobody does
-is no matter.
+A process that trains holds a lock on `.lock` in the folder. The system releases it when the process ends for any
+reason, so that a killed run can be resumed at once. The file names the holder of the lock; without a lock its content
+has no meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _held: set[int] = set()  # descriptors of this process
 
 
 class RunInUse(FileError):
-    """Another process works on this run: `holder` says which."""
+    """Raised if another process, the `holder`, works on this run."""
 
     def __init__(self, folder: Path, holder: str) -> None:
         self.holder = holder
@@ -45,11 +45,11 @@ class RunInUse(FileError):
 
 
 class RunExists(FileError):
-    """A folder for a new run holds another run."""
+    """Raised if the folder for a new run holds another run."""
 
 
 def reject_no_run(folder: Path) -> None:
-    """Raise FileError for what is not the folder of a run, or of one that was never completed."""
+    """Raise FileError if the folder is not a run, or a run that was never completed."""
     if (folder / UNFINISHED).is_file() and not any(_is_still(handle, folder / LOCK) for handle in _held):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
@@ -72,7 +72,7 @@ def reject_no_run(folder: Path) -> None:
 
 
 def reject_not_utf8(folder: Path) -> None:
-    """Raise FileError for a folder of weights whose name safetensors cannot open."""
+    """Raise FileError for a folder name that safetensors cannot open."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:
@@ -84,8 +84,10 @@ def reject_not_utf8(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder, so that no other process does. Raises RunInUse where one does, FileError where the folder
-    cannot be written to."""
+    """Lock the run's folder within this context.
+
+    Raises RunInUse if another process holds it, and FileError if the folder is not writable.
+    """
     path = folder / LOCK
     handle = _lock(path)
     _held.add(handle)
@@ -101,7 +103,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(path: Path) -> int:
-    """A descriptor of the file, locked, with who holds it written into it."""
+    """Open and lock the file, write the holder into it, and return its descriptor."""
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -127,7 +129,7 @@ def _lock(path: Path) -> int:
 
 
 def _is_still(handle: int, path: Path) -> bool:
-    """Whether the file of that name is still the one that was opened."""
+    """Return whether the path still refers to the opened file."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except OSError:
@@ -135,7 +137,7 @@ def _is_still(handle: int, path: Path) -> bool:
 
 
 def _let_go() -> None:
-    """A child, such as one that reads images, would hold its parent's lock on after that one's end."""
+    """Close the locks in a forked child, which would otherwise hold them after the parent has ended."""
     for handle in _held:
         os.close(handle)
     _held.clear()
@@ -146,10 +148,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
-    """A folder for a new run: `out`, or the next free runs/NAME-N. With `overwrite` it may hold a run, whose files are
-    to be cleared once it is locked.
+    """Return a folder for a new run: `out`, or the next free runs/NAME-N.
 
-    Raises FileError where it holds anything else, or one of `inputs`, paths that are read, stands in it.
+    With `overwrite` it may hold a run, whose files are removed once it is locked. Raises FileError if it holds anything
+    else, or contains one of the paths in `inputs`.
     """
     if out is None:
         for n in range(1, 1_000_000):
@@ -180,7 +182,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
 
 
 def _learns_no_more(folder: Path) -> bool:
-    """Whether the run in a folder cannot be resumed: a quantized one, or one whose run.json cannot be read."""
+    """Return whether the run in a folder cannot be resumed: it is quantized, or its run.json cannot be read."""
     try:
         return "quantized" in read_json(folder / RUN)
     except FileError:
@@ -189,9 +191,11 @@ def _learns_no_more(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
-    """A folder for a new run, as `new_folder` makes it, held while it is filled. Where that fails nothing is left in
-    it: a run is whole, or it is not there. What a kill left is removed when the same folder is asked for again. Raises
-    FileError, before anything is computed, where it cannot be."""
+    """Create a folder for a new run, as `new_folder` does, and lock it within this context.
+
+    If the block fails, everything in the folder is removed: a run is either complete or absent. Leftovers of a killed
+    process are removed when the same folder is requested again. Raises FileError before anything is computed.
+    """
     fresh, done = out is None or not Path(out).exists(), False
     if out is not None and (Path(out) / UNFINISHED).is_file():
         with locked(Path(out)):
@@ -215,10 +219,10 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
 
 
 def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
-    """The folder of what trains several runs, a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
+    """Return the folder of a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
 
-    It may hold the same already, as told by its file `about`, or nothing but the files `beside` that. Raises FileError
-    where it holds anything else.
+    It may hold the same one already, identified by its file `about`, or only the files in `beside`. Raises FileError if
+    it holds anything else.
     """
     if out is None:
         for n in range(1, 1_000_000):
@@ -243,8 +247,10 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
 
 
 def about_several(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
-    """The file `about` of such a folder, which has these keys at least. Raises FileError where there is none, or it is
-    damaged."""
+    """Return the content of the file `about` in such a folder, which has at least these keys.
+
+    Raises FileError if the file does not exist or is damaged.
+    """
     path, what = Path(folder) / about, WHAT[command]
     if not path.is_file():
         reject_address(folder)
@@ -271,21 +277,21 @@ def _made(folder: Path, exist_ok: bool) -> Path:
 
 
 def clear_run(folder: Path) -> None:
-    """Remove the files that make a folder a run, run.json first, and leave what else stands in it."""
+    """Remove the files of a run, run.json first, and keep all other files."""
     for entry in (folder / RUN, *folder.iterdir()):
         if entry.name in OF_A_RUN or entry.name.startswith(BOARD):
             _remove(entry)
 
 
 def _clear(folder: Path) -> None:
-    """Remove everything but the lock."""
+    """Remove everything except the lock."""
     for entry in folder.iterdir():
         if entry.name != LOCK:
             _remove(entry)
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what kills left half-written: a checkpoint's can be as large as the checkpoint."""
+    """Remove partial files of killed processes, which can be as large as a checkpoint."""
     inside = [entry for name in HOLD_WEIGHTS for entry in (folder / name).glob(".tmp*")]
     for entry in [entry for entry in folder.rglob(".*.part") if is_leftover(entry)]:
         _remove(entry)

@@ -1,6 +1,7 @@
-"""What the documents of a run hold, for who reads them: run.json and evaluation.json, read and held to their schema.
+"""Schemas of a run's documents: run.json, evaluation.json and layers.json are validated when they are read.
 
-What every run has must be there; what only some have, or what earlier versions did not write, is optional.
+Entries that every run has are required. Entries that only some runs have, or that earlier versions did not write, are
+optional.
 """
 
 from __future__ import annotations
@@ -156,13 +157,13 @@ LAYERS = {
 
 
 def read_layers(folder: Path) -> dict[str, Any] | None:
-    """The document layers.json of a run's folder, None where there is none. Raises FileError as `read_run` does."""
+    """Read layers.json of a run's folder; None if it does not exist. Raises FileError as `read_run` does."""
     path = folder / "layers.json"
     return _read(path, LAYERS, "`cutaway report RUN` writes it again.") if path.is_file() else None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
+    """Read run.json of a run's folder. Raises FileError with file and key if it does not match the schema."""
     about = _read(folder / "run.json", RUN, "Restore it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
@@ -174,16 +175,17 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def source_of(data: Mapping[str, Any]) -> str:
-    """Where the data of a run is opened again: its whole path, as a run can be opened from another folder, else its
-    name. `data` is that part of run.json. Raises DataError where it was given in Python."""
+    """Return the source from which the data of a run is opened again: its absolute path if there is one, else its name.
+
+    `data` is that part of run.json. Raises DataError if the data was passed in Python.
+    """
     if data["source"] == IN_MEMORY:
         raise DataError("This run's data was given in Python, and is not at hand.", fix=GIVEN_AGAIN)
     return str(data.get("path") or data["source"])
 
 
 def read_evaluation(folder: Path) -> dict[str, Any] | None:
-    """The document evaluation.json of a run's folder, None where the run ended before there was one. Raises FileError
-    as `read_run` does."""
+    """Read evaluation.json of a run's folder; None if the run has none. Raises FileError as `read_run` does."""
     path = folder / "evaluation.json"
     fix = "Restore it from a copy, or train again; `cutaway evaluate RUN` computes the metrics and prints them."
     if not path.is_file():
@@ -211,7 +213,7 @@ OF_ONE_LENGTH = (
 
 
 def write_evaluation(folder: Path, document: dict[str, Any]) -> None:
-    """Write evaluation.json of a run's folder; what is undefined in it (NaN, infinity) becomes null."""
+    """Write evaluation.json of a run's folder. Undefined values (NaN, infinity) become null."""
     write_document(folder / "evaluation.json", document, EVALUATION)
 
 

@@ -1,4 +1,4 @@
-"""A model fitted to a data set, ready to learn or to be judged: what `train`, `check` and `quantize` have in common."""
+"""Setup of a model for a data set, ready for training or evaluation, as used by `train`, `check` and `quantize`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Prepared:
-    """Everything that the loop needs, and where it comes from."""
+    """Everything that the training loop needs: data, model, task, device and settings."""
 
     preset: Preset
     data: DataSet
@@ -69,13 +69,13 @@ def prepare(
     opened: Callable[..., DataSet] | None = None,
     shapes: bool = False,
 ) -> Prepared:
-    """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
+    """Open the data, fit the model's config to it, build the model from the seed, and select task and device.
 
-    `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
-    its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
-    it may be. Where processes may hold it in parts its numbers are `deferred`, and it is whole nowhere. Raises what a
-    person can fix.
+    `given` is the flat mapping of settings, with model settings as `model.KEY`. If a run is `resumed`, its weights come
+    from the checkpoint and not from the file it started with. `opened` replaces `open_guarded` for data that several
+    trainings share. With `shapes` the model is built on the meta device, of any size. If processes may shard the model,
+    its initialization is `deferred`, and no process holds it whole. Raises CutawayError for errors that the user can
+    fix.
     """
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
@@ -122,7 +122,7 @@ def prepare(
 
 
 def prepared_of(run: Run, data: DataSet) -> Prepared:
-    """What a run was trained with, and its model as it stands, to be judged on its data."""
+    """Return the setup of a finished run with its trained model, for evaluation on its data."""
     settings = run.about["settings"]
     return Prepared(
         run.preset,
@@ -147,8 +147,10 @@ def _built(
     shapes: bool,
     deferred: Deferred | None,
 ) -> tuple[nn.Module, Taken | None]:
-    """The model with the weights that it begins with and what only learning needs, and what was taken of the weights.
-    Raises NeedsNumbers where it cannot be `deferred`."""
+    """Build the model with its initial weights and training modules, and return it with a record of the weights.
+
+    Raises NeedsNumbers if initialization cannot be `deferred`.
+    """
     with deferred or nullcontext():
         fraction = 0 if deferred else asked.training.memory_fraction
         network = shaped(found, config) if shapes else found.build(config, fraction)
@@ -160,7 +162,7 @@ def _built(
 
 
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
-    """Put the weights and the word vectors that are asked for into the model; what was taken of the weights."""
+    """Load pretrained weights and word vectors into the model as requested, and return a record of the weights."""
     taken, path = None, asked.training.weights
     if path:
         resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
@@ -175,7 +177,7 @@ def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, re
 
 
 def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
-    """Take channels out of the model, before it learns; a sentence on how much that is."""
+    """Prune channels of the model before training, and return a note on the remaining weights."""
     if not settings.weights:
         raise SettingError(
             f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
@@ -189,8 +191,10 @@ def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) ->
 
 
 def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
-    """Put word vectors into the model's embedding; a sentence on how many there were. Raises SettingError for a model
-    or data without words."""
+    """Load word vectors into the model's embedding, and return a note on their number.
+
+    Raises SettingError for a model or data without words.
+    """
     embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
         raise SettingError(f"vectors={short(path)} is for the words of text: leave it out.")

@@ -1,4 +1,4 @@
-"""Which strategy the processes of a training share a model by."""
+"""Selection of the parallel strategy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .parallel import Alone, Replicated
 
 
 def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None) -> Alone:
-    """How the processes share this model, whose numbers may be `deferred`."""
+    """Return the parallel strategy for this model, whose initialization may be `deferred`."""
     if place.processes * place.tensor == 1:
         return Alone(place.model(model), place, settings)
     if not settings.in_parts:

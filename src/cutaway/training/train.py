@@ -1,4 +1,4 @@
-"""From a model's name and a source of data to a run's folder: everything around the loop."""
+"""Training of a run, from the name of a model and a data source to the run's folder: everything around the loop."""
 
 from __future__ import annotations
 
@@ -72,15 +72,14 @@ def fit(
     overwrite: bool = False,
     judged: bool = True,
 ) -> Run:
-    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
-    own learns itself, and holds at the end what the run keeps.
+    """Train a model, and return the run, whose folder holds everything to repeat, resume, evaluate and predict.
 
-    With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
-    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
-    those that share the work: where `processes` are asked for they are started here, and where torchrun has started
-    this one it joins the others.
-    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
+    Your own module is trained in place and has the run's final weights at the end. With `resume` that run is continued:
+    model, data and settings are its own, and only the settings in `MAY_CHANGE` may be given. With `overwrite` the run
+    in `out` is replaced. Unless `judged` is set, the test split is not opened and no evaluation is written. The run is
+    locked against other processes. If several `processes` are requested they are started here, and a process that
+    torchrun started joins the others. Raises Interrupted if training is stopped, after writing the checkpoint, and
+    CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
         model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
@@ -135,7 +134,7 @@ def _fit(
     overwrite: bool,
     judged: bool = True,
 ) -> Run:
-    """Train in this process, which may be one of several: they do the same, and the first alone writes."""
+    """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
@@ -218,8 +217,10 @@ def _train(
     progress: Progress,
     judged: bool,
 ) -> None:
-    """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
-    earlier sitting left it, and `notes` are what is to be said of this one."""
+    """Train in the locked folder of the run, from the start or from its checkpoint.
+
+    `before` is run.json of earlier sessions, and `notes` are the notes on this one.
+    """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
     about["launch"] = environment.launch_id()
@@ -280,8 +281,10 @@ def _train(
 
 
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
-    """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
-    `typed`; `cut` is how many epochs may have been left early."""
+    """Set the number of epochs to what `max_steps` takes, if that is set and the user has not set epochs.
+
+    `cut` is the number of epochs that may have ended early.
+    """
     split, settings = ready.data.splits["train"], ready.settings
     if settings.max_steps and "epochs" not in typed:
         epochs = reach(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
@@ -297,8 +300,10 @@ def finish(
     mean: Mean | None = None,
     judged: bool = True,
 ) -> None:
-    """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, and is to be judged, open the test split, once."""
+    """Save the best weights, or the mean of the last ones, as the run's model, and write run.json.
+
+    When training is finished, and `judged` is set, the model is evaluated on the test split, once.
+    """
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         give_memory(ready.model)
@@ -330,8 +335,10 @@ def finish(
 
 
 def judge(ready: Prepared, folder: Path) -> None:
-    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
-    without classes has none that it could be judged by, and no such file."""
+    """Write evaluation.json of a run for the test split, or the validation or training split otherwise.
+
+    A model that was trained without classes cannot be evaluated, and no file is written.
+    """
     splits, target = ready.data.splits, ready.data.spec.target
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
@@ -340,12 +347,12 @@ def judge(ready: Prepared, folder: Path) -> None:
 
 
 def _finite(score: float | None) -> float | None:
-    """The score where it is a number, which JSON has; None for infinity, as a perplexity can be, and NaN."""
+    """Return the score if it is finite, which JSON requires, else None. A perplexity can be infinite."""
     return score if score is not None and math.isfinite(score) else None
 
 
 def _inputs(ready: Prepared) -> list[str]:
-    """The paths that the run reads: data, weights, vectors and a tokenizer."""
+    """Return the paths that the run reads: data, weights, vectors and tokenizer."""
     settings, source = ready.settings, documents.path_of(ready.data.source)
     tokenizer = ready.data_settings.tokenizer
     named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
@@ -353,7 +360,7 @@ def _inputs(ready: Prepared) -> list[str]:
 
 
 def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
-    """Raise SettingError where a run that is resumed is to stand elsewhere, or to be replaced."""
+    """Raise SettingError if a resumed run is to be moved to another folder or replaced."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(
             f"A run is resumed where it stands, in {folder}, and --out {out} names another folder: leave --out out, or "
@@ -364,8 +371,10 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
 
 
 def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
-    """Raise FileError where the teacher of a run that is resumed is another now, or where one that was stopped before
-    its first checkpoint would begin with other weights."""
+    """Raise FileError if the teacher of a resumed run has changed.
+
+    The same holds for the initial weights of a run that was stopped before its first checkpoint.
+    """
     if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
         raise FileError(
             f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
@@ -380,8 +389,10 @@ def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
 def _resumed(
     about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
-    """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
-    handed over again, or there is none to go on with."""
+    """Return model, source and settings of a resumed run, with the changes that are allowed.
+
+    A run of your own module requires that module again.
+    """
     if "quantized" in about:
         raise SettingError(
             "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "

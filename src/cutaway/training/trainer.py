@@ -1,8 +1,8 @@
-"""The loop: what is done with every batch, epoch after epoch, and how it stops and goes on.
+"""The training loop: steps, epochs, validation, checkpoints, stopping and resuming.
 
-Everything random follows from the seed and from where the loop stands (the order of an epoch, the augmentation of a
-batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and resumed
-ends bit for bit where the uninterrupted one ends.
+All random numbers follow from the seed and the position in training (the order of an epoch, the augmentation of a
+batch), or are part of the checkpoint (torch's random state, for dropout). A run that was killed and resumed is
+therefore bit-identical to an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CONVERGED = "an epoch of the perceptron rule made no mistake"
 
 
 class Trainer:
-    """One model learning from one data set."""
+    """Training loop of one model on one data set."""
 
     def __init__(
         self,
@@ -105,8 +105,11 @@ class Trainer:
     # --- the epochs -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Give a model that is initialized from training images (`initialize_from`) up to 5 000 of them, as they are
-        without augmentation; unless it has its weights from a file. Each process draws by itself from then on."""
+        """Start a new training.
+
+        A model that is initialized from training images (`initialize_from`) gets up to 5 000 of them without
+        augmentation, unless it has pretrained weights. From here on each process draws its own random numbers.
+        """
         if self.place.rank:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         self.pruning = pruning_of(self.model, self.settings, begun=self.settings.weights is not None)
@@ -120,9 +123,9 @@ class Trainer:
             self.average.load(self.model.state_dict())
 
     def fit(self) -> State:
-        """Train from `self.state` until the epochs, the updates, the minutes or the patience are used up.
+        """Train from `self.state` until the epochs, updates, minutes or patience are used up.
 
-        Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
+        Raises Interrupted (after writing a checkpoint) when stopped, and TrainingError if a loss is not finite.
         """
         state, settings = self.state, self.settings
         began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.epoch)
@@ -161,7 +164,7 @@ class Trainer:
         return state
 
     def epoch(self) -> Iterator[bool]:
-        """Do the running epoch from where it stands, an update for each value that is taken: whether it is the last."""
+        """Run the current epoch from its current position. Yield after each update whether it was the last one."""
         state, settings = self.state, self.settings
         batches = self.batches_of(state.epoch)
         steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
@@ -177,7 +180,10 @@ class Trainer:
             yield state.batch == len(batches)
 
     def next_epoch(self) -> bool:
-        """End the epoch and begin the next; whether it was the perceptron rule's last, without a mistake."""
+        """End the epoch and start the next.
+
+        Return whether the perceptron rule has converged, with no mistake in the epoch.
+        """
         state = self.state
         if self.sequence.ends(state.epoch):
             self.objective.end_task(self.train, self.place, state.epoch)
@@ -191,10 +197,11 @@ class Trainer:
         return converged
 
     def _enter_phase(self, an_epoch: int) -> int:
-        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
-        if each of its epochs has as many as this one.
+        """Set the trainable parameters of the epoch, and return the number of updates in its phase.
 
-        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well; a task is one.
+        A phase trains the head alone, or everything that is not frozen. The number assumes that each epoch of the phase
+        has as many updates as this one. Each phase has its own schedule, so that pretrained layers are warmed up too. A
+        task is one phase.
         """
         state, alone = self.state, self.settings.freeze_epochs or 0
         if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
@@ -207,10 +214,9 @@ class Trainer:
         return an_epoch * (alone if heads_only else self.sequence.each - alone)
 
     def step(self, group: list[Batch], steps: int) -> None:
-        """One update: the gradient of the mean loss over the batches of `group`, which are this process's share of
-        them, then the optimizers' step.
+        """Run one update: the gradient of the mean loss over the batches in `group`, then the optimizers' step.
 
-        `steps` are the updates of the running phase.
+        The batches are this process's share. `steps` is the number of updates of the current phase.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
         state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
@@ -258,7 +264,7 @@ class Trainer:
             self.pruning.step(self._share_done(steps))
 
     def _end_epoch(self) -> None:
-        """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
+        """Validate, save the best weights, write the row and the checkpoint, and start the next epoch."""
         state, settings = self.state, self.settings
         self.look()
         self._reject_broken_weights()
@@ -288,7 +294,7 @@ class Trainer:
         self.on_row(state)
 
     def _add_row_within(self, an_epoch: int) -> None:
-        """Write a row within an epoch. It changes nothing of the training, nor of what is random in it."""
+        """Write a row within an epoch, without an effect on training or its random numbers."""
         self.look()
         scores: dict[str, float] = {}
         if self.val is not None and is_cheap(self.state, an_epoch, len(self.train), len(self.val)):
@@ -298,8 +304,11 @@ class Trainer:
         self.on_row(self.state)
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether an epoch with these metrics is better than the best one so far: of sparser weights while a model is
-        pruned, else by the metric that is monitored, and where that cannot rise, as accuracy comes to, by the loss."""
+        """Return whether an epoch with these metrics is better than the best one so far.
+
+        While a model is pruned, sparser weights are better. Otherwise the monitored metric decides, and then the loss,
+        for metrics that are often equal, such as accuracy.
+        """
         if self.pruning and self.pruning.zeros > self.state.best_zeros:
             return True
         sign = 1 if self.higher_is_better else -1
@@ -314,8 +323,11 @@ class Trainer:
     # --- what a step needs ------------------------------------------------------------------------------------
 
     def validate(self, split: Split) -> dict[str, float]:
-        """Loss and quick metrics on a split, of tasks on those so far, and the one that is monitored, with the averaged
-        weights where there are some; or what the objective says of it, where it judges by itself."""
+        """Return the loss, fast metrics and the monitored metric on a split, with averaged weights if there are any.
+
+        For a sequence of tasks only the tasks so far are used. An objective with its own validation returns its own
+        scores.
+        """
         settings = self.settings
         if self.objective.scores is not None:
             with self.average.applied() if self.average else nullcontext():
@@ -337,7 +349,7 @@ class Trainer:
         return metrics
 
     def _mean_of(self, last: LastEpochs) -> Mean:
-        """Write the mean weights after the last epochs, which are made of files alone, and score them."""
+        """Write the mean of the weights after the last epochs, which is read from their files, and evaluate it."""
         self.place.together(None)  # the first has written the last of them
         weights, first = last.mean(self.state.epoch)
         if self.place.writes:
@@ -347,32 +359,32 @@ class Trainer:
         return Mean(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to keep, in the process that writes: the averaged ones where there are some."""
+        """Return the weights to save, averaged if there is an average. Only the process that writes gets them."""
         return gathered(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
 
     @property
     def train_loss(self) -> float:
-        """The mean training loss of the running epoch."""
+        """Return the mean training loss of the current epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
     def batches_of(self, epoch: int) -> Batches:
-        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        """Return the example indices of each batch of an epoch, the same on every call."""
         return self.objective.batches(self.train, self.settings, epoch)
 
     def _in_all(self) -> tuple[int, int]:
-        """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
+        """Return the number of updates of the whole training, if nothing ends it early, and that of the first epoch."""
         firsts = range(0, self.sequence.epochs, self.sequence.each)
         by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
         return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
 
     def _agreed(self, seconds: float) -> tuple[float, bool]:
-        """The seconds of the first process, by which all go, and whether any was asked to stop."""
+        """Return the time of the first process, which all processes use, and whether any process was asked to stop."""
         own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
         seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
     def _share_done(self, steps: int) -> float:
-        """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
+        """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
         state, by_time = self.state, 0.0
         if self.settings.minutes:
             left = 60 * self.settings.minutes - state.phase_seconds  # when the phase began
@@ -382,7 +394,7 @@ class Trainer:
     # --- stopping, failing, going on --------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Go on from the last checkpoint."""
+        """Resume from the last checkpoint."""
         parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
@@ -390,7 +402,7 @@ class Trainer:
         self.pruning = pruning_of(self.model, self.settings, begun=True)
 
     def checkpoint_now(self) -> None:
-        """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
+        """Write a checkpoint. Non-finite values are rejected first, so that the previous one remains valid."""
         self.look()
         self._reject_broken_weights()
         self.strategy.share_statistics()
@@ -402,7 +414,7 @@ class Trainer:
         self._saved = self.state.seconds, self.state.epoch
 
     def look(self) -> None:
-        """Bring the losses over from the device, and stop the run where one is not a number."""
+        """Synchronize the losses from the device, and stop the run if one is not finite."""
         losses = [loss.item() for loss in self._losses]
         if self.place.processes > 1:
             losses = [*self.place.total(sum(losses))]
@@ -413,13 +425,13 @@ class Trainer:
             self._reject("the loss")
 
     def _reject_broken_weights(self) -> None:
-        """A gradient that was not finite is in the weights one update later: none such is ever saved."""
+        """Reject non-finite weights, which follow a non-finite gradient by one update, so that they are never saved."""
         broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
         if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:
-        """Raise TrainingError: which update, which layer, what is left, what to try."""
+        """Raise TrainingError with the update, the layer, the last good checkpoint, and what to try."""
         state, where = self.state, first_broken(self.model, self._inputs)
         if where.startswith("the weights"):
             said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
@@ -437,7 +449,7 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of the weights after the last epochs, which is what is kept where it was asked for."""
+    """Record of the mean of the weights after the last epochs, which replaces the best weights if it was requested."""
 
     first: int  # epoch, counted from 1
     last: int

@@ -1,7 +1,7 @@
-"""One step of a training, imagined: the real loop, model and optimizer, on tensors that have shapes and no numbers.
+"""Simulation of one training step: the real loop, model and optimizer on fake tensors, which have shapes but no data.
 
-So what a step takes is known to the byte, of a model that this machine could never hold too. The batch is a real one:
-masks, lengths and targets have their numbers, and a network goes the way that it would go.
+It gives the memory of a step to the byte, also for models that do not fit on this machine. The batch is real: masks,
+lengths and targets have values, so that the network takes its usual path.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ STAYS = 0.01  # fraction of the peak
 
 
 class NeedsNumbers(ModelError):
-    """A network that goes no way without numbers, and has none."""
+    """Raised if a network needs real values in its forward pass and has none."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a block of the model keeps of the forward pass for the backward pass, in bytes."""
+    """Memory of a block's activations for the backward pass, in bytes."""
 
     keeps: int  # all that it makes and keeps
     products: int  # results of matrix products, convolutions and attention among it
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """A step in one process: what is alive at its peaks, and what is computed in it."""
+    """Memory and compute of a step in one process."""
 
     examples: int  # of the batch
     tokens: int  # of the batch: places of a sequence; examples, where there are none
@@ -65,16 +65,16 @@ class Step:
 
     @property
     def total(self) -> int:
-        """Bytes at the peak."""
+        """Return the bytes at the peak."""
         return sum(self.peak.values())
 
 
 def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
-    """The largest step of a training, or what one of so many processes does of it, each with its part of the batch. On
-    a `gpu` attention keeps no weights, with dropout too, and more logits are held at a time.
+    """Simulate the largest step of a training, or the part of one of `parts` processes with its share of the batch.
 
-    `ready.model` may have shapes alone. Raises NeedsNumbers where the network must see numbers and has none, and
-    SettingError for an objective whose steps cannot be watched.
+    On a `gpu` attention keeps no weights, with dropout too, and larger chunks of logits are held. `ready.model` may be
+    on the meta device. Raises NeedsNumbers if the network needs real values and has none, and SettingError for an
+    objective whose steps cannot be traced.
     """
     if not can_be_watched(ready):
         raise SettingError(
@@ -95,7 +95,7 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
 
 
 def can_be_watched(ready: Prepared) -> bool:
-    """Whether the steps of this training can be planned."""
+    """Return whether the steps of this training can be traced."""
     return OBJECTIVES[ready.settings.objective].weighable
 
 
@@ -144,7 +144,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
 
 
 class _Imagined(Placement):
-    """A placement of tensors without numbers: there is no loss to look at."""
+    """Device context for fake tensors, whose losses cannot be read."""
 
     @property
     def looks_at_every_step(self) -> bool:
@@ -155,7 +155,7 @@ class _Imagined(Placement):
 
 
 def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
-    """A copy of the model at that place whose tensors have shapes and take no memory; what shares one still does."""
+    """Return a copy of the model with fake tensors, which take no memory. Tensors that share storage still share it."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     found: dict[int, Any] = {}
 
@@ -189,7 +189,7 @@ def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
 
 @contextmanager
 def _apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
-    """Tell outputs apart where the head is left to the loss, which makes them a part at a time."""
+    """Count logits separately if the loss computes the head in chunks."""
     words: Any = trainer.objective.words
     if words is None:
         yield
@@ -214,13 +214,13 @@ def _batch(ready: Prepared, index: Tensor) -> Batch:
 
 
 def _tokens(batch: Batch) -> int:
-    """Places of a batch of token ids (N, T), or its examples."""
+    """Return the number of positions in a batch of token ids (N, T), or of examples in other batches."""
     first = batch.inputs[0]
     return first.numel() if first.ndim == 2 and not first.is_floating_point() else len(first)
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Attention as GPUs have it: their fused kernels know dropout, and the CPU's does not."""
+    """Function mode without dropout in attention, since the fused kernels of GPUs support it and the CPU's does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -1,8 +1,8 @@
-"""What of a step is alive in memory, moment by moment, and what the step computes.
+"""Tracker of the live memory of a step, and of its compute.
 
-Every operation that PyTorch carries out is seen (`TorchDispatchMode`), whether its tensors have numbers or are
-`FakeTensor`s, which have shapes alone. A storage is counted once, from the operation that makes it until it is freed.
-What a kernel takes for itself and gives back before it ends is not seen, but for what `shapes.held_within` knows.
+It sees every operation that PyTorch runs (`TorchDispatchMode`), on real tensors or `FakeTensor`s, which have only
+shapes. A storage is counted once, from its creation until it is freed. Memory that a kernel allocates and frees
+internally is not seen, except for that reported by `shapes.held_within`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PRODUCTS = (
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
-    """Bytes that are alive, by kind, now and at the peak; operations, bytes moved and kernels, in all.
+    """Dispatch mode that counts live bytes by kind, now and at the peak, and total operations, bytes and kernels.
 
-    The kinds: weights, with buffers and a moving average; `casts`, weights in the number format of products; gradients;
-    what the optimizer remembers; activations, with the batch; outputs, with what the loss makes of them; and `working`,
-    what comes and goes in the backward pass. There are two peaks: of all kinds, and of the last
-    three, which are of the batch.
+    The kinds are: weights, with buffers and a moving average; `casts`, weights in the number format of products;
+    gradients; optimizer state; activations, with the batch; outputs, with tensors that the loss computes from them; and
+    `working`, temporary tensors of the backward pass. There are two peaks: that of all kinds, and that of the last
+    three, which depend on the batch.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
     # --- what is alive ------------------------------------------------------------------------------------------
 
     def count(self, x: Tensor, kind: str) -> None:
-        """Count the tensor's storage under that kind, from now on."""
+        """Count the tensor's storage as that kind from now on."""
         for part in _strided(x):
             storage = part.untyped_storage()
             address = storage._cdata
@@ -74,7 +74,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             self.now[kind] += size
 
     def _look(self, passing: int = 0) -> None:
-        """Remember what is alive, with what a kernel holds for itself, where it is more than before."""
+        """Update the peaks with the live bytes and those that a kernel holds internally."""
         now = self.now
         of_batch = passing + now["activations"] + now["outputs"] + now["working"]
         total = of_batch + now["weights"] + now["casts"] + now["gradients"] + now["optimizer"]
@@ -95,7 +95,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return freed
 
     def begin(self) -> None:
-        """Forget what was computed, and the peak: what is alive stays."""
+        """Reset the counts of compute and the peaks, but not the live tensors."""
         self.kind, self._forward, self.blocks = "activations", True, []
         self._most = self._most_of_batch = 0
         self.flops = self.moved = self.kernels = 0
@@ -103,7 +103,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
     # --- what is computed ---------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the operation out and count what it makes."""
+        """Run the operation and count its results."""
         kwargs = kwargs or {}
         if op.namespace == "prim":  # asks for a tensor's device
             return op(*args, **kwargs)
@@ -130,13 +130,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return result
 
     def _casts(self, op: OpOverload, args: Any) -> bool:
-        """Whether a weight is brought to another number format."""
+        """Return whether the operation converts a weight to another number format."""
         if name_of(op) != "_to_copy":
             return False
         return self._alive.get(args[0].untyped_storage()._cdata, ("",))[0] == "weights"
 
     def _flops(self, op: OpOverload, args: Any, result: Any) -> int:
-        """Two for each multiply-add."""
+        """Return the floating-point operations, two for each multiply-add."""
         if (cost := BACKWARD.get(name_of(op))) is not None:
             return 2 * cost(args)
         found = multiply_adds(op, args, result)
@@ -148,7 +148,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
     @contextmanager
     def watching(self, model: nn.Module, blocks: list[nn.Module]) -> Iterator[None]:
-        """Tell activations, outputs and gradients of the model apart, and what each of its blocks keeps."""
+        """Track activations, outputs and gradients of the model separately, and the memory that each block keeps."""
 
         def entering(module: nn.Module, args: Any) -> None:
             self.kind = "activations"
@@ -185,7 +185,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
                 handle.remove()
 
     def _keep(self, op: OpOverload, x: Tensor) -> None:
-        """Count what the running block has made, for as long as it is kept."""
+        """Count a result of the current block until it is freed."""
         inside, storage = self._inside, x.untyped_storage()
         assert inside is not None
         size = storage.nbytes()
@@ -202,7 +202,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
 
 def _strided(x: Tensor) -> list[Tensor]:
-    """The tensor, or those that a sparse one is made of."""
+    """Return the tensor, or the parts of a sparse tensor, in a list."""
     if x.layout is torch.strided:
         return [x]
     if x.layout is torch.sparse_coo:
@@ -213,20 +213,20 @@ def _strided(x: Tensor) -> list[Tensor]:
 
 
 def _of_convolution(args: Any) -> int:
-    """Twice the forward pass: for the input, unless nobody asks, and for the kernel."""
+    """Return twice the forward pass: for the gradients of the input, if needed, and of the kernel."""
     gradient, x, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
     places = (x if transposed else gradient).numel()
     return int((wanted[0] + wanted[1]) * places * weight[0].numel())
 
 
 def _of_attention(args: Any) -> int:
-    """Four products where the forward pass has two."""
+    """Return four products, where the forward pass has two."""
     q, k, v = args[1:4]
     return int(2 * q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
 def _of_recurrent(args: Any) -> int:
-    """Twice the forward pass."""
+    """Return twice the forward pass."""
     return int(2 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in args[1:3]))
 
 
