@@ -192,11 +192,11 @@ def compare(
         sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
     else:
         source, fractions = as_source(data, val, test)
-        sources = _several(source) if isinstance(source, str) else [] if source is None else [source]
-    return run_comparison(_several(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
+        sources = _split_names(source) if isinstance(source, str) else [] if source is None else [source]
+    return run_comparison(_split_names(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
 
 
-def _several(names: str | Sequence[Any]) -> list[Any]:
+def _split_names(names: str | Sequence[Any]) -> list[Any]:
     """Return comma-separated names, or the items of a sequence, as a list."""
     return [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
 

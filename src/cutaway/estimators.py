@@ -123,7 +123,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         settings = {"val": 0.0, "test": 0.0, "tensorboard": False, **settings, "seed": self._seed()}
         name = _free_name(X)
         if isinstance(X, pl.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
-            settings["types"] = (f"{name}:{self.target_type}", *_numbers(X))
+            settings["types"] = (f"{name}:{self.target_type}", *_number_columns(X))
         given = Given((X, target.alias(name)))
         with tempfile.TemporaryDirectory(prefix="cutaway-") as temporary:
             folder = Path(temporary) / "run" if self.out is None else Path(self.out)
@@ -198,11 +198,11 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         classes: np.ndarray[Any, Any] = self.classes_[self._order[decided]]
         return classes
 
-    def _likely(self) -> bool:
+    def _has_probabilities(self) -> bool:
         """Return whether the outputs are probabilities, which those of a perceptron or of squared error are not."""
         return not hasattr(self, "task_") or self.task_.loss_name in ("cross_entropy", "map")
 
-    @available_if(_likely)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
         """Return the probability of each of `classes_`, shape (n, K)."""
         outputs = self._outputs(X)
@@ -223,7 +223,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"y holds one class, {self.classes_[0]!r}: there is nothing to tell apart.")
-        self._names = _names_of(self.classes_)
+        self._names = _class_names(self.classes_)
         return pl.Series([self._names[k] for k in numbers], dtype=pl.String)
 
 
@@ -248,14 +248,14 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         return pl.Series(y.astype(np.float64))
 
 
-def _names_of(classes: np.ndarray[Any, Any]) -> list[str]:
+def _class_names(classes: np.ndarray[Any, Any]) -> list[str]:
     """Return the names of the classes in reports: the classes as strings if these are distinct, else their indices."""
     names = [str(name) for name in classes.tolist()]
     read = meaning(pl.Series(names)).to_list()
     return names if read == names and len(set(names)) == len(names) else [str(k) for k in range(len(names))]
 
 
-def _numbers(X: Any) -> list[str]:
+def _number_columns(X: Any) -> list[str]:
     """Return the `types` setting that declares all columns of an array as numbers."""
     return [] if isinstance(X, pl.DataFrame) else [f"x{k}:number" for k in range(X.shape[1])]
 

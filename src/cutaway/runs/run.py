@@ -361,7 +361,7 @@ class Run:
                 f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
                 "ones with it, and a run of vae says how likely an image is."
             )
-        named = self._graph_of(sources)
+        named = self._named_graph(sources)
         split = named if named is not None else self._examples(sources)
         if isinstance(split, LinkSplit):
             return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
@@ -545,7 +545,7 @@ class Run:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
         return Vectors.of(embedding, tokenizer.tokens)
 
-    def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
+    def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
         """Return the graph with all its links, if `sources` is the name of the run's graph data; else None."""
         if not isinstance(self.spec.target, Links) or [str(one) for one in sources] != [self.about["data"]["source"]]:
             return None

@@ -32,7 +32,7 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
     if hasattr(split, "plan"):
         return planned(split, size, generator, settings.batch_tokens)
     if settings.sampling == "balanced":
-        order = balanced_order(_target_of(split), generator)
+        order = balanced_order(_cpu_target(split), generator)
     else:
         order = torch.randperm(len(split), generator=generator)
     batches = list(order.split(size))  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
     """
     if settings.class_weights == "none" or not data.spec.target.classes:
         return None
-    target = _target_of(data.splits["train"])
+    target = _cpu_target(data.splits["train"])
     counts = target.bincount(minlength=len(data.spec.target.classes))
     precision = torch.float64 if settings.precision == "float64" else torch.float32
     return len(target) / (len(counts) * counts.clamp(min=1).to(precision))
@@ -129,7 +129,7 @@ def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
     ]
 
 
-def _target_of(split: Split) -> Tensor:
+def _cpu_target(split: Split) -> Tensor:
     """Return the targets of a labelled split on the CPU."""
     assert split.target is not None, "a split to learn from or to validate on has targets"
     return split.target.cpu()

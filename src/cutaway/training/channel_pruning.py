@@ -36,12 +36,12 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
     are removed where this does not change the outputs in any other way. `inputs` are an example of the inputs of its
     forward. Raises SettingError if torch-pruning is not installed, and ModelError if nothing can be removed.
     """
-    pruning = _library(fraction)
+    pruning = _import_torch_pruning(fraction)
     before = shapes_of(model)
     with resting(model), torch.enable_grad():
         graph = _graph(pruning, model, inputs)
         for root, count in _groups(graph, model):
-            if not _taken_out(pruning, graph, model, inputs, root, int(fraction * count)):
+            if not _remove_channels(pruning, graph, model, inputs, root, int(fraction * count)):
                 graph = _graph(pruning, model, inputs)  # it knows of channels that are back now
     after = shapes_of(model)
     changed = {name: shape for name, shape in after.items() if shape != before[name]}
@@ -70,7 +70,9 @@ def _groups(graph: Any, model: nn.Module) -> list[tuple[str, int]]:
     return found
 
 
-def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int) -> bool:
+def _remove_channels(
+    pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int
+) -> bool:
     """Remove the `count` output channels of layer `root` with the smallest norms, and everything that depends on them.
 
     If the outputs would change in any other way, restore the layers and return False.
@@ -85,8 +87,8 @@ def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor,
     if norms is None or len(norms) != size:
         return True
     group = graph.get_pruning_group(layer, make, idxs=sorted(norms.argsort()[:count].tolist()))
-    with _undone_unless(group) as kept, torch.no_grad():
-        _silence(group)
+    with _rollback_unless(group) as kept, torch.no_grad():
+        _zero_readers(group)
         expected = _forward(model, inputs)
         try:
             group.prune()
@@ -99,7 +101,7 @@ def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor,
     return bool(kept)
 
 
-def _silence(group: Any) -> None:
+def _zero_readers(group: Any) -> None:
     """Set the weights that read the channels of the group to 0."""
     for dependency, channels in group:
         if dependency.handler.__name__ == READS:
@@ -108,7 +110,7 @@ def _silence(group: Any) -> None:
 
 
 @contextmanager
-def _undone_unless(group: Any) -> Iterator[list[bool]]:
+def _rollback_unless(group: Any) -> Iterator[list[bool]]:
     """Restore the layers of a group on exit, unless something was appended to the list."""
     layers = {dependency.target.module for dependency, _ in group}
     before = [(m, dict(m.__dict__), dict(m._parameters), dict(m._buffers)) for m in layers]
@@ -129,7 +131,7 @@ def _forward(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     return outputs
 
 
-def _library(fraction: float) -> Any:
+def _import_torch_pruning(fraction: float) -> Any:
     """Import torch-pruning, which is an optional dependency."""
     try:
         import torch_pruning

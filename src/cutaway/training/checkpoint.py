@@ -97,7 +97,7 @@ def contents(
     tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
-        tensors |= {f"{_random(rank)}{name}": state for name, state in states.items()}
+        tensors |= {f"{_random_prefix(rank)}{name}": state for name, state in states.items()}
     return tensors
 
 
@@ -110,7 +110,7 @@ def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes
     tensors = gathered(tensors, keep=writes)
     if writes:
         write_tensors(folder / WHOLE, tensors, {"state": state.to_json()})
-        for path in _in_parts(folder):
+        for path in _sharded_checkpoints(folder):
             remove(path)
 
 
@@ -118,14 +118,14 @@ def newest(folder: Path) -> Path | None:
     """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder, or None."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
     # Both are there only where a kill came between the last of one kind and the first of the other.
-    return max([*file, *_in_parts(folder)[-1:]], key=_written, default=None)
+    return max([*file, *_sharded_checkpoints(folder)[-1:]], key=_modified_ns, default=None)
 
 
-def _in_parts(folder: Path) -> list[Path]:
+def _sharded_checkpoints(folder: Path) -> list[Path]:
     return complete(folder, LAST)
 
 
-def _written(checkpoint: Path) -> int:
+def _modified_ns(checkpoint: Path) -> int:
     return (checkpoint / INDEX if checkpoint.is_dir() else checkpoint).stat().st_mtime_ns
 
 
@@ -147,26 +147,26 @@ def load_checkpoint(
         tensors, meta = read_tensors(path)
         _reject_other(path, model, tensors)
     try:
-        load(model, _under("model.", tensors))
+        load(model, _strip_prefix("model.", tensors))
         if average is not None:
-            average.load(_under("average.", tensors))
+            average.load(_strip_prefix("average.", tensors))
         for i, optimizer in enumerate(optimizers):
-            _load_optimizer(optimizer, _under(f"optimizer.{i}.", tensors))
+            _load_optimizer(optimizer, _strip_prefix(f"optimizer.{i}.", tensors))
         state = read_state(meta, path)
     except FileError:
         raise
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
-    random = _under(_random(rank), tensors)
+    random = _strip_prefix(_random_prefix(rank), tensors)
     if random:
         torch.set_rng_state(random["cpu"])
     else:
         torch.manual_seed(rank + torch.initial_seed() + state.update)
-    cuda = _under("cuda.", random)
+    cuda = _strip_prefix("cuda.", random)
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)][: torch.cuda.device_count()])
-    carried, device = _under("carried.", tensors), next(model.parameters()).device
-    remembered = {k: v.to(device) for k, v in _under("remembered.", tensors).items()}
+    carried, device = _strip_prefix("carried.", tensors), next(model.parameters()).device
+    remembered = {k: v.to(device) for k, v in _strip_prefix("remembered.", tensors).items()}
     return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
 
 
@@ -198,7 +198,7 @@ def _read_parts(
 
 def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Raise FileError if a checkpoint is of another model."""
-    if problems := misfits(model.state_dict(), _under("model.", tensors)):
+    if problems := misfits(model.state_dict(), _strip_prefix("model.", tensors)):
         raise FileError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
             "from a copy of its folder, or train anew."
@@ -213,7 +213,7 @@ def random_state() -> dict[str, Tensor]:
     return found
 
 
-def _random(rank: int) -> str:
+def _random_prefix(rank: int) -> str:
     """Return the prefix of the names of a process's random state."""
     return f"random.{rank}." if rank else "random."
 
@@ -229,7 +229,7 @@ def load_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor
     tensors, _ = read_tensors(path)
     if model is not None:
         _reject_other(path, model, tensors)
-    return _under("model.", tensors)
+    return _strip_prefix("model.", tensors)
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
@@ -237,7 +237,7 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     write_tensors(path, {f"model.{k}": v for k, v in weights.items()}, {})
 
 
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 

@@ -70,7 +70,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     """
     if source is None:
         raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
-    training, data = _groups(found, given)
+    training, data = _split_groups(found, given)
     if training.threads:
         torch.set_num_threads(training.threads)
     if training.compile:
@@ -85,8 +85,8 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # the commit, which a run records
     begun = find_weights(weights, found) if weights and not resumed else None
-    like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
-    wishes = _wishes(found, kind, data)
+    like_weights = _tokenizer_of_weights(begun, given) if "tokenizer" in KINDS[kind].settings else {}
+    wishes = _required_by_model(found, kind, data)
     found.reject_kind(kind, lambda: read_otherwise(source, kind, found.takes, found.targets))
     typed = found.parse(parted(given)[0])
     model = {**(begun.settings(found) if begun else {}), **typed}
@@ -109,7 +109,7 @@ def absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).expanduser().resolve())
 
 
-def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
+def _split_groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
     """Return the settings of training and of data: those given override those of the card.
 
     Raises UnknownName or SettingError.
@@ -133,7 +133,7 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     return training, data
 
 
-def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _tokenizer_of_weights(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tokenizer settings of the weights, unless the user gave another tokenizer.
 
     The card's settings for fitting a tokenizer are then reset to their defaults.
@@ -144,7 +144,7 @@ def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"tokenizer": str(begun.tokenizer.resolve()), **usual}
 
 
-def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
+def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
     """Return the data settings that the model requires and the user left open.
 
     These are a state carried from step to step, special tokens around texts, one vocabulary for both sides of a pair,
@@ -191,7 +191,7 @@ def settle(
     Values that depend on the `taken` weights are filled in, paths are made absolute, and the metric to monitor gets the
     task's name for it (val_loss, as in metrics.csv, becomes loss). Raises SettingError if nothing is left to train.
     """
-    settings, weights = _long_enough(asked, data), asked.training.weights
+    settings, weights = _extend_short_training(asked, data), asked.training.weights
     alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
         episodes = isinstance(data.spec.target, Episodes)  # to whose classes no head stays
@@ -223,7 +223,7 @@ def settle(
     return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
 
 
-def _long_enough(asked: Resolved, data: DataSet) -> TrainSettings:
+def _extend_short_training(asked: Resolved, data: DataSet) -> TrainSettings:
     """Return settings that train a forecast for at least 400 steps, unless the user set the length or the batch size.
 
     For a series with few windows, a number of epochs that suits a long series would be only a few steps.

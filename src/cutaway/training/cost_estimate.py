@@ -59,7 +59,7 @@ def estimate(ready: Prepared) -> Estimate:
     source = itertools.islice(ready.data.splits["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
     began = time.perf_counter()
     for i, batch in enumerate(source):
-        outputs = max(outputs, _passing(trainer, batch))
+        outputs = max(outputs, _logit_bytes(trainer, batch))
         before = time.perf_counter()
         if i == 0 and trainer.objective.weighable and ready.settings.recompute == "none":
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
@@ -85,7 +85,7 @@ def estimate(ready: Prepared) -> Estimate:
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters)
         or kept_by_a_step(ready)[0],
         outputs=outputs,
-        data=_held(list(ready.data.splits.values())),
+        data=_tensor_bytes(list(ready.data.splits.values())),
     )
 
 
@@ -104,7 +104,7 @@ def unseen(ready: Prepared) -> Trainer:
     )
 
 
-def _passing(trainer: Trainer, batch: Batch) -> int:
+def _logit_bytes(trainer: Trainer, batch: Batch) -> int:
     """Return the bytes of a batch's logits that are not kept for the backward pass, for token models.
 
     With chunks this is one chunk. Otherwise it is the logits, which the step holds, and the gradients of the logits and
@@ -119,7 +119,7 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
     return count * words.vocab_size * bytes_each
 
 
-def _held(splits: list[Split]) -> int:
+def _tensor_bytes(splits: list[Split]) -> int:
     """Return the bytes of all tensors that splits hold, including nested ones. Shared storages count once."""
     found: dict[int, int] = {}
     ahead: list[object] = list(splits)

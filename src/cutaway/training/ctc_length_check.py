@@ -40,7 +40,7 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))
     if named and missing != "drop":
-        raise _unfit(model, named, "; or missing=drop leaves out what is named")
+        raise _length_error(model, named, "; or missing=drop leaves out what is named")
     if named:
         more = f"; and {len(named) - NAMED_AT_MOST:,} more" if len(named) > NAMED_AT_MOST else ""
         count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
@@ -50,7 +50,7 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
 def reject_crowded(model: nn.Module, split: Split) -> None:
     """Raise DataError for labelled recordings whose transcripts are too long."""
     if crowded := crowded_in(model, split):
-        raise _unfit(model, list(crowded.values()), "")
+        raise _length_error(model, list(crowded.values()), "")
 
 
 def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
@@ -71,7 +71,7 @@ def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
     return found
 
 
-def _unfit(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
+def _length_error(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
     look, where = "Look whether it belongs to that recording", "the recording"
     if isinstance(model, Decodes):

@@ -83,15 +83,15 @@ class Placement:
         if split.inputs.nbytes > HELD * (free_memory(self.device) or 0):
             return split
         held = copy.copy(split)
-        held.inputs = self._put(split.inputs)
-        held.target = None if split.target is None else self._put(split.target)
+        held.inputs = self._move(split.inputs)
+        held.target = None if split.target is None else self._move(split.target)
         return held
 
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return the inputs and the target of the batch, moved to the device."""
         if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
             return batch.inputs, batch.target  # it is here already
-        return tuple(self._put(self._pinned(x)) for x in batch.inputs), self._put(self._pinned(batch.target))
+        return tuple(self._move(self._pin(x)) for x in batch.inputs), self._move(self._pin(batch.target))
 
     def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
         """Return this process's share of a batch: every N-th example along `dim`, for N processes.
@@ -143,12 +143,12 @@ class Placement:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
-    def _pinned(self, x: Tensor) -> Tensor:
+    def _pin(self, x: Tensor) -> Tensor:
         """Return the tensor in pinned memory if it goes to a GPU, so that the copy does not wait for the GPU."""
         plain = type(x) is Tensor and x.layout is torch.strided and x.device.type == "cpu"
         return x.pin_memory() if self.device.type == "cuda" and plain else x
 
-    def _put(self, x: Tensor) -> Tensor:
+    def _move(self, x: Tensor) -> Tensor:
         x = x.to(self.device, non_blocking=True)
         if x.is_floating_point() and x.dtype != self.dtype:
             x = x.to(self.dtype)
@@ -167,7 +167,7 @@ def whole(parts: Sequence[Tensor]) -> Tensor:
 
 def find_device(device: str) -> torch.device:
     """Return the device of that name; `auto` is the fastest one. Raises SettingError if the device is not available."""
-    return torch.device(_fastest() if device == "auto" else _known(device))
+    return torch.device(_fastest() if device == "auto" else _validate_device(device))
 
 
 def available_device(device: str) -> str:
@@ -258,7 +258,7 @@ def _fastest() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _known(device: str) -> str:
+def _validate_device(device: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -305,14 +305,14 @@ def devices() -> list[str]:
 
 def _set_memory_format(conv: nn.Conv2d, learns: bool) -> None:
     """Set channels-last for this convolution, unless it trains faster without it or gives wrong results with it."""
-    plain = _overruns(conv) or (learns and conv.weight.numel() > LARGE_KERNEL)
+    plain = _has_onednn_bug(conv) or (learns and conv.weight.numel() > LARGE_KERNEL)
     if conv.weight.device.type != "cpu" or not plain:
         conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     elif _plain_input not in conv._forward_pre_hooks.values():
         conv.register_forward_pre_hook(_plain_input)
 
 
-def _overruns(conv: nn.Conv2d) -> bool:
+def _has_onednn_bug(conv: nn.Conv2d) -> bool:
     """Return whether oneDNN's weight gradient would write out of bounds for channels-last inputs.
 
     This gives wrong numbers or ends the process. It affects 1 × 1 convolutions with a stride and few channels

@@ -90,20 +90,20 @@ def results_of(
             inputs, target = place.batch(batch)
             with place.autocast():
                 asked_for = (num_beams, length_penalty, method)
-                own = _written(model, inputs, split, index, task, *asked_for) if decodes else ()
+                own = _generate(model, inputs, split, index, task, *asked_for) if decodes else ()
                 if keep is not None and words is not None:
-                    answer = _kept(keep, words.outputs(inputs), target, own)
+                    answer = _reduce_chunks(keep, words.outputs(inputs), target, own)
                 elif carries(model, split):
                     answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
                 elif asked is not None:
                     answer = asked(model, inputs[0], target)
                 else:
                     answer = answers(*inputs)
-                answer = _precise(answer)
+                answer = _to_float32(answer)
                 if flip:
                     answer = (answer + mirrored(answers, inputs)) / 2
                 if getattr(task, "transcribes", False):
-                    own = _heard(model, inputs, answer, task, num_beams if decodes else 1, length_penalty)
+                    own = _transcribe(model, inputs, answer, task, num_beams if decodes else 1, length_penalty)
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
@@ -119,7 +119,7 @@ def results_of(
 
 def mirrored(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
     """Return the outputs for the mirror images of inputs (N, C, H, W), (N, …). Output maps are mirrored back."""
-    outputs = _precise(model(inputs[0].flip(3), *inputs[1:]))
+    outputs = _to_float32(model(inputs[0].flip(3), *inputs[1:]))
     return outputs.flip(3) if outputs.ndim == 4 else outputs
 
 
@@ -163,22 +163,22 @@ def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] 
     return tuple(part[:, :rows].contiguous() for part in state)
 
 
-def _kept(
+def _reduce_chunks(
     keep: Callable[..., Tensor], made: Iterable[tuple[slice, Tensor]], target: Tensor, own: tuple[Any, ...]
 ) -> Tensor:
     """Return the reduced outputs of a batch whose logits are computed for some texts at a time.
 
-    `own` is from `_written`.
+    `own` is from `_generate`.
     """
     return torch.cat(
         [
-            keep(_precise(outputs), target[rows], *(x[rows] if x is not None else None for x in own))
+            keep(_to_float32(outputs), target[rows], *(x[rows] if x is not None else None for x in own))
             for rows, outputs in made
         ]
     )
 
 
-def _written(
+def _generate(
     model: nn.Module,
     inputs: tuple[Tensor, ...],
     split: Split,
@@ -208,7 +208,7 @@ def _written(
     return written, references, texts, log_p
 
 
-def _heard(
+def _transcribe(
     model: nn.Module,
     inputs: tuple[Tensor, ...],
     outputs: Tensor,
@@ -244,6 +244,6 @@ def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> T
     return joined
 
 
-def _precise(outputs: Tensor) -> Tensor:
+def _to_float32(outputs: Tensor) -> Tensor:
     """Return outputs in float32 if they are in bfloat16, which is too imprecise for sums of scores."""
     return outputs.float() if outputs.dtype == torch.bfloat16 else outputs

@@ -78,9 +78,9 @@ def examples(
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
         """Format these examples."""
-        rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
+        rows = ((i, _format_mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
         wide = PANELS if panels else 1
-        return [_shown(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
+        return [_format_example(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -94,7 +94,7 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
         likely = task.probabilities(outputs[:1]) is not None
-        found |= scores(task, outputs, target, _held_out(ready, split) if likely else None)
+        found |= scores(task, outputs, target, _validation_results(ready, split) if likely else None)
     if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
@@ -104,7 +104,7 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     return found
 
 
-def _held_out(ready: Prepared, split: Split) -> Results | None:
+def _validation_results(ready: Prepared, split: Split) -> Results | None:
     """Return the outputs and targets of the validation split, unless it is the split that is reported."""
     val = ready.data.splits.get("val")
     if val is None or val is split:
@@ -121,7 +121,7 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
     return [int(choice[i]) for i in at]
 
 
-def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def _format_mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """Return the actual and predicted value of example i in its units, with its training loss."""
     own = torch.tensor([i])
     said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
@@ -145,7 +145,7 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
     return panels
 
 
-def _shown(
+def _format_example(
     split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, fractions: Fractions | None
 ) -> dict[str, Any]:
     """Return an example as evaluation.json holds it.

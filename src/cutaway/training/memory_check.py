@@ -96,7 +96,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     return views * (first + max(0, kept(more) - first) * (len(largest) - few) // (more - few)), len(largest)
 
 
-class _EnoughError(Exception):
+class _LimitExceededError(Exception):
     """Raised to stop a trial that exceeds its limit."""
 
 
@@ -116,12 +116,12 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
             total += storage.nbytes() - found.get(storage.data_ptr(), 0)
             found[storage.data_ptr()] = storage.nbytes()
             if total > most:
-                raise _EnoughError
+                raise _LimitExceededError
         return x
 
     with (
-        suppress(_EnoughError),
-        _as_it_was(model),
+        suppress(_LimitExceededError),
+        _restored(model),
         torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x),
         place.autocast(),
     ):
@@ -137,7 +137,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
     recomputed.
     """
     parts, before = blocks(model), [0]
-    plain, again = _Alive(model), _Alive(model)
+    plain, again = _LiveMemory(model), _LiveMemory(model)
     largest = 0
 
     def enter(*_: object) -> None:
@@ -147,7 +147,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
         nonlocal largest
         largest = max(largest, plain.bytes() - before.pop())
 
-    with _as_it_was(model), place.autocast():
+    with _restored(model), place.autocast():
         hooks = [block.register_forward_pre_hook(enter) for block in parts]
         hooks += [block.register_forward_hook(leave) for block in parts]
         with plain:
@@ -161,7 +161,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
     return kept + largest
 
 
-class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that tracks the memory of all tensors created within it until they are freed."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -186,7 +186,7 @@ class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
+def _restored(model: nn.Module) -> Iterator[None]:
     """Set training mode within this context; restore modes, statistics of norms and random states on exit."""
     training = {module: module.training for module in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}

@@ -69,27 +69,27 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
         if p.requires_grad
     ]
     if settings.optimizer != "muon":
-        return [_build(settings.optimizer, trainable, settings, fused=not _sparse(model))]
-    hidden = {id(p) for p in _hidden(model)}
+        return [_build(settings.optimizer, trainable, settings, fused=not _has_sparse_gradients(model))]
+    hidden = {id(p) for p in _hidden_weights(model)}
     muon = [w for w in trainable if id(w.parameter) in hidden]
     rest = [w for w in trainable if id(w.parameter) not in hidden]
     return [_build(n, ws, settings) for n, ws in (("muon", muon), ("adamw", rest)) if ws]
 
 
-def _sparse(model: nn.Module) -> bool:
+def _has_sparse_gradients(model: nn.Module) -> bool:
     """Return whether an embedding has sparse gradients."""
     return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
 
 
 def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
-    if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
+    if _has_sparse_gradients(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
         raise SettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "
             f"adagrad, weight_decay=0 and grad_clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.grad_clip:g}."
         )
 
 
-def _hidden(model: nn.Module) -> list[nn.Parameter]:
+def _hidden_weights(model: nn.Module) -> list[nn.Parameter]:
     """Return the parameters for Muon, as its author recommends: the matrices and kernels between hidden layers.
 
     The first layer, heads, embeddings, biases and norms are left to AdamW, as are grouped convolutions, whose kernels

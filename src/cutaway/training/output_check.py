@@ -55,7 +55,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
             "mask, cache), as in models/base.py, or take gpt2."
         )
     batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
-    inputs = tuple(_like(x, module) for x in batch.inputs)
+    inputs = tuple(_to_module(x, module) for x in batch.inputs)
     if settings.channels_last:
         inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
         for conv in module.modules():
@@ -73,7 +73,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
         parameters = list(inspect.signature(module.forward).parameters)
         raise ModelError(
             f"{found.name} cannot take what this {data.spec.kind} data holds, {held}; its forward takes "
-            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_said_of_ids(module, data.spec)}"
+            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_id_hint(module, data.spec)}"
         ) from error
     if not isinstance(given, Tensor):
         raise ModelError(
@@ -120,7 +120,7 @@ def shape_needed(
     return None, ""
 
 
-def _said_of_ids(module: nn.Module, spec: Spec) -> str:
+def _id_hint(module: nn.Module, spec: Spec) -> str:
     """Return a hint to declare token ids, if a module with an embedding was given a table or series; else ""."""
     embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
     if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
@@ -128,7 +128,7 @@ def _said_of_ids(module: nn.Module, spec: Spec) -> str:
     return ". If these are token ids, say how many there are, as in vocab_size=20000"
 
 
-def _like(x: Tensor, module: nn.Module) -> Tensor:
+def _to_module(x: Tensor, module: nn.Module) -> Tensor:
     """Return the tensor on the module's device, in the precision of its weights."""
     own = next((p for p in module.parameters() if p.is_floating_point()), None)
     if own is None:

@@ -49,9 +49,9 @@ def backbone(model: nn.Module) -> set[str]:
     """
     names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
     if (built_on := contract_of(model).built_on) is not None:
-        return {name for name in names if built_on[0] in _around(name)}
+        return {name for name in names if built_on[0] in _enclosing_names(name)}
     ends = set(heads(model))
-    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_around(name))}
+    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_enclosing_names(name))}
 
 
 def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
@@ -63,7 +63,7 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
     names = [name for name, _ in [*model.named_modules(), *model.named_parameters()] if name]
     found: set[str] = set()
     for pattern in patterns:
-        meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _around(name))}
+        meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _enclosing_names(name))}
         if not meant:
             near = nearest(pattern, names) or [name for name, _ in model.named_children()]
             raise SettingError(
@@ -149,7 +149,7 @@ def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
     return [own + rest[0], *rest[1:]] if rest else [own]
 
 
-def _around(name: str) -> Iterator[str]:
+def _enclosing_names(name: str) -> Iterator[str]:
     """Yield the name and those of all modules that contain it: a.b.c, a.b, a."""
     while name:
         yield name

@@ -82,14 +82,14 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     `path` is the folder of a run or a model, a Hugging Face folder, or a file. Raises FileError if the file cannot be
     read or does not match the model, and ModelError if torchvision has no such network.
     """
-    file = _file(path, preset)
-    if (base := _base_of(file, preset)) is not None:
+    file = _find_file(path, preset)
+    if (base := _backbone_preset(file, preset)) is not None:
         return _take_backbone(model, preset, file, base)
     found, notes = _read(file, model, preset)
     found = contract_of(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
-    new = tuple(heads(model)) if _of_no_labels(file) else _new(own, found, heads(model), of_text)
+    new = tuple(heads(model)) if _is_self_supervised(file) else _new_layers(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
     # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
     # the head of another kind that a model of text had.
@@ -100,9 +100,9 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     }
     _reject_misfits(file, model, wanted, offered)
     reject_not_finite(offered, file)
-    _put(model, offered)
+    _copy_tensors(model, offered)
     keep_origin(model, preset, path)
-    notes = (_said(file, preset, own, wanted, found, new), *notes)
+    notes = (_loaded_note(file, preset, own, wanted, found, new), *notes)
     return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
 
 
@@ -118,7 +118,7 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
     offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
     _reject_misfits(file, body, own, offered)
     reject_not_finite(offered, file)
-    _put(body, offered)
+    _copy_tensors(body, offered)
     new = tuple(name for name, part in model.named_children() if name != child and part.state_dict())
     said = (
         f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
@@ -128,7 +128,7 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
 
 
 @torch.no_grad()
-def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _copy_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy the tensors into the model's parameters and buffers of these names."""
     own = model.state_dict()
     for name, tensor in tensors.items():
@@ -138,7 +138,7 @@ def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
     """Attach the origin stored with the weights at `path` to the model, unless the file no longer exists."""
     try:
-        origin = _origin(_file(path, preset))
+        origin = _read_origin(_find_file(path, preset))
     except FileError:
         return
     if origin is not None:
@@ -169,17 +169,17 @@ def find_weights(path: str, preset: Preset) -> Source:
     Raises FileError if there are none, or they are of another model; ModelError if they are of a network of
     transformers that `preset` is not.
     """
-    file = _file(path, preset)
-    if _is_hugging(file):
+    file = _find_file(path, preset)
+    if _is_hugging_face(file):
         folder = Folder(file.parent)
         folder.preset(preset.name)
         return Source(file, folder.config, folder.tokenizer)
-    if (base := _base_of(file, preset)) is not None:
-        written = (_meta(file) or {}).get("config", {})
-        theirs = {**vars(base.config), **{k: _plain(v) for k, v in base.as_now(written).items()}}
+    if (base := _backbone_preset(file, preset)) is not None:
+        written = (_read_metadata(file) or {}).get("config", {})
+        theirs = {**vars(base.config), **{k: _to_tuples(v) for k, v in base.as_now(written).items()}}
         shared = {k: v for k, v in theirs.items() if k in preset.setting_names}
         return Source(file, dataclasses.replace(preset.config, **shared))
-    meta = _meta(file)
+    meta = _read_metadata(file)
     if meta is None and family_of(preset.name) is not None:
         reject_pickle(file)
         Folder(file.parent)  # says what the folder lacks
@@ -194,12 +194,12 @@ def find_weights(path: str, preset: Preset) -> Source:
             f"{file} holds a quantized model, whose numbers are rounded, and training moves them by less than a step: "
             "begin with the run that it was made of."
         )
-    theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
+    theirs = {k: _to_tuples(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
-    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)
+    return Source(file, dataclasses.replace(preset.config, **theirs), _find_tokenizer(file), resized)
 
 
-def _file(given: str, preset: Preset) -> Path:
+def _find_file(given: str, preset: Preset) -> Path:
     """Return the file that holds the weights, or their index: the path itself, or a file in that folder.
 
     A folder on the Hugging Face Hub is downloaded.
@@ -224,32 +224,32 @@ def _file(given: str, preset: Preset) -> Path:
     return file
 
 
-def _is_hugging(file: Path) -> bool:
+def _is_hugging_face(file: Path) -> bool:
     """Return whether the file holds the weights of a Hugging Face folder."""
     return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
 
 
-def _of_no_labels(file: Path) -> bool:
+def _is_self_supervised(file: Path) -> bool:
     """Return whether the weights were trained without labels, so that their head gives no predictions."""
-    found = _beside(file.parent / TOKENIZERS[1])
+    found = _read_json_object(file.parent / TOKENIZERS[1])
     for key in ("spec", "target"):
         inner = found.get(key)
         found = inner if isinstance(inner, dict) else {}
     return found.get("kind") in UNLABELLED
 
 
-def _beside(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file next to the weights; empty if it does not exist or is not an object."""
     document = read_json(path) if path.is_file() else None
     return document if isinstance(document, dict) else {}
 
 
-def _tokenizer_beside(file: Path) -> Path | None:
+def _find_tokenizer(file: Path) -> Path | None:
     """Return the file next to Cutaway's weights that holds their single tokenizer, or None."""
     for name in TOKENIZERS:
         beside = file.parent / name
         if beside.is_file():
-            document = _beside(beside)
+            document = _read_json_object(beside)
             source, target = document.get("source"), document.get("target")
             shared = kind_now(document.get("kind")) == "seq2seq" and target in (None, source)
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
@@ -257,11 +257,11 @@ def _tokenizer_beside(file: Path) -> Path | None:
     return None
 
 
-def _base_of(file: Path, preset: Preset) -> Preset | None:
+def _backbone_preset(file: Path, preset: Preset) -> Preset | None:
     """Return the preset of these weights, if it is the network that `preset` is built on; else None."""
-    if preset.network.built_on is None or _is_hugging(file):
+    if preset.network.built_on is None or _is_hugging_face(file):
         return None
-    network, meta = preset.network.built_on[1], _meta(file)
+    network, meta = preset.network.built_on[1], _read_metadata(file)
     with with_numbers():
         name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
     base = find(str(name))
@@ -270,10 +270,10 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
 
 def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
     """Return the tensors of the file under Cutaway's names, and notes on them."""
-    if _is_hugging(file):
+    if _is_hugging_face(file):
         shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
         return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
-    if _meta(file) is None:
+    if _read_metadata(file) is None:
         with with_numbers():
             loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
@@ -282,23 +282,23 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
     theirs = preset.as_now(meta["config"])
     ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
     changed = [
-        f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
+        f"{key} {as_text(_to_tuples(theirs[key]))} there, {as_text(_to_tuples(value))} here"
         for key, value in ours.items()
-        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
+        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _to_tuples(theirs[key]) != _to_tuples(value)
     ]
     notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
     return tensors, notes
 
 
-def _origin(file: Path) -> Origin | None:
+def _read_origin(file: Path) -> Origin | None:
     """Return the origin stored with the weights. Their new layers are cleared, since these are trained now."""
-    if _is_hugging(file):
+    if _is_hugging_face(file):
         return Folder(file.parent).origin()
-    document = (_meta(file) or {}).get("origin")
+    document = (_read_metadata(file) or {}).get("origin")
     return dataclasses.replace(origin_from_json(document), new=()) if document else None
 
 
-def _meta(file: Path) -> dict[str, Any] | None:
+def _read_metadata(file: Path) -> dict[str, Any] | None:
     """Return the metadata that Cutaway wrote in the header of the file; None for files of other programs."""
     try:
         if file.name == INDEX:
@@ -319,11 +319,11 @@ def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
     if meta["preset"] != preset.name:
         raise FileError(
             f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"
-            f"{_or_of_its_backbone(preset)}, or train a {meta['preset']}."
+            f"{_backbone_hint(preset)}, or train a {meta['preset']}."
         )
 
 
-def _or_of_its_backbone(preset: Preset) -> str:
+def _backbone_hint(preset: Preset) -> str:
     if preset.network.built_on is None:
         return ""
     network = preset.network.built_on[1]
@@ -334,14 +334,16 @@ def _or_of_its_backbone(preset: Preset) -> str:
 def digest(file: Path) -> str:
     """Return the SHA-256 of the file in hexadecimal; for a Hugging Face index, that of the files it lists."""
     digest = hashlib.sha256()
-    for part in Folder(file.parent).files if _is_hugging(file) else (file,):
+    for part in Folder(file.parent).files if _is_hugging_face(file) else (file,):
         with open_regular(part) as content:
             while block := content.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
 
 
-def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool) -> tuple[str, ...]:
+def _new_layers(
+    own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool
+) -> tuple[str, ...]:
     """Return the heads with another number of classes than in the file, and the auxiliary heads that the file lacks.
 
     For a text model, whose head may be of another kind, these are all head layers that the file lacks in that shape.
@@ -394,7 +396,7 @@ def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: t
     )
 
 
-def _said(
+def _loaded_note(
     file: Path,
     preset: Preset,
     own: Mapping[str, Tensor],
@@ -422,6 +424,6 @@ def _belongs(key: str, modules: tuple[str, ...]) -> bool:
     return any(key.startswith(f"{module}.") for module in modules)
 
 
-def _plain(value: Any) -> Any:
+def _to_tuples(value: Any) -> Any:
     """Return a config value as JSON stores it, with tuples in place of lists."""
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(_to_tuples, value)) if isinstance(value, list | tuple) else value

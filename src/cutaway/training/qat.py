@@ -43,7 +43,7 @@ class Rounding:
             )
         self.group = group
         whole = {name: model.get_submodule(name) for name in layers}
-        kinds = {"static": _observed, "dynamic": _by_row}
+        kinds = {"static": _round_static, "dynamic": _round_dynamic}
         self.inputs = [(whole[name], kinds[kind]) for name, kind in layers.items() if kind in kinds]
         rounded = {id(layer.weight): (layer.weight, 8) for layer, _ in self.inputs}
         parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -56,10 +56,10 @@ class Rounding:
     def applied(self) -> Iterator[None]:
         """Round weights and inputs within this context, and restore the weights on exit."""
         floats = [weight.data for weight, _ in self.weights]
-        handles = [layer.register_forward_pre_hook(partial(_rounding, how)) for layer, how in self.inputs]
+        handles = [layer.register_forward_pre_hook(partial(_round_input, how)) for layer, how in self.inputs]
         try:
             for weight, bits in self.weights:
-                weight.data = self._rounded(weight.data, bits)
+                weight.data = self._round_weight(weight.data, bits)
             yield
         finally:
             for (weight, _), before in zip(self.weights, floats):
@@ -67,7 +67,7 @@ class Rounding:
             for handle in handles:
                 handle.remove()
 
-    def _rounded(self, w: Tensor, bits: int) -> Tensor:
+    def _round_weight(self, w: Tensor, bits: int) -> Tensor:
         if bits == 4:
             return dequantize_groups(*quantize_groups(w, self.group), self.group, w.shape).to(w.dtype)
         return dequantize_rows(*quantize_rows(w))
@@ -78,12 +78,12 @@ def rounding_of(model: nn.Module, settings: TrainSettings) -> Rounding | None:
     return None if settings.qat == "none" else Rounding(model, settings.qat, settings.qat_group)
 
 
-def _rounding(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _round_input(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x, *more = args
     return (x + (how(x.detach()) - x.detach()), *more)  # whose gradient is that of x
 
 
-def _observed(x: Tensor) -> Tensor:
+def _round_static(x: Tensor) -> Tensor:
     """Round as a static layer rounds its inputs, over the range of this batch."""
     # Not by `observe` and `quantize_observed`, which take the range as numbers of Python: a GPU would be waited for in
     # every layer of every step. Those multiply by 1/s in one pass, and an input that lies between two steps can go
@@ -94,7 +94,7 @@ def _observed(x: Tensor) -> Tensor:
     return ((torch.floor(x / scale + zero + 0.5).clamp(0, SEEN) - zero) * scale).to(x.dtype)
 
 
-def _by_row(x: Tensor) -> Tensor:
+def _round_dynamic(x: Tensor) -> Tensor:
     """Round as a dynamic layer rounds its inputs."""
     step = steps_of(x)
     return (x / step).round() * step

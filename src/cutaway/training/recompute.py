@@ -86,9 +86,9 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
 def _contexts(block: nn.Module, within: Callable[[], Context], selective: bool) -> tuple[Context, Context]:
     """Return the contexts for computing and recomputing a block."""
     if not selective:
-        return nullcontext(), _again(block, within(), nullcontext())
+        return nullcontext(), _recompute_contexts(block, within(), nullcontext())
     first, kept = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call]
-    return first, _again(block, within(), kept)
+    return first, _recompute_contexts(block, within(), kept)
 
 
 def _policy(context: object, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
@@ -96,18 +96,18 @@ def _policy(context: object, operation: Any, *args: Any, **kwargs: Any) -> Check
 
     Random operations are recomputed, since skipping one would change the random numbers of those after it.
     """
-    kept = operation.name().partition(".")[0] in KEPT and not _argument("dropout_p", operation, args, kwargs)
+    kept = operation.name().partition(".")[0] in KEPT and not _operation_argument("dropout_p", operation, args, kwargs)
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _argument(name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _operation_argument(name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the argument of that name of an operation; None if it has none or it is not given."""
     names = [argument.name for argument in operation._schema.arguments]
     return kwargs.get(name, dict(zip(names, args)).get(name))
 
 
 @contextmanager
-def _again(block: nn.Module, *contexts: Context) -> Iterator[None]:
+def _recompute_contexts(block: nn.Module, *contexts: Context) -> Iterator[None]:
     """Enter the contexts with frozen running statistics of batch norms, which have already seen the batch."""
     norms: list[Any] = [module for module in block.modules() if isinstance(module, NORMS)]
     own = [(norm.momentum, norm.num_batches_tracked) for norm in norms]

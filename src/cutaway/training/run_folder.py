@@ -30,7 +30,7 @@ UNFINISHED = ".unfinished"  # stands in the folder of a run that is written as a
 WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
 OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
-_held: set[int] = set()  # descriptors of this process
+_locks: set[int] = set()  # descriptors of this process
 
 
 class RunInUse(FileError):
@@ -50,7 +50,7 @@ class RunExists(FileError):
 
 def reject_no_run(folder: Path) -> None:
     """Raise FileError if the folder is not a run, or a run that was never completed."""
-    if (folder / UNFINISHED).is_file() and not any(_is_still(handle, folder / LOCK) for handle in _held):
+    if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
             "command again: it begins anew."
@@ -90,14 +90,14 @@ def locked(folder: Path) -> Iterator[None]:
     """
     path = folder / LOCK
     handle = _lock(path)
-    _held.add(handle)
+    _locks.add(handle)
     try:
         with watch_folder(folder):
             yield
     finally:
-        _held.discard(handle)
+        _locks.discard(handle)
         with contextlib.suppress(OSError):
-            if _is_still(handle, path):
+            if _is_same_file(handle, path):
                 path.unlink()  # while it is held: who waits for it finds that it is gone, and makes another
         os.close(handle)
 
@@ -118,7 +118,7 @@ def _lock(path: Path) -> int:
             raise RunInUse(path.parent, holder or "another process") from None
         except OSError:  # a file system without locks: better no lock than no training
             pass
-        if _is_still(handle, path):
+        if _is_same_file(handle, path):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
             said = f"process {os.getpid()} on {socket.gethostname()}, since {since},"
             with contextlib.suppress(OSError):  # on a full disk it is held all the same, by nobody in particular
@@ -128,7 +128,7 @@ def _lock(path: Path) -> int:
         os.close(handle)
 
 
-def _is_still(handle: int, path: Path) -> bool:
+def _is_same_file(handle: int, path: Path) -> bool:
     """Return whether the path still refers to the opened file."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
@@ -136,15 +136,15 @@ def _is_still(handle: int, path: Path) -> bool:
         return False
 
 
-def _let_go() -> None:
+def _close_inherited_locks() -> None:
     """Close the locks in a forked child, which would otherwise hold them after the parent has ended."""
-    for handle in _held:
+    for handle in _locks:
         os.close(handle)
-    _held.clear()
+    _locks.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
@@ -156,13 +156,13 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     if out is None:
         for n in range(1, 1_000_000):
             with contextlib.suppress(FileExistsError):
-                return _made(Path("runs") / f"{name}-{n}", exist_ok=False)
+                return _make_folder(Path("runs") / f"{name}-{n}", exist_ok=False)
         raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
     folder = Path(out)
     reject_not_utf8(folder)
     # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
-    if not folder.exists() or (folder.is_dir() and all(_is_nothing(entry) for entry in folder.iterdir())):
-        return _made(folder, exist_ok=True)
+    if not folder.exists() or (folder.is_dir() and all(_is_lock_or_leftover(entry) for entry in folder.iterdir())):
+        return _make_folder(folder, exist_ok=True)
     if (folder / UNFINISHED).is_file():
         raise FileError(
             f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
@@ -171,7 +171,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     if not (folder / RUN).is_file():
         raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder.")
     if not overwrite:
-        way = "" if _learns_no_more(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
+        way = "" if _cannot_resume(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
@@ -181,7 +181,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     return folder
 
 
-def _learns_no_more(folder: Path) -> bool:
+def _cannot_resume(folder: Path) -> bool:
     """Return whether the run in a folder cannot be resumed: it is quantized, or its run.json cannot be read."""
     try:
         return "quantized" in read_json(folder / RUN)
@@ -264,7 +264,7 @@ def about_several(folder: str | Path, command: str, about: str, keys: Iterable[s
     return found
 
 
-def _made(folder: Path, exist_ok: bool) -> Path:
+def _make_folder(folder: Path, exist_ok: bool) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
@@ -310,5 +310,5 @@ def _remove(entry: Path) -> None:
         raise FileError(f"{entry} could not be removed: {error.strerror}. Check its permissions.") from error
 
 
-def _is_nothing(entry: Path) -> bool:
+def _is_lock_or_leftover(entry: Path) -> bool:
     return entry.name == LOCK or is_leftover(entry)

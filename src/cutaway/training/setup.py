@@ -96,11 +96,11 @@ def prepare(
     torch.manual_seed(asked.training.seed)
     deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
     try:
-        network, taken = _built(found, config, asked, data, resumed, shapes, deferred)
+        network, taken = _build_model(found, config, asked, data, resumed, shapes, deferred)
     except NeedsNumbers:  # to be built
         torch.manual_seed(asked.training.seed)
         deferred = None
-        network, taken = _built(found, config, asked, data, resumed, shapes, None)
+        network, taken = _build_model(found, config, asked, data, resumed, shapes, None)
     leave_out_crowded(network, data, asked.data.missing)
     settings, data_settings = settle(asked, data, network, taken)
     if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
@@ -138,7 +138,7 @@ def prepared_of(run: Run, data: DataSet) -> Prepared:
     )
 
 
-def _built(
+def _build_model(
     found: Preset,
     config: Any,
     asked: Resolved,
@@ -154,14 +154,16 @@ def _built(
     with deferred or nullcontext():
         fraction = 0 if deferred else asked.training.memory_fraction
         network = shaped(found, config) if shapes else found.build(config, fraction)
-        taken = _begin(network, found, asked, data, resumed)
+        taken = _load_initial_weights(network, found, asked, data, resumed)
         if asked.training.prune_channels:
             data.notes.append(_prune_channels(network, data, asked.training))
         data.notes += learning(network, data.spec, asked.training)
     return network, taken
 
 
-def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
+def _load_initial_weights(
+    network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool
+) -> Taken | None:
     """Load pretrained weights and word vectors into the model as requested, and return a record of the weights."""
     taken, path = None, asked.training.weights
     if path:

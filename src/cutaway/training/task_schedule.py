@@ -70,7 +70,7 @@ class Sequence:
 
     def keep(self, checkpoints: Path, epoch: int, weights: Mapping[str, Tensor]) -> None:
         """Write the weights at the end of the task that ends with that epoch, for evaluation on the test split."""
-        save_weights(_kept(checkpoints, self.task(epoch)), dict(weights))
+        save_weights(_task_weights_path(checkpoints, self.task(epoch)), dict(weights))
 
 
 def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
@@ -127,7 +127,7 @@ def over_tasks(
     if tasks is None:
         return {}, {}
     assert isinstance(task, Classification)
-    kept = [_kept(run / "checkpoints", k) for k in range(tasks.count - 1)]
+    kept = [_task_weights_path(run / "checkpoints", k) for k in range(tasks.count - 1)]
     answers = []
     if all(path.is_file() for path in kept):
         for path in kept:
@@ -138,5 +138,5 @@ def over_tasks(
     return continual.metrics(right, of, original), continual.details(right, of, tasks.names)
 
 
-def _kept(checkpoints: Path, task: int) -> Path:
+def _task_weights_path(checkpoints: Path, task: int) -> Path:
     return checkpoints / f"task-{task + 1}.safetensors"

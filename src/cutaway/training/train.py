@@ -86,7 +86,7 @@ def fit(
     source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
-        return _fit(model, source, given, out, resume, progress, overwrite, judged)
+        return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.launched():
@@ -94,8 +94,8 @@ def fit(
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
                 if begun is not None:  # before the processes were started again
                     own = None if isinstance(model, str) else model
-                    return _fit(own, None, {}, None, begun, progress, overwrite=False)
-                return _fit(model, source, given, out, resume, progress, overwrite, judged)
+                    return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
+                return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
         reject_beyond_machine(several)
         if resume is None:  # what is typed wrong is told before any is started
             if model is None or source is None:
@@ -124,7 +124,7 @@ def fit(
         raise Interrupted(Path(str(stopped))) from None
 
 
-def _fit(
+def _train_in_process(
     model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
@@ -154,7 +154,7 @@ def _fit(
             before = by_first(lambda: earlier.about)
             earlier.reject_other_module()
             as_many = before["settings"].get("processes", 1) == processes
-            model, source, given = _resumed(before, model, source, given)
+            model, source, given = _resume_arguments(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
             if not as_many and "parallel" not in typed:
                 given["parallel"] = "auto"
@@ -178,7 +178,7 @@ def _fit(
             name = f"{ready.preset.file_name}-{ready.data.name}"
 
             def begun() -> Path:
-                folder = new_folder(out, name, overwrite, _inputs(ready))
+                folder = new_folder(out, name, overwrite, _input_paths(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
                 for sentence in (
@@ -191,7 +191,7 @@ def _fit(
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
         try:
-            _train(folder, ready, before, given, goes_on, notes, bar, judged)
+            _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged)
         except FileError as error:
             if not is_unmoved(folder) or not ((folder / RUN).is_file() or (folder / LOCK).exists()):  # which were there
                 raise FileError(
@@ -207,7 +207,7 @@ def _fit(
         return run.hand_over(source) if isinstance(source, Given) else run
 
 
-def _train(
+def _train_in_folder(
     folder: Path,
     ready: Prepared,
     before: Mapping[str, Any],
@@ -351,7 +351,7 @@ def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
 
 
-def _inputs(ready: Prepared) -> list[str]:
+def _input_paths(ready: Prepared) -> list[str]:
     """Return the paths that the run reads: data, weights, vectors and tokenizer."""
     settings, source = ready.settings, documents.path_of(ready.data.source)
     tokenizer = ready.data_settings.tokenizer
@@ -386,7 +386,7 @@ def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
         )
 
 
-def _resumed(
+def _resume_arguments(
     about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
     """Return model, source and settings of a resumed run, with the changes that are allowed.

@@ -93,7 +93,7 @@ class Trainer:
         self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
         self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
-        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
+        at = moments(self._total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
         self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
@@ -129,14 +129,14 @@ class Trainer:
         """
         state, settings = self.state, self.settings
         began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.epoch)
-        in_all, an_epoch = self._in_all()
+        in_all, an_epoch = self._total_updates()
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
             self.snapshots.keep(0, self.weights)
         with self._stop.heard():
             while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
                 for last in self.epoch():
-                    state.seconds, asked_to_stop = self._agreed(time.perf_counter() - began)
+                    state.seconds, asked_to_stop = self._sync_stop(time.perf_counter() - began)
                     self.progress.step(state, self.train_loss)
                     out_of_time = 0 < budget < state.seconds
                     ends = last or state.update >= self.updates or out_of_time
@@ -160,21 +160,21 @@ class Trainer:
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
-            self.mean = self._mean_of(self.last_epochs)
+            self.mean = self._save_mean(self.last_epochs)
         return state
 
     def epoch(self) -> Iterator[bool]:
         """Run the current epoch from its current position. Yield after each update whether it was the last one."""
         state, settings = self.state, self.settings
         batches = self.batches_of(state.epoch)
-        steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
+        steps = self._start_phase(math.ceil(len(batches) / settings.accumulate))
         if state.batch == 0:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
         own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
-        for group in _grouped(remaining, settings.accumulate):
+        for group in _batch_groups(remaining, settings.accumulate):
             self.step(group, steps)
             self.snapshots.keep(state.update, self.weights)
             yield state.batch == len(batches)
@@ -196,7 +196,7 @@ class Trainer:
         state.row_loss_sum, state.row_counted = 0.0, 0.0
         return converged
 
-    def _enter_phase(self, an_epoch: int) -> int:
+    def _start_phase(self, an_epoch: int) -> int:
         """Set the trainable parameters of the epoch, and return the number of updates in its phase.
 
         A phase trains the head alone, or everything that is not frozen. The number assumes that each epoch of the phase
@@ -219,7 +219,7 @@ class Trainer:
         The batches are this process's share. `steps` is the number of updates of the current phase.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
-        state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
+        state.lr = settings.lr * factor(settings, self._progress(steps), steps)
         for optimizer in self.optimizers:
             for parameters in optimizer.param_groups:
                 parameters["lr"] = state.lr * parameters["scale"]
@@ -261,7 +261,7 @@ class Trainer:
             self.average.update(state.update)
         state.update += 1
         if self.pruning:
-            self.pruning.step(self._share_done(steps))
+            self.pruning.step(self._progress(steps))
 
     def _end_epoch(self) -> None:
         """Validate, save the best weights, write the row and the checkpoint, and start the next epoch."""
@@ -348,7 +348,7 @@ class Trainer:
             metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
         return metrics
 
-    def _mean_of(self, last: LastEpochs) -> Mean:
+    def _save_mean(self, last: LastEpochs) -> Mean:
         """Write the mean of the weights after the last epochs, which is read from their files, and evaluate it."""
         self.place.together(None)  # the first has written the last of them
         weights, first = last.mean(self.state.epoch)
@@ -371,19 +371,19 @@ class Trainer:
         """Return the example indices of each batch of an epoch, the same on every call."""
         return self.objective.batches(self.train, self.settings, epoch)
 
-    def _in_all(self) -> tuple[int, int]:
+    def _total_updates(self) -> tuple[int, int]:
         """Return the number of updates of the whole training, if nothing ends it early, and that of the first epoch."""
         firsts = range(0, self.sequence.epochs, self.sequence.each)
         by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
         return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
 
-    def _agreed(self, seconds: float) -> tuple[float, bool]:
+    def _sync_stop(self, seconds: float) -> tuple[float, bool]:
         """Return the time of the first process, which all processes use, and whether any process was asked to stop."""
         own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
         seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
-    def _share_done(self, steps: int) -> float:
+    def _progress(self, steps: int) -> float:
         """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
         state, by_time = self.state, 0.0
         if self.settings.minutes:
@@ -456,6 +456,6 @@ class Mean:
     score: float | None  # the metric that is monitored, on the validation split
 
 
-def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group

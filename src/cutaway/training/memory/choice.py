@@ -32,7 +32,7 @@ def settle_parallel(ready: Prepared) -> None:
     """
     settings, place = ready.settings, ready.place
     if settings.parallel == "auto" and place.processes > 1:
-        room = _room(ready)
+        room = _min_room(ready)
         too_large = room is not None and held_by_each(ready, "ddp").total > room
         ready.settings = replace(settings, parallel="fsdp" if too_large else "ddp")
         reject_parallel(ready.settings, ready.model, place)
@@ -51,7 +51,7 @@ def reject_beyond_memory(ready: Prepared) -> list[str]:
     count = place.processes * place.tensor
     if count == 1 or not can_be_watched(ready):
         return reject_step_beyond_memory(ready)
-    room = _room(ready)
+    room = _min_room(ready)
     if room is None or room == math.inf:
         return []
     strategy = settings.parallel if settings.parallel in ("fsdp", "hsdp") else "ddp"
@@ -62,11 +62,11 @@ def reject_beyond_memory(ready: Prepared) -> list[str]:
     )
     if held.total > room:
         free = f"{in_bytes(room)} of each may be taken (memory_fraction={settings.memory_fraction:g})"
-        raise SettingError(f"{said}, and {free}. {_way_out(ready, strategy, room)}")
+        raise SettingError(f"{said}, and {free}. {_suggest_fix(ready, strategy, room)}")
     return [f"{said}; {in_bytes(room)} may be taken."] if held.total > WORTH_SAYING * room else []
 
 
-def _way_out(ready: Prepared, strategy: str, room: float) -> str:
+def _suggest_fix(ready: Prepared, strategy: str, room: float) -> str:
     """Return what would make the training fit, the most certain first."""
     if strategy == "ddp" and whole_weights_for(ready.settings, ready.model) is None:
         parts = held_by_each(ready, "fsdp").total
@@ -85,15 +85,15 @@ def _way_out(ready: Prepared, strategy: str, room: float) -> str:
 def held_by_each(ready: Prepared, strategy: str) -> Memory:
     """Return the memory of each process in a step with that strategy. The first process computes it for all."""
     try:
-        return by_first(lambda: _held(ready, strategy))
+        return by_first(lambda: _simulate_memory(ready, strategy))
     except NeedsNumbers:
         if ready.deferred is None:
             raise
         fill(ready)
-        return by_first(lambda: _held(ready, strategy))
+        return by_first(lambda: _simulate_memory(ready, strategy))
 
 
-def _held(ready: Prepared, strategy: str) -> Memory:
+def _simulate_memory(ready: Prepared, strategy: str) -> Memory:
     settings, place = ready.settings, ready.place
     alone = replace(
         ready,
@@ -115,7 +115,7 @@ def fill(ready: Prepared) -> None:
         ready.deferred = None
 
 
-def _room(ready: Prepared) -> float | None:
+def _min_room(ready: Prepared) -> float | None:
     """Return the bytes that each process may use: the smallest number of any process; None if unknown."""
     device = ready.place.device
     rooms = ready.place.together(room_here(ready.model, device, ready.settings, sharing(device)))

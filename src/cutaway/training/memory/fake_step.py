@@ -104,7 +104,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
     place = ready.place
     if imagined:
         model = without_numbers(ready.model, place)
-        place = _Imagined(**{field.name: getattr(place, field.name) for field in fields(place)})
+        place = _FakeContext(**{field.name: getattr(place, field.name) for field in fields(place)})
     else:
         model = copy.deepcopy(ready.model)
     with ledger, torch.random.fork_rng(), _FusedAttention() if gpu else nullcontext():
@@ -119,7 +119,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         trainer.plan = [index] * passes
         for x in (*batch.inputs, batch.target):
             ledger.count(x, "activations")
-        with ledger.watching(trainer.model, blocks(trainer.model)), _apart(trainer, ledger):
+        with ledger.watching(trainer.model, blocks(trainer.model)), _count_logits_apart(trainer, ledger):
             for _ in range(2):
                 before = ledger.now["activations"]
                 ledger.begin()
@@ -143,7 +143,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
     )
 
 
-class _Imagined(Placement):
+class _FakeContext(Placement):
     """Device context for fake tensors, whose losses cannot be read."""
 
     @property
@@ -188,7 +188,7 @@ def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
 
 
 @contextmanager
-def _apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
+def _count_logits_apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
     """Count logits separately if the loss computes the head in chunks."""
     words: Any = trainer.objective.words
     if words is None:

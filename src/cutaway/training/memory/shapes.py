@@ -17,7 +17,7 @@ BY_PLACES = ("index", "index_put", "_unsafe_index", "_index_put_impl")
 def carry_out(op: OpOverload, args: Any, kwargs: Any) -> Any:
     """Run the operation, with corrections for what `FakeTensor` does not support."""
     name = name_of(op)
-    result = op(*(_by_number(args) if name in BY_PLACES else args), **kwargs)
+    result = op(*(_masks_to_indices(args) if name in BY_PLACES else args), **kwargs)
     if name == "mkldnn_rnn_layer" and isinstance(result[0], FakeTensor):
         return (*result[:3], result[3].new_empty(_workspace(op, args)))
     return result
@@ -34,7 +34,7 @@ def held_within(op: OpOverload, args: Any) -> int:
     return int(x.shape[0] * x.shape[1] * weight.shape[0] * x.element_size())
 
 
-def _by_number(args: Any) -> Any:
+def _masks_to_indices(args: Any) -> Any:
     """Return the arguments with index tensors in place of masks.
 
     The number of True values in a mask is known from the real batch, but not from a fake tensor.

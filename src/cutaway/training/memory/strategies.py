@@ -139,7 +139,7 @@ def memory_of(
     own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
     kept = 1.0 if tensor_parallel == 1 else NOT_SHARED + (1 - NOT_SHARED) / tensor_parallel
-    saved = _saved(step.blocks, recompute)
+    saved = _bytes_saved(step.blocks, recompute)
     in_buckets = strategy == "ddp" and tensor_parallel == 1  # DistributedDataParallel's; else `replicate` sends them
     copies = copied and (strategy in ("fsdp", "hsdp") or tensor_parallel > 1)
 
@@ -151,7 +151,7 @@ def memory_of(
             alive = 0.0 if waiting else alive
             sent = alive * SENDING * weights.bucket
         else:
-            sent = _communication(strategy, weights, 1.0 if in_full else alive)
+            sent = _communication_bytes(strategy, weights, 1.0 if in_full else alive)
         buffers = peak["weights"] - weights.total * (1 + weights.copies)
         return Memory(
             weights=buffers + part * (peak["weights"] - buffers),
@@ -173,7 +173,7 @@ def memory_of(
     return max(found, key=lambda memory: memory.total)
 
 
-def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
+def _bytes_saved(blocks: tuple[Block, ...], recompute: str) -> float:
     """Return the bytes that recomputing saves.
 
     Blocks then keep only their outputs (and products, if it is selective), except for one block, which is recomputed
@@ -185,7 +185,7 @@ def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
     return sum(left) - max(left)
 
 
-def _communication(strategy: str, weights: Weights, alive: float) -> float:
+def _communication_bytes(strategy: str, weights: Weights, alive: float) -> float:
     """Return the bytes of communication buffers and gathered weights; `alive` is the fraction of live gradients."""
     if strategy == "ddp":
         return weights.total + alive * min(weights.total, 3 * BUCKET)
@@ -210,7 +210,7 @@ def bytes_sent(
     own = 1 - (weights.matrices / max(1, weights.total)) * (1 - 1 / tensor_parallel)
     gradients = own * weights.total
     gathered = own * weights.total * weights.compute / weights.itemsize
-    inside = _of_blocks(step, weights, tensor_parallel)
+    inside = _tensor_parallel_bytes(step, weights, tensor_parallel)
 
     def ring(n: int) -> float:
         return (n - 1) / n
@@ -225,7 +225,7 @@ def bytes_sent(
     return (inside + sent, 0.0) if gpus <= node else (inside, sent)
 
 
-def _of_blocks(step: Step, weights: Weights, tensor_parallel: int) -> float:
+def _tensor_parallel_bytes(step: Step, weights: Weights, tensor_parallel: int) -> float:
     """Return the bytes that tensor parallelism sends: four sums of each block's output, two in each direction."""
     if tensor_parallel == 1:
         return 0.0

@@ -61,7 +61,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
     def count(self, x: Tensor, kind: str) -> None:
         """Count the tensor's storage as that kind from now on."""
-        for part in _strided(x):
+        for part in _strided_parts(x):
             storage = part.untyped_storage()
             address = storage._cdata
             if address in self._alive:
@@ -73,7 +73,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
                 self._alive[address] = (kind, size, weakref.ref(storage, self._freed(address)))
             self.now[kind] += size
 
-    def _look(self, passing: int = 0) -> None:
+    def _update_peaks(self, passing: int = 0) -> None:
         """Update the peaks with the live bytes and those that a kernel holds internally."""
         now = self.now
         of_batch = passing + now["activations"] + now["outputs"] + now["working"]
@@ -107,29 +107,29 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         kwargs = kwargs or {}
         if op.namespace == "prim":  # asks for a tensor's device
             return op(*args, **kwargs)
-        self._look()
+        self._update_peaks()
         result = carry_out(op, args, kwargs)
         backward = torch._C._current_graph_task_id() != -1
         self._forward = self._forward and not backward
-        kind = "working" if backward else "casts" if self._casts(op, args) else self.kind
+        kind = "working" if backward else "casts" if self._is_weight_cast(op, args) else self.kind
         made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         for x in made:
-            for part in _strided(x):
+            for part in _strided_parts(x):
                 if part.untyped_storage()._cdata not in self._alive:
                     self.count(part, kind)
                     if self._inside is not None and kind != "casts":
-                        self._keep(op, part)
+                        self._count_in_block(op, part)
         # Autograd adds gradients up in place, which it does not while a dispatch mode watches.
         if not (backward and op is torch.ops.aten.add.Tensor):
-            self._look(held_within(op, args))
+            self._update_peaks(held_within(op, args))
         if not op.is_view and made:
             read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-            self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided(x))
+            self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided_parts(x))
             self.kernels += 1
             self.flops += self._flops(op, args, result)
         return result
 
-    def _casts(self, op: OpOverload, args: Any) -> bool:
+    def _is_weight_cast(self, op: OpOverload, args: Any) -> bool:
         """Return whether the operation converts a weight to another number format."""
         if name_of(op) != "_to_copy":
             return False
@@ -184,7 +184,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             for handle in handles:
                 handle.remove()
 
-    def _keep(self, op: OpOverload, x: Tensor) -> None:
+    def _count_in_block(self, op: OpOverload, x: Tensor) -> None:
         """Count a result of the current block until it is freed."""
         inside, storage = self._inside, x.untyped_storage()
         assert inside is not None
@@ -201,7 +201,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         weakref.finalize(storage, freed)
 
 
-def _strided(x: Tensor) -> list[Tensor]:
+def _strided_parts(x: Tensor) -> list[Tensor]:
     """Return the tensor, or the parts of a sparse tensor, in a list."""
     if x.layout is torch.strided:
         return [x]
@@ -212,29 +212,29 @@ def _strided(x: Tensor) -> list[Tensor]:
     return []
 
 
-def _of_convolution(args: Any) -> int:
+def _convolution_backward(args: Any) -> int:
     """Return twice the forward pass: for the gradients of the input, if needed, and of the kernel."""
     gradient, x, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
     places = (x if transposed else gradient).numel()
     return int((wanted[0] + wanted[1]) * places * weight[0].numel())
 
 
-def _of_attention(args: Any) -> int:
+def _attention_backward(args: Any) -> int:
     """Return four products, where the forward pass has two."""
     q, k, v = args[1:4]
     return int(2 * q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
-def _of_recurrent(args: Any) -> int:
+def _recurrent_backward(args: Any) -> int:
     """Return twice the forward pass."""
     return int(2 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in args[1:3]))
 
 
 BACKWARD: dict[str, Callable[[Any], int]] = {
-    "convolution_backward": _of_convolution,
-    "mkldnn_rnn_layer_backward": _of_recurrent,
+    "convolution_backward": _convolution_backward,
+    "mkldnn_rnn_layer_backward": _recurrent_backward,
     **{
-        f"_scaled_dot_product_{kernel}_backward": _of_attention
+        f"_scaled_dot_product_{kernel}_backward": _attention_backward
         for kernel in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
     },
 }
