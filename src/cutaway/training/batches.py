@@ -17,7 +17,7 @@ from ..data.task_sequence import part_of
 from .config import TrainSettings
 from .evaluation import planned
 
-WORTH_SAYING = 0.01  # fraction of padding from which on it is told
+WORTH_SAYING = 0.01  # smallest fraction of padding that is reported
 
 
 def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> Batches:
@@ -37,7 +37,7 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
         order = torch.randperm(len(split), generator=generator)
     batches = list(order.split(size))  # type: ignore[no-untyped-call]
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
-        # One example has no variance for batch norm to divide by: it joins the batch before it.
+        # Batch norm needs more than one example, so a single last example joins the previous batch.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
 
@@ -86,7 +86,7 @@ def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
     """
     counts = target.bincount()
     counts = counts[counts > 0]
-    by_class = target.argsort(stable=True)  # the examples of one class stand together, from its start on
+    by_class = target.argsort(stable=True)  # the examples of a class are consecutive, from its start on
     start = counts.cumsum(0) - counts
     drawn = torch.randint(len(counts), target.shape, generator=generator)
     place = torch.rand(target.shape, generator=generator, dtype=torch.float64) * counts[drawn]

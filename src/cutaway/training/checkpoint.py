@@ -31,27 +31,27 @@ WHOLE = f"{LAST}.safetensors"
 class State:
     """Progress of training: everything that the loop counts."""
 
-    epoch: int = 0  # epochs that are done
-    batch: int = 0  # batches of the running epoch that are done
-    update: int = 0  # updates that are done, over all epochs
+    epoch: int = 0  # finished epochs
+    batch: int = 0  # finished batches of the current epoch
+    update: int = 0  # finished updates, over all epochs
     lr: float = 0.0  # of the last update
     loss_sum: float = 0.0  # of the running epoch
-    counted: float = 0.0  # what that sum is to be divided by
-    row_loss_sum: float = 0.0  # `loss_sum` when the last row of the running epoch was written
-    row_counted: float = 0.0  # likewise `counted`
-    mistakes: int = 0  # that the perceptron rule has corrected, over all epochs
-    mistakes_before: int = 0  # likewise, when the running epoch began
-    seconds: float = 0.0  # of training, over all sittings
-    phase_update: int = 0  # updates that were done when the running phase began: that of the head alone, that of all
-    phase_seconds: float = 0.0  # likewise, seconds of training
-    best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
+    counted: float = 0.0  # divisor of loss_sum for the mean
+    row_loss_sum: float = 0.0  # loss_sum at the last row of the current epoch
+    row_counted: float = 0.0  # counted at the last row of the current epoch
+    mistakes: int = 0  # corrections by the perceptron rule, over all epochs
+    mistakes_before: int = 0  # mistakes at the start of the current epoch
+    seconds: float = 0.0  # of training, over all sessions
+    phase_update: int = 0  # updates before the current phase, which trains the head alone or everything
+    phase_seconds: float = 0.0  # seconds of training before the current phase
+    best_epoch: int = 0  # epoch with the best weights, counted from 1; 0 for none
     best_score: float | None = None
-    best_loss: float | None = None  # the validation loss of that epoch: of equal scores the smaller loss is better
-    best_zeros: int = 0  # likewise, weights that were pruned: those of more of them are better
-    resumed: int = 0  # how often the run was resumed
-    stopped: str = ""  # why training ended; empty while it goes on
-    run: str = ""  # by which the run is known (documents.py); earlier versions left it empty
-    history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
+    best_loss: float | None = None  # validation loss of that epoch, which decides between equal scores
+    best_zeros: int = 0  # pruned weights at that epoch; more are better
+    resumed: int = 0  # number of times the run was resumed
+    stopped: str = ""  # reason for the end of training; empty before
+    run: str = ""  # id of the run (documents.py); earlier versions left it empty
+    history: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics.csv (metrics_log.py)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, which are not changed by later rows."""
@@ -117,7 +117,7 @@ def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes
 def newest(folder: Path) -> Path | None:
     """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder, or None."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
-    # Both are there only where a kill came between the last of one kind and the first of the other.
+    # Both kinds exist only if the process was killed while switching from one kind to the other.
     return max([*file, *_sharded_checkpoints(folder)[-1:]], key=_modified_ns, default=None)
 
 
@@ -174,7 +174,7 @@ def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
-    from ..distributed.storage import read  # what it imports takes a second
+    from ..distributed.storage import read  # slow to import
 
     checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)
     _reject_other(path, model, checkpoint.tensors)
@@ -187,7 +187,7 @@ def _read_parts(
     for name, stored in checkpoint.tensors.items():
         if name.startswith("random.") and _random_rank(name) != rank:
             continue
-        weight = held.get(name, held.get(name.rpartition(".")[0]))  # what an optimizer keeps of one lies as it does
+        weight = held.get(name, held.get(name.rpartition(".")[0]))  # optimizer state is sharded like its weight
         if weight is not None and weight.shape == stored.shape:
             tensors[name] = torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
         else:
@@ -249,8 +249,8 @@ def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
         state.setdefault(int(parameter), {})[name] = value
     document["state"] = state
     optimizer.load_state_dict(document)
-    # Files keep no strides, and a fused optimizer goes through memory in order: what it remembers of a weight must lie
-    # in memory as the weight does (channels last, for one).
+    # Files keep no strides, and a fused optimizer traverses memory in order: the state of a weight must have the same
+    # memory format as the weight, such as channels last.
     for weight, remembered in optimizer.state.items():
         for name, value in remembered.items():
             if isinstance(value, Tensor) and value.shape == weight.shape:

@@ -21,12 +21,12 @@ from ..tasks.language import Language
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task
 
-# From so many outputs on (16 MiB of float32) chunks are faster too, as measured on one core; below, whole outputs are.
+# From this number of logits on (16 MiB of float32) chunks are faster too, as measured on one core.
 MANY = 2**22
-AT_ONCE = 2**23  # outputs in a chunk, if it then has at least so many tokens:
+AT_ONCE = 2**23  # logits in a chunk, if it then has at least FEWEST tokens
 FEWEST = 256
-ON_GPU = 8  # times as many tokens in a chunk on a GPU, whose products want them; more take memory and no less time
-READ_AT_ONCE = 2**24  # outputs that are held in evaluation
+ON_GPU = 8  # factor on the tokens of a chunk on a GPU; more take memory and save no time
+READ_AT_ONCE = 2**24  # logits held at once in evaluation
 
 
 class Words:
@@ -40,7 +40,7 @@ class Words:
         self.vocab_size = task.target.outputs
         self.decides = chunk is None
         self.chunk = max(FEWEST, AT_ONCE // self.vocab_size) if chunk is None else chunk  # tokens at a time
-        self.gpu = False  # whether it is to do as on a GPU wherever it is, for a plan
+        self.gpu = False  # use the chunks of a GPU on any device, for a plan
 
     def many(self, target: Tensor) -> bool:
         """Return whether the logits for this target (N, T) are too many to hold at once."""
@@ -49,7 +49,7 @@ class Words:
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
         """Return the task's loss, (), for `inputs`. Without a mask every position must have a target."""
         target = target.flatten()  # (N·T,)
-        # Which have one a GPU is asked before it is busy, since to ask it waits until it is done.
+        # `nonzero` synchronizes with the GPU, so it is called before the GPU is busy.
         real = (target != IGNORED).nonzero()[:, 0] if len(inputs) > 1 else None  # (n,)
         x = self.features(*inputs).flatten(0, 1)  # (N·T, D)
         if real is not None:
@@ -87,7 +87,7 @@ def last_layer(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | Non
 
     The head must be a linear layer, or have a method `last`. The result is None for others.
     """
-    if type(head) is nn.Linear:  # what is made of it may do more
+    if type(head) is nn.Linear:  # subclasses may compute more
         return x, head.weight, head.bias
     last = getattr(head, "last", None)
     return last(x) if last is not None else None

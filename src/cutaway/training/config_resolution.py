@@ -39,7 +39,7 @@ SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: 
 SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
 # Of links, as T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
 LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
-LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
+LAYER_DECAY = 0.8  # with pretrained weights, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Resolved:
 
     training: TrainSettings
     data: DataSettings
-    model: dict[str, Any]  # the model's own
-    typed: dict[str, Any]  # those of the model's own that were typed
-    joint_vocab: bool | None  # as it was given, before the model was asked
-    sizes: ImageSizes  # of images, that the model takes
-    begun: Source | None  # the weights that the model begins with, where it does with those of a file
-    length_typed: bool  # whether the person said how long training is, or in which batches
+    model: dict[str, Any]  # model settings
+    typed: dict[str, Any]  # model settings that the user typed
+    joint_vocab: bool | None  # as typed, before the model's requirement
+    sizes: ImageSizes  # image sizes that the model accepts
+    begun: Source | None  # pretrained weights, if there are any
+    length_typed: bool  # whether the user set the length of training or the batch size
 
     @property
     def tokenizer(self) -> str:
@@ -83,7 +83,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
             "with the weights that it has. Put yours into it before, and leave weights out."
         )
     if weights and is_hub(weights) and not resumed:
-        weights = fetch(weights).pinned  # the commit, which a run records
+        weights = fetch(weights).pinned  # pinned to a commit, which the run records
     begun = find_weights(weights, found) if weights and not resumed else None
     like_weights = _tokenizer_of_weights(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _required_by_model(found, kind, data)
@@ -116,7 +116,7 @@ def _split_groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSetting
     """
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
-        own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+        own.pop("batch_tokens", None)  # from the card; the user's batch_size replaces it
     if given.get("tasks"):
         own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
@@ -194,7 +194,7 @@ def settle(
     settings, weights = _extend_short_training(asked, data), asked.training.weights
     alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
-        episodes = isinstance(data.spec.target, Episodes)  # to whose classes no head stays
+        episodes = isinstance(data.spec.target, Episodes)  # there is no head for fixed classes
         alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
     if alone and not weights:
         raise SettingError(
@@ -219,7 +219,7 @@ def settle(
         layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
         monitor=settings.monitor and settings.monitor.removeprefix("val_"),
     )
-    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # what a model asks for gives way to the data
+    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # the data overrides the model's requirement
     return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
 
 

@@ -17,7 +17,7 @@ from .progress import Progress
 from .setup import Prepared
 from .trainer import Trainer
 
-HERE = __name__.partition(".")[0]  # this package, whose objects are looked into
+HERE = __name__.partition(".")[0]  # this package, whose objects are searched for tensors
 WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
 
 
@@ -28,10 +28,10 @@ class Estimate:
     steps: int  # in an epoch
     seconds_per_step: float
     weights: int  # bytes: parameters and buffers
-    learning: int  # bytes: gradients, and what the optimizer remembers of each parameter
+    learning: int  # bytes of gradients and optimizer state
     activations: int  # bytes kept from the forward pass for the backward pass, for one batch
-    outputs: int  # bytes of what comes and goes with outputs that are a word for each token: in chunks, or whole
-    data: int  # bytes of the data that is held in memory
+    outputs: int  # bytes of temporary logits of token models, in chunks or whole
+    data: int  # bytes of the data in memory
 
     @property
     def seconds_per_epoch(self) -> float:

@@ -24,13 +24,13 @@ from ..data.dataset_base import Batch, Split, TensorSplit
 from ..distributed import environment, group
 from .config import TrainSettings
 
-# On a CPU, kernels with more weights than this follow maps of few pixels, where learning with channels-last is
+# On a CPU, kernels with more weights than this are applied to small maps, where training with channels-last is
 # slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
-# format throughout costs those and DenseNet-121 about 15 %.
+# format everywhere costs these and DenseNet-121 about 15 %.
 LARGE_KERNEL = 400_000
 NARROW = 16  # channels of a block on processors with AVX-512; 8 on others
 T = TypeVar("T")
-HELD = 0.25  # fraction of a device's free memory up to which a split is held there
+HELD = 0.25  # largest fraction of a device's free memory that a resident split may take
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Placement:
     autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for the weights' own
     channels_last: bool
     rank: int = 0
-    processes: int = 1  # that see different examples
-    tensor: int = 1  # processes, for each of those, that see the same and share heads and hidden units
+    processes: int = 1  # processes with different examples
+    tensor: int = 1  # tensor-parallel processes for each of those, with the same examples
     tensor_rank: int = 0
 
     @property
@@ -90,7 +90,7 @@ class Placement:
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return the inputs and the target of the batch, moved to the device."""
         if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
-            return batch.inputs, batch.target  # it is here already
+            return batch.inputs, batch.target  # already on the CPU
         return tuple(self._move(self._pin(x)) for x in batch.inputs), self._move(self._pin(batch.target))
 
     def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
@@ -263,7 +263,7 @@ def _validate_device(device: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.empty(0, device=device)
-            known = torch.device(device).type != "meta"  # which has shapes and no numbers
+            known = torch.device(device).type != "meta"  # tensors without data
     except (RuntimeError, AssertionError, NotImplementedError):
         known = False
     if not known:

@@ -32,7 +32,7 @@ from .setup import Prepared
 from .task_schedule import over_tasks
 from .trainer import CONVERGED
 
-SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme on more takes minutes
+SEPARATED_AT_MOST = 100_000  # numbers in the training split; a linear programme on more takes minutes
 
 
 def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,12 +51,14 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "split_hash": data.split_hash,
             "splits": {k: len(p) for k, p in data.splits.items()},
             "notes": data.notes,
-            "findings": data.findings,  # those of the notes that say what is wrong with the data
+            "findings": data.findings,  # notes on problems of the data
             "evidence": data.evidence,
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,
-            "example": "graph" if getattr(spec, "graph_level", False) else None,  # where the kind says another
+            "example": "graph"
+            if getattr(spec, "graph_level", False)
+            else None,  # if the kind of data has other examples
             "image_sizes": asdict(ready.sizes) if "sizes" in KINDS[spec.kind].asks else None,
         },
         "task": ready.task.name,
@@ -139,7 +141,7 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
     )
     train = ready.data.splits["train"]
     assert train.target is not None
-    counts = getattr(train, "target_counts", None)  # of tokens that are read from shards, and never held
+    counts = getattr(train, "target_counts", None)  # for tokens read from shards, which are never held in memory
     baseline = task.baseline(train.target, target) if counts is None else task.baseline_of(counts, target)  # type: ignore[attr-defined]
     fractions = getattr(ready.data.preprocessing, "fractions", None)
     found = Results(outputs, target)

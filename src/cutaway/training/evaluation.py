@@ -23,13 +23,13 @@ from .chunked_head import words_of
 from .device import Placement
 
 AT_ONCE = 256  # examples that are evaluated together
-PIXELS = 1 << 20  # and pixels, where each has an answer
+PIXELS = 1 << 20  # pixels in a batch, if each has an output
 
 
 class Results(NamedTuple):
     """Outputs of a model for a split, with the targets, in the order of the examples, on the CPU."""
 
-    outputs: Tensor  # (n, …): the raw outputs, or what the task keeps of them
+    outputs: Tensor  # (n, …): raw outputs, or the task's reduction of them
     target: Tensor  # (n, …)
 
 
@@ -83,7 +83,10 @@ def results_of(
     shared = place.processes > 1 and not carries(model, split)
     read = plan[place.rank :: place.processes] if shared else plan  # by this process
     if len(read) * place.processes < len(plan):
-        read = [*read, plan[0]]  # where processes hold parts of the weights, all compute as often; its answer is left
+        read = [
+            *read,
+            plan[0],
+        ]  # sharded weights need the same number of batches everywhere; the extra result is dropped
     state, outputs, targets = None, [], []
     with resting(model):
         for index, batch in zip(read, split.batches(read)):
@@ -109,7 +112,7 @@ def results_of(
             outputs.append(answer.cpu())
             targets.append((keep_target(target) if keep_target else target).cpu())
             ticked(len(target))
-    if shared:  # each process has answered for some batches
+    if shared:  # each process has computed some batches
         of_each, count = place.together((outputs, targets)), place.processes
         outputs = [of_each[k % count][0][k // count] for k in range(len(plan))]
         targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
@@ -147,7 +150,7 @@ def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> Batches:
 
 def planned(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
     """Return the example indices of each batch as grouped by the split, by number of examples or of tokens."""
-    plan: Callable[..., Batches] = split.plan  # type: ignore[attr-defined]  # the caller has looked
+    plan: Callable[..., Batches] = split.plan  # type: ignore[attr-defined]  # the caller has checked
     return plan(batch_size, generator, tokens=tokens) if tokens else plan(batch_size, generator)
 
 

@@ -35,14 +35,14 @@ from .setup import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
-PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
+PANELS = 3  # of an image with masks: the image, with its mask, with the predicted mask
 BOXED_SIDE = 192  # of one with boxes in it
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
-DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way, and how often
-BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
-AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
+DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those shown during generation, and number of steps shown
+BOUNDED, TIMES = 64, 32  # images for the bound of diffusion, and terms for each
+AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 
 Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # boxes (m, 4) and an image's height and width to (m, 4)
 

@@ -32,6 +32,6 @@ class Stop:
                 signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:  # torchrun sends SIGTERM after what a person sends
+        if self.asked and number == signal.SIGINT:  # torchrun sends SIGTERM after the user's signal
             raise KeyboardInterrupt
         self.asked = True

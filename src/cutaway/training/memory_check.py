@@ -30,8 +30,8 @@ from .parameter_groups import blocks
 from .recompute import recomputing
 from .setup import Prepared
 
-WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
-TRIED = (2, 4)  # examples that go through the model, where a batch has more
+WORTH_SAYING = 0.5  # part of the allowed memory from which on the estimate is reported
+TRIED = (2, 4)  # numbers of examples in the trials, if a batch has more
 
 
 def reject_step_beyond_memory(ready: Prepared) -> list[str]:
@@ -87,7 +87,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
     if isinstance(target, Episodes) and target.inner_lr is not None:
         views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
-    whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
+    whole = isinstance(split, NodeSplit) and not split.neighbours  # a batch always has the whole graph
     if len(largest) <= more or whole:
         return views * kept(len(largest)), len(largest)
     first = kept(few)
@@ -157,7 +157,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
         with recomputing(parts, how), again:
             answers = model(*inputs)
     kept = again.bytes()
-    del answers  # what is kept for it was there as long as it was
+    del answers  # keeps the activations alive until here
     return kept + largest
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from .checkpoint import State
 
-POINTS = 20  # that curves have at least, where there are so many steps
-CHEAP = 2  # training examples, for each one that is validated, that lie between two validations at least
+POINTS = 20  # smallest number of points on a curve, if there are that many steps
+CHEAP = 2  # least training examples between two validations for each validation example
 
 
 def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:

@@ -47,7 +47,7 @@ class Muon(Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]  # nobody here evaluates a loss anew within a step
+    def step(self) -> None:  # type: ignore[override]  # no closure is needed here
         """Update every weight that has a gradient."""
         for group in self.param_groups:
             for weight in group["params"]:

@@ -29,7 +29,7 @@ from .parameter_groups import depths, heads
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
 FUSED_IN_PARTS = {"adam", "adamw"}  # of weights that processes hold in parts; others go through them one by one
-# Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
+# Copies of each weight in the optimizer state. Muon has one for matrices, and two for those left to AdamW.
 REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
 OTHERS_REMEMBER = 2  # adadelta, adam, adamw
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -46,7 +46,7 @@ class Weight:
 
 def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
     """Return the bytes of a model in training: weights, gradients, optimizer state and moving average."""
-    if settings.lora:  # what learns is little
+    if settings.lora:  # few parameters are trainable
         return size.bytes * (2 if settings.precision == "float64" else 1)
     copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
     doubled = 2 if settings.precision == "float64" else 1
@@ -117,9 +117,9 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
         return SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
     if name == "adagrad":
         return Adagrad(groups, lr=s.lr, fused=fused, **eps)
-    if name == "rmsprop":  # has no fused form
+    if name == "rmsprop":  # no fused kernel
         return RMSprop(groups, lr=s.lr, alpha=s.alpha, foreach=True, **eps)
-    if name == "adadelta":  # nor has this one; M. Zeiler's decay of 0.95
+    if name == "adadelta":  # no fused kernel; M. Zeiler's decay of 0.95
         return Adadelta(groups, lr=s.lr, rho=0.95, foreach=True, **eps)
     first, second = s.betas
     if name == "adam":

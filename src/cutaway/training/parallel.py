@@ -42,7 +42,7 @@ class Alone:
 
         `last` marks the last batch of an update, after which gradients are synchronized.
         """
-        # Most have none, and in a step of half a millisecond two that do nothing are felt.
+        # Two empty contexts would be noticeable in a step of half a millisecond.
         return self._in_context() if self.rounding or self.blocks else nullcontext()
 
     @contextmanager
@@ -90,7 +90,7 @@ class Replicated(Alone):
         """Set the loss, and rebuild DistributedDataParallel if the trainable parameters have changed."""
         learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         if learning != self._learning:
-            self.loss = loss  # what added up those before is gone before another one is made
+            self.loss = loss  # release the previous wrapper first
             self.loss, self._learning = added_up(self.model, loss), learning
 
     @contextmanager

@@ -14,12 +14,10 @@ from ..nn.transformer import is_block
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-LARGE = 0.02  # fraction of the parameters from which on a layer is a block of its own
-HEAD = "head"  # the child that is the head, whatever it is made of
-PROJECTION = "projection"  # the child that stands before the head for as long as views of images are told apart
-NEARLY_ALL = (
-    0.9  # fraction of the parameters from which on one child is not a group of the model, but its whole backbone
-)
+LARGE = 0.02  # smallest fraction of the parameters in a layer that is its own block
+HEAD = "head"  # name of the child that is the head
+PROJECTION = "projection"  # name of the child before the head during contrastive training
+NEARLY_ALL = 0.9  # a child with more of the parameters is the whole backbone and is split
 
 
 def heads(model: nn.Module) -> list[str]:

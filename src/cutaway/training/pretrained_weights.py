@@ -36,22 +36,22 @@ from ..models.registry import Preset, find, presets
 from ..nn.resizing import Shapes
 from .parameter_groups import HEAD, LAYERS, auxiliary, heads
 
-# Of a Config: what shapes tell.
+# Config fields that follow from the shapes of tensors.
 FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
-# And what the data asks for: no setting that goes along with weights.
+# Config fields that the data determines, which are not taken from the weights.
 ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
 UNLABELLED = ("views", "patches")  # the kinds of target that are learned without labels
-TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
+TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files next to weights that may hold a tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
     """Location and metadata of the weights at weights=PATH, before any tensor is loaded."""
 
-    file: Path  # that holds the weights, or names those that do
-    config: Any = None  # of their model, as ours; None where nothing tells it
-    tokenizer: Path | None = None  # the file of the tokenizer that their texts were cut by
-    resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
+    file: Path  # file of the weights, or their index
+    config: Any = None  # config of their model; None if unknown
+    tokenizer: Path | None = None  # tokenizer file of the weights
+    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.resizing)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
         """Return the model settings that the weights require: those that differ from the preset's, and context length.
@@ -71,9 +71,9 @@ class Taken:
 
     path: str  # of the file
     sha256: str  # of its content
-    tensors: int  # that were taken, of those that the model has
-    new: tuple[str, ...]  # the layers, or whole auxiliary heads, that were not in the file or are of other classes
-    notes: tuple[str, ...]  # sentences a person should read
+    tensors: int  # number of loaded tensors
+    new: tuple[str, ...]  # layers or auxiliary heads that are not in the file or have other classes
+    notes: tuple[str, ...]  # notes for the user
 
 
 def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
@@ -182,7 +182,7 @@ def find_weights(path: str, preset: Preset) -> Source:
     meta = _read_metadata(file)
     if meta is None and family_of(preset.name) is not None:
         reject_pickle(file)
-        Folder(file.parent)  # says what the folder lacks
+        Folder(file.parent)  # raises an error on what the folder lacks
         raise FileError(
             f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
         )
@@ -280,7 +280,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
     tensors, meta = read_weights(file)
     _reject_other(file, meta, preset)
     theirs = preset.as_now(meta["config"])
-    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
+    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every model has a config
     changed = [
         f"{key} {as_text(_to_tuples(theirs[key]))} there, {as_text(_to_tuples(value))} here"
         for key, value in ours.items()

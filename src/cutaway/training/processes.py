@@ -22,10 +22,10 @@ from .checkpoint import newest
 from .config import TrainSettings
 from .device import Placement
 
-# Others compare the examples of a whole batch, or remember what they have seen.
+# Other objectives compare the examples of a whole batch, or keep a state.
 SHARED = ("supervised", "mae")
 SETTINGS = ("processes", "max_restarts", "memory_fraction")
-EACH = 200 << 20  # bytes of its own that a process has once PyTorch is there, before it has a model or data
+EACH = 200 << 20  # bytes of a process that has imported PyTorch, without model and data
 
 
 def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
@@ -74,7 +74,7 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
                 f"tensor_parallel={tensor} takes so many processes for each model, and processes={there} are no "
                 "multiple of that: give another number of either."
             )
-        from ..distributed.tensor_parallel import reject_for_tensor_parallel  # what it imports takes a second
+        from ..distributed.tensor_parallel import reject_for_tensor_parallel  # slow to import
 
         reject_for_tensor_parallel(model, name, tensor)
     if there > 1:
@@ -125,7 +125,7 @@ def may_begin_in_parts(settings: TrainSettings) -> bool:
     """Return whether processes may shard the model from the start, so that no process has to hold it whole."""
     may = settings.in_parts or settings.parallel == "auto"
     pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
-    whole = settings.vectors or pruned  # each looks at weights as they begin
+    whole = settings.vectors or pruned  # these need the initial weights
     return may and not whole and place_in_group()[1] > 1
 
 

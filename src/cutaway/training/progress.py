@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .checkpoint import State
 
 DRAW_EVERY = 0.1  # seconds: often enough to look alive, too seldom to slow a step
-LINES = 20  # for epochs, about, where there is no bar
-SILENCE = 10.0  # seconds after which there is a line all the same
+LINES = 20  # approximate number of lines for epochs, without a bar
+SILENCE = 10.0  # seconds after which a line is printed in any case
 
 
 class Progress:

@@ -80,7 +80,7 @@ def rounding_of(model: nn.Module, settings: TrainSettings) -> Rounding | None:
 
 def _round_input(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x, *more = args
-    return (x + (how(x.detach()) - x.detach()), *more)  # whose gradient is that of x
+    return (x + (how(x.detach()) - x.detach()), *more)  # straight-through: the gradient is that of x
 
 
 def _round_static(x: Tensor) -> Tensor:

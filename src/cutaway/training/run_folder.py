@@ -22,14 +22,14 @@ from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json,
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: nothing is held
+except ImportError:  # this system has no such locks
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
-UNFINISHED = ".unfinished"  # stands in the folder of a run that is written as a whole, until it is whole
-WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
+UNFINISHED = ".unfinished"  # marks a run that is not complete yet
+WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and the names of their results
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
-OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
+OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
 _locks: set[int] = set()  # descriptors of this process
 
 
@@ -98,7 +98,7 @@ def locked(folder: Path) -> Iterator[None]:
         _locks.discard(handle)
         with contextlib.suppress(OSError):
             if _is_same_file(handle, path):
-                path.unlink()  # while it is held: who waits for it finds that it is gone, and makes another
+                path.unlink()  # before unlocking: a waiting process notices this and creates a new file
         os.close(handle)
 
 
@@ -121,7 +121,7 @@ def _lock(path: Path) -> int:
         if _is_same_file(handle, path):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
             said = f"process {os.getpid()} on {socket.gethostname()}, since {since},"
-            with contextlib.suppress(OSError):  # on a full disk it is held all the same, by nobody in particular
+            with contextlib.suppress(OSError):  # on a full disk the lock is held without a name
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, said.encode(), 0)
             return handle
@@ -160,7 +160,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
         raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
     folder = Path(out)
     reject_not_utf8(folder)
-    # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
+    # A kill before run.json was written leaves only leftovers: the folder counts as empty.
     if not folder.exists() or (folder.is_dir() and all(_is_lock_or_leftover(entry) for entry in folder.iterdir())):
         return _make_folder(folder, exist_ok=True)
     if (folder / UNFINISHED).is_file():
@@ -210,7 +210,7 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
                 done = True
             finally:
                 if not done:
-                    with contextlib.suppress(FileError):  # what went wrong before is to be told
+                    with contextlib.suppress(FileError):  # report the original error
                         _clear(folder)
     finally:
         if fresh and not done:

@@ -39,7 +39,7 @@ def factor(settings: TrainSettings, t: float, steps: int) -> float:
     if name == "noam":
         s, w = t * steps + 1, max(1.0, settings.warmup * steps)
         return min(s / w, math.sqrt(w / s))
-    # The first update of a linear rise is not at zero, where it would be lost.
+    # A linear rise does not start at 0, where the first update would have no effect.
     rise = min(1.0, (t * steps + 1) / (settings.warmup * steps)) if settings.warmup * steps >= 1 else 1.0
     if name == "warmup-cosine":
         rest = max(1.0 - settings.warmup, 1e-12)

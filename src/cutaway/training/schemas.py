@@ -21,7 +21,7 @@ from ..models.registry import find
 from .config import TrainSettings
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
-METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: why there is no interval
+METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: reason for a missing interval
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
 
 COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
@@ -30,7 +30,7 @@ DISTRIBUTION = {
 }  # fmt: skip
 RUN = {
     "model": str,
-    "own?": str,  # of a module of one's own, where its class stands
+    "own?": str,  # for your own module: the path of its class
     "data": {
         "source": str,
         "path?": str,
@@ -65,7 +65,7 @@ RUN = {
     "finished?": str,
     "resumed?": int,
     "cutaway?": str,
-    # Where training has come to an end:
+    # After the end of training:
     "epochs_done?": int,
     "seconds?": NUMBER,
     "stopped?": str,
@@ -123,7 +123,7 @@ EVALUATION = {
     },
 }  # fmt: skip
 
-# What stood at these places before 0.7, and where it stands now: runs of that time are read. To be dropped at 1.0.
+# Keys before 0.7 and their current names, for reading old runs. To be removed in 1.0.
 MOVED = {
     "data.parts": "splits",
     "part": "split",

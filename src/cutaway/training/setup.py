@@ -56,9 +56,9 @@ class Prepared:
     data_settings: DataSettings
     model_settings: dict[str, Any]
     sizes: ImageSizes  # of images, as the data was asked for
-    teacher: Teacher | None = None  # that is learned from, beside the labels
-    taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
-    deferred: Deferred | None = None  # what gives the model its numbers, where it has shapes alone so far
+    teacher: Teacher | None = None  # teacher for distillation
+    taken: Taken | None = None  # record of the pretrained weights
+    deferred: Deferred | None = None  # deferred initialization, if the model is on the meta device
 
 
 def prepare(
@@ -80,7 +80,7 @@ def prepare(
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
-    opened = opened or (open_data if resumed or shapes else open_guarded)  # of a run that goes on, all is said
+    opened = opened or (open_data if resumed or shapes else open_guarded)  # a resumed run has been checked already
     data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
@@ -104,7 +104,7 @@ def prepare(
     leave_out_crowded(network, data, asked.data.missing)
     settings, data_settings = settle(asked, data, network, taken)
     if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
-        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
+        settings = replace(settings, label_smoothing=0.0)  # the card's value is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
@@ -203,6 +203,6 @@ def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
     with torch.no_grad():
         said = take_vectors(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
         second = getattr(model, "static_embedding", None)
-        if isinstance(second, nn.Embedding):  # a second channel, which keeps them as they are
+        if isinstance(second, nn.Embedding):  # a second channel, which stays frozen
             second.load_state_dict(embedding.state_dict())
     return said

@@ -16,6 +16,6 @@ def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferr
         return Alone(place.model(model), place, settings)
     if not settings.in_parts:
         return Replicated(place.model(model), place, settings)
-    from .sharded_strategy import Sharded  # what it imports takes a second
+    from .sharded_strategy import Sharded  # slow to import
 
     return Sharded(model, place, settings, deferred)

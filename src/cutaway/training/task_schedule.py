@@ -28,7 +28,7 @@ from .device import Placement
 from .evaluation import AT_ONCE, Results, results_of
 from .weight_averaging import lent
 
-# What would end the sequence early, or keep other weights than those at its end.
+# Settings that would end the sequence early, or keep other weights than the last.
 NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
 
 

@@ -34,7 +34,7 @@ class Board:
         try:
             self.writer.close()
         except OSError as failed:
-            if error[0] is None:  # else that one is told
+            if error[0] is None:  # do not hide the original error
                 raise self._unwritten(failed) from failed
 
     def write(self, row: Mapping[str, Any]) -> None:

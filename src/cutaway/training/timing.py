@@ -12,7 +12,7 @@ SECONDS, TURNS = 2.0, 50  # for all of them at most
 def in_turns(calls: Sequence[Callable[[], object]]) -> list[float]:
     """Return the median milliseconds of each call."""
     for call in calls:
-        call()  # what is made once is made now
+        call()  # warm-up
     spent: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + SECONDS
     while calls and (len(spent[0]) < 3 or (len(spent[0]) < TURNS and time.perf_counter() < end)):

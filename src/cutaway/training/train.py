@@ -51,9 +51,9 @@ from .task_schedule import reject_other_epochs
 from .tensorboard import Board
 from .trainer import SAVE_EVERY, Mean, Trainer
 
-# A run that had stopped goes on where one of these is changed.
+# A finished run continues if one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
-ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
+ADAPTER = "adapter"  # folder next to the model with the LoRA weights alone
 MAY_CHANGE = (
     *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
     "max_restarts", "device", "tensorboard", "memory_fraction",
@@ -97,7 +97,7 @@ def fit(
                     return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
                 return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
         reject_beyond_machine(several)
-        if resume is None:  # what is typed wrong is told before any is started
+        if resume is None:  # report invalid settings before processes are started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
             asked_of = resolve(preset_for(model), source, given, resumed=False).training
@@ -193,7 +193,9 @@ def _train_in_process(
         try:
             _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged)
         except FileError as error:
-            if not is_unmoved(folder) or not ((folder / RUN).is_file() or (folder / LOCK).exists()):  # which were there
+            if not is_unmoved(folder) or not (
+                (folder / RUN).is_file() or (folder / LOCK).exists()
+            ):  # they existed before
                 raise FileError(
                     f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
                     "is left there to resume. Train again, and leave the folder where it is until training ends."
@@ -235,7 +237,7 @@ def _train_in_folder(
         for sentence in notes:
             bar.note(sentence)
 
-        written = -math.inf  # when, in seconds of training, metrics.csv was, which is written anew each time
+        written = -math.inf  # seconds of training when metrics.csv was last written
 
         def on_row(state: State) -> None:
             nonlocal written
@@ -258,7 +260,7 @@ def _train_in_folder(
                     f"{newest(folder / 'checkpoints')} is the checkpoint of another run, of other data or with other "
                     "settings. Resume with the run's own checkpoint, from a copy of its folder, or train anew."
                 )
-            if writes:  # now that there is something to go on from
+            if writes:  # the checkpoint has been loaded
                 write_json(folder / "run.json", about)
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
@@ -324,7 +326,7 @@ def finish(
             "metric": ready.settings.monitor or ready.task.watch,
             "value": _finite(state.best_score),
         },
-        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # what is kept instead of the best
+        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # saved in place of the best
         "resumed": state.resumed,
         "summary": None,
     }

@@ -47,9 +47,9 @@ from .snapshots import Snapshots, moments
 from .strategies import strategy
 from .weight_averaging import Average, LastEpochs, lent
 
-LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
+LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
 SAVE_EVERY = 1.0  # seconds of training, at least, between checkpoints at ends of epochs: many are shorter than a save
-FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
+FIRST_IMAGES = 5000  # images for data-dependent initialization
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
 
@@ -77,7 +77,7 @@ class Trainer:
         self.augment: Augment | None = data.augment
         self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
-        self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
+        self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
         self.network = contract_of(self.model)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
@@ -87,18 +87,18 @@ class Trainer:
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
-        self.pruning: Pruning | None = None  # where there is some, once the weights are there
-        self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
+        self.pruning: Pruning | None = None  # set once the weights are loaded
+        self.mean: Mean | None = None  # record of the averaged weights, at the end
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
         self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
-        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
+        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # last update
         at = moments(self._total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
-        self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
-        self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
+        self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
+        self._losses: list[Tensor] = []  # of the steps since they were last read, still on the device
+        self._inputs: tuple[Tensor, ...] = ()  # of the current step, to find a layer with non-finite values
         self._stop = Stop()
         self._random = torch.Generator(place.device)
 
@@ -224,14 +224,14 @@ class Trainer:
             for parameters in optimizer.param_groups:
                 parameters["lr"] = state.lr * parameters["scale"]
         for parameter in self._parameters:
-            parameter.grad = None  # what zero_grad does, at a third of its cost
+            parameter.grad = None  # like zero_grad, at a third of its cost
         sizes = [len(index) for _, index in zip(group, self.plan[state.batch :])] if place.processes > 1 else []
         weights = [place.weight(size, self.objective.carries) for size in sizes] or [1.0] * len(group)
         (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, group)))
-        # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
+        # Word vectors use sums. If a batch has no targets, the sum is 0.
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         for weight in weights:
-            inputs, target = place.batch(group.pop(0).bare)  # popped: what was copied there is not kept here too
+            inputs, target = place.batch(group.pop(0).bare)  # popped, so that no second copy is kept
             index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
             own = (place.rank,) if place.processes > 1 else ()
             self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))
@@ -320,7 +320,7 @@ class Trainer:
         best = rank(self.state.best_score, self.state.best_loss)
         return rank(scores[self.monitor], scores["loss"]) > best or not self.state.best_epoch
 
-    # --- what a step needs ------------------------------------------------------------------------------------
+    # --- helpers of a step ------------------------------------------------------------------------------------
 
     def validate(self, split: Split) -> dict[str, float]:
         """Return the loss, fast metrics and the monitored metric on a split, with averaged weights if there are any.
@@ -350,7 +350,7 @@ class Trainer:
 
     def _save_mean(self, last: LastEpochs) -> Mean:
         """Write the mean of the weights after the last epochs, which is read from their files, and evaluate it."""
-        self.place.together(None)  # the first has written the last of them
+        self.place.together(None)  # barrier: the first process has written the last file
         weights, first = last.mean(self.state.epoch)
         if self.place.writes:
             save_weights(self.checkpoints / "average.safetensors", weights)
@@ -453,7 +453,7 @@ class Mean:
 
     first: int  # epoch, counted from 1
     last: int
-    score: float | None  # the metric that is monitored, on the validation split
+    score: float | None  # monitored metric on the validation split
 
 
 def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

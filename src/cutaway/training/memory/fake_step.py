@@ -51,17 +51,17 @@ class Step:
     """Memory and compute of a step in one process."""
 
     examples: int  # of the batch
-    tokens: int  # of the batch: places of a sequence; examples, where there are none
-    peak: Mapping[str, int]  # bytes by kind (`tracker.KINDS`) where most is alive
-    of_batch: Mapping[str, int]  # and where most is alive of what is of the batch
-    gradients: int  # bytes of those of all weights, when the backward pass is over
+    tokens: int  # of the batch: positions of sequences, else examples
+    peak: Mapping[str, int]  # bytes by kind (`tracker.KINDS`) at the peak
+    of_batch: Mapping[str, int]  # bytes by kind at the peak of the batch's own tensors
+    gradients: int  # bytes of all gradients after the backward pass
     flops: int  # of products, two for each multiply-add, forward and backward
     moved: int  # bytes that operations read and write
     kernels: int  # operations that are not views
     blocks: tuple[Block, ...]
-    imagined: bool  # of shapes alone; otherwise the step was made, on this machine
-    not_counted: tuple[str, ...]  # operations whose products are not known
-    accumulates: bool = False  # whether a batch is learned from in parts, whose gradients are added up
+    imagined: bool  # simulated on fake tensors, else run on this machine
+    not_counted: tuple[str, ...]  # operations with unknown FLOPs
+    accumulates: bool = False  # whether gradients are accumulated over batches
 
     @property
     def total(self) -> int:
@@ -82,7 +82,7 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
             "`cutaway check` times them here, and estimates their memory."
         )
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    log.setLevel(logging.CRITICAL)  # which tells of operations that it does not know; they are asked otherwise below
+    log.setLevel(logging.CRITICAL)  # it reports unsupported operations, which are handled below
     try:
         return _step(ready, parts, gpu, imagined=True)
     except (RuntimeError, TypeError) as error:  # a network of sparse matrices, or one that asks for a value
@@ -167,7 +167,7 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
 
     for x in (*model.parameters(), *model.buffers()):
         found.setdefault(id(x), imagine(x))
-    copied = copy.deepcopy(model, found)  # which takes what it finds there for copies that have been made
+    copied = copy.deepcopy(model, found)  # `found` serves as the memo of copies
     if place.channels_last:
         for conv in (m for m in copied.modules() if isinstance(m, nn.Conv2d)):
             conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
@@ -181,7 +181,7 @@ def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
     for parameter in (p for p in trainer.model.parameters() if p.requires_grad):
         parameter.grad = torch.zeros_like(parameter)
     for optimizer in trainer.optimizers:
-        optimizer.step()  # makes what it keeps from step to step
+        optimizer.step()  # creates the optimizer state
         optimizer.zero_grad()
         optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
     return trainer

@@ -22,10 +22,10 @@ from torch import nn
 from .fake_step import Block, Step
 
 STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
-WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for products, as an H200's allocator has them
+WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for matrix products, as measured on an H200
 FIRST, BUCKET = 2**20, 25 * 2**20  # bytes at which DistributedDataParallel closes a bucket of gradients
-SENDING = 2  # of a bucket: what comes from the others, and a copy of gloo's own
-GATHERED = 2  # blocks whose weights are whole at once: the one that computes, and the next
+SENDING = 2  # copies of a bucket: the received one, and one in gloo
+GATHERED = 2  # blocks that are gathered at once: the current and the next one
 # Of a Transformer block's 34 bytes a number of its input, those that tensor parallelism leaves whole: V. Korthikanti
 # et al., Reducing activation recomputation in large Transformer models, 2022, table 2 <https://arxiv.org/abs/2205.05198>.
 NOT_SHARED = 10 / 34
@@ -39,7 +39,7 @@ class Weights:
     itemsize: int
     compute: int  # bytes of a number in products
     blocks: tuple[int, ...]  # bytes of each block's parameters
-    matrices: int  # bytes of the matrices of blocks, which tensor parallelism shares
+    matrices: int  # bytes of the matrices of blocks, which tensor parallelism shards
     copies: int = 0  # further copies of weights, as of a moving average
 
     @property
@@ -95,10 +95,10 @@ class Memory:
     optimizer: float
     activations: float
     outputs: float
-    working: float  # what comes and goes in the backward pass
-    communication: float  # buckets, and weights and gradients that are whole for as long as they are at work
-    checkpoint: float = 0.0  # the copy of parts that is written while steps go on
-    workspace: float = 0.0  # that products have of their own
+    working: float  # temporary tensors of the backward pass
+    communication: float  # buckets, and gathered weights and gradients
+    checkpoint: float = 0.0  # copy of the shards that is written in the background
+    workspace: float = 0.0  # of matrix products
 
     @property
     def total(self) -> float:
@@ -146,7 +146,7 @@ def memory_of(
     def at(peak: Mapping[str, int], waiting: bool = step.accumulates) -> Memory:
         in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
         gradients = step.gradients if in_full else peak["gradients"]
-        if in_buckets:  # which are there from the beginning, and sums of a batch's parts wait beside them
+        if in_buckets:  # allocated from the start, next to accumulated gradients
             gradients = step.gradients + (peak["gradients"] if waiting else 0)
             alive = 0.0 if waiting else alive
             sent = alive * SENDING * weights.bucket
@@ -167,7 +167,7 @@ def memory_of(
         )
 
     found = [at(step.peak), at(step.of_batch)]
-    if in_buckets:  # the last is sent when there is little left of the batch, and nothing waits any more
+    if in_buckets:  # the last bucket is sent when few activations are left
         of_batch = dict.fromkeys(("activations", "outputs", "working"), 0)
         found.append(at({**step.peak, **of_batch, "gradients": step.gradients}, waiting=False))
     return max(found, key=lambda memory: memory.total)
@@ -193,7 +193,7 @@ def _communication_bytes(strategy: str, weights: Weights, alive: float) -> float
         return 0
     block = max(weights.blocks, default=0)
     narrow = weights.compute / weights.itemsize
-    # Whole: what stands outside of blocks and its gradient; two blocks; a block's gradient, before and as it is sent.
+    # Gathered: parameters outside of blocks and their gradient, two blocks, and a block's gradient twice (being sent).
     return 2 * weights.root + GATHERED * narrow * block + narrow * block + block
 
 

@@ -31,7 +31,7 @@ PRODUCTS = (
     "baddbmm",
     "convolution",
     "linear",
-)  # what selective recomputation keeps the result of
+)  # operations whose results selective recomputation keeps
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
@@ -45,19 +45,19 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kind = "weights"  # of what is made now
+        self.kind = "weights"  # kind of the tensors created now
         self.now: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
-        self.of_batch: Counter[str] = Counter()  # and where most is alive of what is of the batch
+        self.of_batch: Counter[str] = Counter()  # at the peak of the batch's own tensors
         self.flops = self.moved = self.kernels = 0
-        self.not_counted: set[str] = set()  # operations whose multiply-adds are not known
-        self.blocks: list[Counter[str]] = []  # of each block: what it keeps, what of it is products, what it gives
+        self.not_counted: set[str] = set()  # operations with unknown multiply-adds
+        self.blocks: list[Counter[str]] = []  # bytes of each block: kept, products among them, output
         self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by a storage's address
         self._inside: Counter[str] | None = None
         self._forward = True  # until the first backward pass begins
         self._most = self._most_of_batch = 0
 
-    # --- what is alive ------------------------------------------------------------------------------------------
+    # --- live memory ------------------------------------------------------------------------------------------
 
     def count(self, x: Tensor, kind: str) -> None:
         """Count the tensor's storage as that kind from now on."""
@@ -100,7 +100,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         self._most = self._most_of_batch = 0
         self.flops = self.moved = self.kernels = 0
 
-    # --- what is computed ---------------------------------------------------------------------------------------
+    # --- compute ---------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation and count its results."""
@@ -119,7 +119,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
                     self.count(part, kind)
                     if self._inside is not None and kind != "casts":
                         self._count_in_block(op, part)
-        # Autograd adds gradients up in place, which it does not while a dispatch mode watches.
+        # Autograd accumulates gradients in place, but not under a dispatch mode.
         if not (backward and op is torch.ops.aten.add.Tensor):
             self._update_peaks(held_within(op, args))
         if not op.is_view and made:
@@ -144,7 +144,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             self.not_counted.add(name_of(op))
         return 2 * (found or 0)
 
-    # --- where in the model -------------------------------------------------------------------------------------
+    # --- parts of the model -------------------------------------------------------------------------------------
 
     @contextmanager
     def watching(self, model: nn.Module, blocks: list[nn.Module]) -> Iterator[None]:

@@ -32,7 +32,7 @@ from ..evaluation import at_once, results_of
 from ..pretrained_weights import digest
 from .supervised import Learned, Supervised
 
-TEMPERATURE = 4.0  # unless another is asked for
+TEMPERATURE = 4.0  # default
 
 
 class Teacher:

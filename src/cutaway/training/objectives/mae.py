@@ -41,7 +41,7 @@ from ..parameter_groups import HEAD
 from .pretraining import Pretraining
 from .supervised import Learned
 
-DECODER = "decoder"  # the child that is there for as long as masked patches are told
+DECODER = "decoder"  # name of the child during training
 BLOCKS = 2  # of the decoder
 HEAD_DIM = 32  # numbers of each of its attention heads, about: as many as in the authors'
 

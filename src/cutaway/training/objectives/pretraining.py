@@ -19,7 +19,7 @@ from .supervised import Supervised
 class Pretraining(Supervised):
     """Objective without targets, which is validated on its own random views."""
 
-    least: ClassVar[int] = 1  # examples of a batch that has a loss
+    least: ClassVar[int] = 1  # smallest batch that has a loss
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:

@@ -29,7 +29,7 @@ from ..parameter_groups import PROJECTION, auxiliary, heads
 from .pretraining import Pretraining
 from .supervised import Learned
 
-TEMPERATURE = 0.5  # unless another is asked for
+TEMPERATURE = 0.5  # default
 
 
 def head_of(model: nn.Module) -> nn.Linear:

@@ -24,9 +24,9 @@ from ..task_schedule import Sequence
 class Learned(NamedTuple):
     """Losses and outputs of a batch."""
 
-    loss: Tensor  # (), summed over what the task counts: the one that is told
-    total: Tensor  # (), summed likewise: the one whose gradient is taken, of the loss and of what is beside it
-    outputs: Tensor | None = None  # what the network answered, where that was held
+    loss: Tensor  # (), summed over the batch: the loss that is reported
+    total: Tensor  # (), summed over the batch: the loss with all penalties, which is optimized
+    outputs: Tensor | None = None  # the network's outputs, if they were held
 
 
 class Supervised:
@@ -36,7 +36,7 @@ class Supervised:
     model is built. Modules that are needed for training alone are `added` to the model and removed after training.
     """
 
-    adds: ClassVar[tuple[str, ...]] = ()  # the modules that the model has while it learns, by name: those of `added`
+    adds: ClassVar[tuple[str, ...]] = ()  # names of the modules in `added`
     at_once = False  # whether the tasks of a sequence are learned together
     weighable: ClassVar[bool] = True  # whether a step's memory can be traced: not that of second derivatives
 
@@ -63,9 +63,9 @@ class Supervised:
         self.sequence = Sequence(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
-        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # of a split, where it judges itself
+        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # own validation of a split
         self.carries = carries(model, train)
-        self.carried: tuple[Tensor, ...] = ()  # what goes on from batch to batch of an epoch: a model's state
+        self.carried: tuple[Tensor, ...] = ()  # state of the model, carried between batches
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
         """Return the losses of a batch with the examples `index` (N,), with random numbers from `random`.
