@@ -80,7 +80,7 @@ def answers_of(
 
     With `flip` the answer is computed from the mean of the outputs for the image and its mirror image.
     """
-    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # of such tasks
+    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # tasks of images have it
     for i in range(len(split)):
         batch = next(iter(split.batches([torch.tensor([i])])))
         with torch.no_grad():
@@ -314,7 +314,7 @@ def likeliest(model: Any, split: LinkSplit, place: Placement, most: int = FOUND)
     for start in range(0, nodes, rows):
         scores = decoder.between(z[start : start + rows], z).float().cpu()  # (n, V)
         first = torch.arange(start, start + len(scores))
-        scores[torch.arange(nodes)[None] <= first[:, None]] = -torch.inf  # each pair once, and no node with itself
+        scores[torch.arange(nodes)[None] <= first[:, None]] = -torch.inf  # each pair once, no self-loops
         for ends in (split.edges, split.edges.flip(0)):
             own = (ends[0] >= start) & (ends[0] < start + len(scores))
             scores[ends[0][own] - start, ends[1][own]] = -torch.inf

@@ -49,7 +49,7 @@ def largest_of(split: Split, settings: TrainSettings) -> Tensor:
     """
     lengths: Tensor | None = getattr(split, "lengths", None)
     batches = batches_of(split, settings, epoch=0)
-    if isinstance(batches, Plan):  # there may be millions, alike but for the last
+    if isinstance(batches, Plan):  # there may be millions, all of one size except the last
         return batches[0]
     if lengths is None or len(lengths) != len(split):
         return max(batches, key=len)

@@ -26,7 +26,7 @@ from ..nn.eval_mode import resting
 from ..nn.resizing import Shapes, note_resized, shapes_of
 
 TOLERANCE = 1e-4  # of the largest output: sums of float32 in another order
-READS = "prune_in_channels"  # of a group: a layer that reads the channels
+READS = "prune_in_channels"  # dependency of a layer that reads the channels
 
 
 def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float) -> Shapes:
@@ -42,7 +42,7 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
         graph = _graph(pruning, model, inputs)
         for root, count in _groups(graph, model):
             if not _remove_channels(pruning, graph, model, inputs, root, int(fraction * count)):
-                graph = _graph(pruning, model, inputs)  # it knows of channels that are back now
+                graph = _graph(pruning, model, inputs)  # the graph is out of date after a rollback
     after = shapes_of(model)
     changed = {name: shape for name, shape in after.items() if shape != before[name]}
     if not changed:

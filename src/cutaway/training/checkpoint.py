@@ -35,7 +35,7 @@ class State:
     batch: int = 0  # finished batches of the current epoch
     update: int = 0  # finished updates, over all epochs
     lr: float = 0.0  # of the last update
-    loss_sum: float = 0.0  # of the running epoch
+    loss_sum: float = 0.0  # of the current epoch
     counted: float = 0.0  # divisor of loss_sum for the mean
     row_loss_sum: float = 0.0  # loss_sum at the last row of the current epoch
     row_counted: float = 0.0  # counted at the last row of the current epoch
@@ -55,7 +55,7 @@ class State:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, which are not changed by later rows."""
-        best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN is compared as None is
+        best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN becomes None
         return {**vars(self), **finite(best), "history": [*self.history]}
 
 

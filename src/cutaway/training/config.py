@@ -8,7 +8,7 @@ from ..core.config import setting
 
 OBJECTIVES = ("supervised", "simclr", "mae", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
-PATTERN = "2:4"  # of sparsity that hardware multiplies faster
+PATTERN = "2:4"  # sparsity pattern with hardware support
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
 

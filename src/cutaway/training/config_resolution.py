@@ -34,10 +34,10 @@ from .device import find_device, reject_without_compiler
 from .parameter_groups import frozen, heads
 from .pretrained_weights import Source, Taken, find_weights
 
-SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: steps at least, and examples at most
-# Of a card, for learning classes: views of images are made in their own way, and have no labels.
+SHORT_STEPS, SHORT_BATCH = 400, 16  # for a series with few windows: least steps, largest batch
+# Card settings for classification, which do not apply to training on views, since these have no labels.
 SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
-# Of links, as T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
+# Fractions of links, as in T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
 LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
 LAYER_DECAY = 0.8  # with pretrained weights, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 

@@ -25,7 +25,7 @@ WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
 class Estimate:
     """Time and memory of training, extrapolated from a few steps."""
 
-    steps: int  # in an epoch
+    steps: int  # per epoch
     seconds_per_step: float
     weights: int  # bytes: parameters and buffers
     learning: int  # bytes of gradients and optimizer state

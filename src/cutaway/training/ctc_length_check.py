@@ -18,7 +18,7 @@ from ..data.dataset_base import IGNORED, DataSet, SequenceSplit, Split
 from ..models.base import Decodes, contract_of
 from ..nn.ctc import frames_needed
 
-NAMED_AT_MOST = 3  # recordings that a note names
+NAMED_AT_MOST = 3  # recordings listed in a note
 
 
 def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
@@ -59,7 +59,7 @@ def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
     assert split.target is not None, "with their transcripts"
     texts = [text[text != IGNORED] for text in split.target]
     if isinstance(model, Decodes):
-        most = int(cast(Any, model).config.context_length) - 1  # one place is the end's
+        most = int(cast(Any, model).config.context_length) - 1  # one position is the end token
         what = "its transcript has {:,} characters, and the network writes at most {:,}"
         long = {i: len(text) for i, text in enumerate(texts) if len(text) > most}
         return {i: Problem(split.name(i), what.format(n, most)) for i, n in long.items()}

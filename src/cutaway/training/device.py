@@ -25,7 +25,7 @@ from ..distributed import environment, group
 from .config import TrainSettings
 
 # On a CPU, kernels with more weights than this are applied to small maps, where training with channels-last is
-# slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
+# slower: used everywhere, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. Plain
 # format everywhere costs these and DenseNet-121 about 15 %.
 LARGE_KERNEL = 400_000
 NARROW = 16  # channels of a block on processors with AVX-512; 8 on others
@@ -39,7 +39,7 @@ class Placement:
 
     device: torch.device
     dtype: torch.dtype  # of the weights
-    autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for the weights' own
+    autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for `dtype`
     channels_last: bool
     rank: int = 0
     processes: int = 1  # processes with different examples

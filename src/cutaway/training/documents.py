@@ -56,9 +56,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,
-            "example": "graph"
-            if getattr(spec, "graph_level", False)
-            else None,  # if the kind of data has other examples
+            "example": "graph" if getattr(spec, "graph_level", False) else None,  # if it is not the usual one
             "image_sizes": asdict(ready.sizes) if "sizes" in KINDS[spec.kind].asks else None,
         },
         "task": ready.task.name,

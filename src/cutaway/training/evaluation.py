@@ -81,12 +81,9 @@ def results_of(
     answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
     plan = batches_in_order(split, batch_size, tokens)
     shared = place.processes > 1 and not carries(model, split)
-    read = plan[place.rank :: place.processes] if shared else plan  # by this process
+    read = plan[place.rank :: place.processes] if shared else plan  # batches of this process
     if len(read) * place.processes < len(plan):
-        read = [
-            *read,
-            plan[0],
-        ]  # sharded weights need the same number of batches everywhere; the extra result is dropped
+        read = [*read, plan[0]]  # sharded weights need equally many batches; the extra result is dropped
     state, outputs, targets = None, [], []
     with resting(model):
         for index, batch in zip(read, split.batches(read)):

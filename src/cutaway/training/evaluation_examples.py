@@ -36,15 +36,15 @@ from .setup import Prepared
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
 PANELS = 3  # of an image with masks: the image, with its mask, with the predicted mask
-BOXED_SIDE = 192  # of one with boxes in it
-SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
-WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
+BOXED_SIDE = 192  # pixels of an image with boxes
+SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, tokens of their prompts, and generated tokens
+WORK = 4e11  # largest number of multiply-adds for samples: a few seconds on a CPU
 TEMPERATURE = 0.8
 DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those shown during generation, and number of steps shown
 BOUNDED, TIMES = 64, 32  # images for the bound of diffusion, and terms for each
 AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 
-Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # boxes (m, 4) and an image's height and width to (m, 4)
+Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # maps boxes (m, 4) and (height, width) to fractions (m, 4)
 
 
 def examples(

@@ -23,7 +23,7 @@ class Stop:
         """Handle both signals within this context."""
         try:
             before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # signals belong to the main thread: elsewhere nobody can press Ctrl-C
+        except ValueError:  # signals can only be handled in the main thread
             before = {}
         try:
             yield

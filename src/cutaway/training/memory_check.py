@@ -70,7 +70,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     largest = largest_of(split, ready.settings)
 
     def kept(count: int) -> int:
-        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
+        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
             if isinstance(ready.data.spec.target, Tokens):
                 inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
@@ -83,10 +83,10 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         return kept_for_backward(model, on_device, place, most * count / len(largest))
 
     few, more = TRIED
-    target = ready.data.spec.target  # images of each example in a step
+    target = ready.data.spec.target  # a step may have several images for each example
     views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
     if isinstance(target, Episodes) and target.inner_lr is not None:
-        views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
+        views += 2 * target.inner_steps * target.support  # approximately: the backward pass on the support is kept too
     whole = isinstance(split, NodeSplit) and not split.neighbours  # a batch always has the whole graph
     if len(largest) <= more or whole:
         return views * kept(len(largest)), len(largest)
@@ -175,7 +175,7 @@ class _LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for x in tree_leaves(given):
             if isinstance(x, Tensor):
                 storage = x.untyped_storage()
-                if storage._cdata not in self._own:  # as are views of weights
+                if storage._cdata not in self._own:  # neither weights nor views of them
                     watched = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
                     self._found[storage._cdata] = (watched, storage.nbytes())
         return given

@@ -30,7 +30,7 @@ def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
     none.
     """
 
-    if in_all >= POINTS * an_epoch and not seconds:  # the ends of epochs are enough
+    if in_all >= POINTS * an_epoch and not seconds:  # there are enough epochs
         return False
 
     def twentieths(step: int, time: float) -> int:

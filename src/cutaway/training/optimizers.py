@@ -26,9 +26,9 @@ from .config import TrainSettings
 from .muon import Muon
 from .parameter_groups import depths, heads
 
-# The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
+# Fused kernels update in one pass over memory. On a CPU the default loop is ten times slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
-FUSED_IN_PARTS = {"adam", "adamw"}  # of weights that processes hold in parts; others go through them one by one
+FUSED_IN_PARTS = {"adam", "adamw"}  # optimizers whose fused kernels support sharded weights
 # Copies of each weight in the optimizer state. Muon has one for matrices, and two for those left to AdamW.
 REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
 OTHERS_REMEMBER = 2  # adadelta, adam, adamw

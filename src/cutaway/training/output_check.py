@@ -33,7 +33,7 @@ from ..nn.eval_mode import resting
 from .batches import largest_of
 from .config import TrainSettings
 
-EXAMPLES = 2  # of the batch
+EXAMPLES = 2  # in the trial batch
 
 
 def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> None:

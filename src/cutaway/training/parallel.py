@@ -28,7 +28,7 @@ class Alone:
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         self.model, self.place = model, place
         self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
-        self.loss: Callable[..., Any] = model  # of a batch
+        self.loss: Callable[..., Any] = model  # loss of a batch
         self.recompute = settings.recompute
         self.blocks = [] if settings.recompute == "none" else blocks(model)
         self.rounding = rounding_of(model, settings)

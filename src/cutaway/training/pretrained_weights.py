@@ -40,7 +40,7 @@ from .parameter_groups import HEAD, LAYERS, auxiliary, heads
 FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
 # Config fields that the data determines, which are not taken from the weights.
 ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
-UNLABELLED = ("views", "patches")  # the kinds of target that are learned without labels
+UNLABELLED = ("views", "patches")  # kinds of targets without labels
 TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files next to weights that may hold a tokenizer
 
 
@@ -91,8 +91,8 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
     new = tuple(heads(model)) if _is_self_supervised(file) else _new_layers(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
-    # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
-    # the head of another kind that a model of text had.
+    # An auxiliary head in the file may be missing in the model, since it is used in training alone. So may
+    # the head of another kind of a text model.
     offered = {
         k: v
         for k, v in found.items()
@@ -114,7 +114,7 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
     found, notes = _read(file, body, base)
     own = body.state_dict()
     ends = tuple(heads(shaped(base, base.config)))
-    # Norms that are frozen count no batches.
+    # Frozen norms have no batch counters.
     offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
     _reject_misfits(file, body, own, offered)
     reject_not_finite(offered, file)
@@ -142,7 +142,7 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
     except FileError:
         return
     if origin is not None:
-        model.origin = origin  # type: ignore[assignment]  # no module or tensor
+        model.origin = origin  # type: ignore[assignment]  # a plain attribute
 
 
 def resized_at(path: str, preset: Preset) -> Shapes:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .checkpoint import State
 
-DRAW_EVERY = 0.1  # seconds: often enough to look alive, too seldom to slow a step
+DRAW_EVERY = 0.1  # seconds between updates of the bar
 LINES = 20  # approximate number of lines for epochs, without a bar
 SILENCE = 10.0  # seconds after which a line is printed in any case
 
@@ -25,7 +25,7 @@ class Progress:
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
         self._bar: rich.progress.Progress | None = None
-        self._said = time.perf_counter()  # when the bar was drawn, or a line was written, last
+        self._said = time.perf_counter()  # time of the last update or line
         self._epoch = ""
 
     def __enter__(self) -> Progress:

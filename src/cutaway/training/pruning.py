@@ -27,7 +27,7 @@ from ..core.config import as_text, short
 from ..core.errors import SettingError
 from .config import PATTERN, TrainSettings
 
-TIMES = 100  # that the smallest weights are looked for while the schedule runs
+TIMES = 100  # number of pruning steps in the schedule
 IN_PATTERN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MultiheadAttention)  # weights are (outputs, inputs, …)
 PRUNED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear)
 NOT_WITH_SPARSITY = {
@@ -56,7 +56,7 @@ class Pruning:
             )
         self.sparsity, self.scope, self.until = sparsity, scope, until
         self.masks = [weight != 0 if begun else torch.ones_like(weight, dtype=torch.bool) for weight in self.weights]
-        self._looked = -1  # how often the smallest weights were looked for
+        self._looked = -1  # last pruning step
 
     @property
     def zeros(self) -> int:

@@ -24,7 +24,7 @@ from ..nn.low_precision import layers_for, stored_bits
 from ..nn.quantized import SEEN, TINY, dequantize_groups, dequantize_rows, quantize_groups, quantize_rows, steps_of
 from .config import TrainSettings
 
-NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # a kind of layer, by method
+NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # required kind of layer, by method
 LAYERS = {"static": "convolution", "dynamic": "linear layer", "weight-only": "layer"}
 
 
@@ -85,9 +85,9 @@ def _round_input(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple
 
 def _round_static(x: Tensor) -> Tensor:
     """Round as a static layer rounds its inputs, over the range of this batch."""
-    # Not by `observe` and `quantize_observed`, which take the range as numbers of Python: a GPU would be waited for in
-    # every layer of every step. Those multiply by 1/s in one pass, and an input that lies between two steps can go
-    # either way.
+    # `observe` and `quantize_observed` are not used: they convert the range to Python numbers, which synchronizes a
+    # GPU in every layer of every step. They also multiply by 1/s in one pass, so inputs halfway between two steps may
+    # round differently.
     low, high = (edge.float() for edge in torch.aminmax(x))
     scale = ((high.clamp_min(0) - low.clamp_max(0)) / SEEN).clamp_min(TINY)
     zero = (-low.clamp_max(0) / scale).round()

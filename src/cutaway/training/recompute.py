@@ -26,8 +26,8 @@ from ..core.errors import SettingError
 from .config import TrainSettings
 from .parameter_groups import NORMS, blocks
 
-# What costs much time for the memory that it takes. Attention written out, whose scores are as large as a text is long
-# squared, is made of `bmm`, and computed again. What processes sent one another is not sent twice.
+# Operations that take much time relative to their memory. Unfused attention, whose scores are quadratic in the text
+# length, consists of `bmm` and is recomputed. Communication is not repeated.
 KEPT = {
     "aten::mm",
     "aten::addmm",

@@ -116,7 +116,7 @@ def _lock(path: Path) -> int:
             holder = os.pread(handle, 300, 0).decode("utf-8", "replace").strip()
             os.close(handle)
             raise RunInUse(path.parent, holder or "another process") from None
-        except OSError:  # a file system without locks: better no lock than no training
+        except OSError:  # the file system has no locks: train without one
             pass
         if _is_same_file(handle, path):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -20,7 +20,7 @@ from ..data.settings import DataSettings
 from ..models.registry import find
 from .config import TrainSettings
 
-TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
+TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null for infinity and NaN
 METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: reason for a missing interval
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
 
@@ -204,7 +204,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-# The lists of a part of evaluation.json that have one entry each for the same things.
+# Lists in a part of evaluation.json that must have equal lengths.
 OF_ONE_LENGTH = (
     ("values", "actual", "predicted"),
     ("classes", "names", "per_class", "confusion"),

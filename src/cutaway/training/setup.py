@@ -55,7 +55,7 @@ class Prepared:
     settings: TrainSettings
     data_settings: DataSettings
     model_settings: dict[str, Any]
-    sizes: ImageSizes  # of images, as the data was asked for
+    sizes: ImageSizes  # of images, as requested from the data
     teacher: Teacher | None = None  # teacher for distillation
     taken: Taken | None = None  # record of the pretrained weights
     deferred: Deferred | None = None  # deferred initialization, if the model is on the meta device
@@ -97,7 +97,7 @@ def prepare(
     deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
     try:
         network, taken = _build_model(found, config, asked, data, resumed, shapes, deferred)
-    except NeedsNumbers:  # to be built
+    except NeedsNumbers:  # it cannot be deferred
         torch.manual_seed(asked.training.seed)
         deferred = None
         network, taken = _build_model(found, config, asked, data, resumed, shapes, None)

@@ -44,7 +44,7 @@ class Board:
         FileError if the file cannot be written.
         """
         try:
-            if self._new is not None and not is_unmoved(self.folder):  # TensorBoard would make it again
+            if self._new is not None and not is_unmoved(self.folder):  # TensorBoard would create it again
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             if self._new is not None and self.writer is None:
                 self.writer = self._new(self.folder, purge_step=row["step"])

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-SECONDS, TURNS = 2.0, 50  # for all of them at most
+SECONDS, TURNS = 2.0, 50  # limits for all calls together
 
 
 def in_turns(calls: Sequence[Callable[[], object]]) -> list[float]:

@@ -82,7 +82,7 @@ def fit(
     CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
-        model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+        model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
     source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
@@ -92,7 +92,7 @@ def fit(
         if environment.launched():
             with joined():
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
-                if begun is not None:  # before the processes were started again
+                if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
                     return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
                 return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
@@ -144,7 +144,7 @@ def _train_in_process(
     earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
-        # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
+        # With an explicit number MKL never uses fewer threads, neither now nor in a resumed run.
         torch.set_num_threads(torch.get_num_threads())
         before: dict[str, Any] = {}
         notes: list[str] = []
@@ -183,7 +183,7 @@ def _train_in_process(
                 clear_run(folder)
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
-                ):  # before time is spent
+                ):  # before training starts
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
@@ -200,7 +200,7 @@ def _train_in_process(
                     f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
                     "is left there to resume. Train again, and leave the folder where it is until training ends."
                 ) from error
-            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # as of a full disk
+            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # such as a full disk
                 error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
             raise
         if own is not None:
@@ -277,7 +277,7 @@ def _train_in_folder(
         finally:
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
-    if writes:  # and tests, by itself
+    if writes:  # evaluates without the other processes
         ready.place = alone(ready.place, ready.model, ready.settings.memory_fraction)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
 

@@ -48,7 +48,7 @@ from .strategies import strategy
 from .weight_averaging import Average, LastEpochs, lent
 
 LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
-SAVE_EVERY = 1.0  # seconds of training, at least, between checkpoints at ends of epochs: many are shorter than a save
+SAVE_EVERY = 1.0  # least seconds of training between checkpoints at ends of epochs
 FIRST_IMAGES = 5000  # images for data-dependent initialization
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
@@ -273,7 +273,7 @@ class Trainer:
         if self.sequence.ends(state.epoch) and self.place.writes:
             self.sequence.keep(self.checkpoints, state.epoch, self.weights())
         converged = self.next_epoch()
-        if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
+        if not scores or self.sequence.count > 1 or self._is_better(scores):  # with tasks the last weights are saved
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
             state.best_zeros = self.pruning.zeros if self.pruning else 0
@@ -387,11 +387,11 @@ class Trainer:
         """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
         state, by_time = self.state, 0.0
         if self.settings.minutes:
-            left = 60 * self.settings.minutes - state.phase_seconds  # when the phase began
+            left = 60 * self.settings.minutes - state.phase_seconds  # at the start of the phase
             by_time = (state.seconds - state.phase_seconds) / left if left > 0 else 1.0
         return max((state.update - state.phase_update) / steps, by_time)
 
-    # --- stopping, failing, going on --------------------------------------------------------------------------
+    # --- stopping, failing, resuming --------------------------------------------------------------------------
 
     def resume(self) -> None:
         """Resume from the last checkpoint."""

@@ -41,9 +41,9 @@ class NeedsNumbers(ModelError):
 class Block:
     """Memory of a block's activations for the backward pass, in bytes."""
 
-    keeps: int  # all that it makes and keeps
-    products: int  # results of matrix products, convolutions and attention among it
-    gives: int  # its output
+    keeps: int  # all activations
+    products: int  # those that are results of matrix products, convolutions and attention
+    gives: int  # the output
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
     log.setLevel(logging.CRITICAL)  # it reports unsupported operations, which are handled below
     try:
         return _step(ready, parts, gpu, imagined=True)
-    except (RuntimeError, TypeError) as error:  # a network of sparse matrices, or one that asks for a value
+    except (RuntimeError, TypeError) as error:  # sparse matrices, or data-dependent control flow
         if any(x.is_meta for x in ready.model.parameters()):
             raise NeedsNumbers(
                 f"{ready.preset.name} asks for numbers on its way, so a step of it is to be made on this machine to be "
@@ -126,7 +126,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
                 trainer.state.batch = 0
                 trainer.step([batch] * passes, steps=1000)
                 if ledger.now["activations"] - before < STAYS * ledger.peak.total():
-                    break  # else the first made something that stays, such as a sorted graph, which the next one has
+                    break  # else the step cached something, such as a sorted graph: repeat it
     return Step(
         len(index),
         _tokens(batch),
@@ -176,7 +176,7 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
 
 def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
     trainer = unseen(ready)
-    trainer.state.update = 1  # before the first, the loss is looked at
+    trainer.state.update = 1  # the loss is read before the first update
     ledger.kind = "optimizer"
     for parameter in (p for p in trainer.model.parameters() if p.requires_grad):
         parameter.grad = torch.zeros_like(parameter)

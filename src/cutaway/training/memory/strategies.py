@@ -26,7 +26,7 @@ WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for matrix products,
 FIRST, BUCKET = 2**20, 25 * 2**20  # bytes at which DistributedDataParallel closes a bucket of gradients
 SENDING = 2  # copies of a bucket: the received one, and one in gloo
 GATHERED = 2  # blocks that are gathered at once: the current and the next one
-# Of a Transformer block's 34 bytes a number of its input, those that tensor parallelism leaves whole: V. Korthikanti
+# Fraction of a Transformer block's activations that tensor parallelism does not shard: 10 of 34 bytes. V. Korthikanti
 # et al., Reducing activation recomputation in large Transformer models, 2022, table 2 <https://arxiv.org/abs/2205.05198>.
 NOT_SHARED = 10 / 34
 
@@ -37,10 +37,10 @@ class Weights:
 
     shapes: tuple[tuple[int, ...], ...]
     itemsize: int
-    compute: int  # bytes of a number in products
+    compute: int  # bytes per number in products
     blocks: tuple[int, ...]  # bytes of each block's parameters
     matrices: int  # bytes of the matrices of blocks, which tensor parallelism shards
-    copies: int = 0  # further copies of weights, as of a moving average
+    copies: int = 0  # further copies of weights, such as a moving average
 
     @property
     def total(self) -> int:

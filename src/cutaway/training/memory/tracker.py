@@ -23,7 +23,7 @@ from ...inspect.costs import multiply_adds, name_of
 from .shapes import carry_out, held_within
 
 KINDS = ("weights", "casts", "gradients", "optimizer", "activations", "outputs", "working")
-OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # in names of operations that are products
+OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # parts of the names of matrix products
 PRODUCTS = (
     "mm",
     "addmm",
@@ -52,7 +52,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         self.flops = self.moved = self.kernels = 0
         self.not_counted: set[str] = set()  # operations with unknown multiply-adds
         self.blocks: list[Counter[str]] = []  # bytes of each block: kept, products among them, output
-        self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by a storage's address
+        self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by address of the storage
         self._inside: Counter[str] | None = None
         self._forward = True  # until the first backward pass begins
         self._most = self._most_of_batch = 0
@@ -88,7 +88,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
     def _freed(self, address: int) -> Callable[[Any], None]:
         def freed(reference: Any) -> None:
             kind, size, known = self._alive[address]
-            if known is reference:  # the address may be another storage's by now
+            if known is reference:  # the address may have been reused
                 del self._alive[address]
                 self.now[kind] -= size
 
@@ -105,7 +105,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
     def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation and count its results."""
         kwargs = kwargs or {}
-        if op.namespace == "prim":  # asks for a tensor's device
+        if op.namespace == "prim":  # queries such as a tensor's device
             return op(*args, **kwargs)
         self._update_peaks()
         result = carry_out(op, args, kwargs)

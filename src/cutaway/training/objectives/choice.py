@@ -25,7 +25,7 @@ from .simclr import SimCLR
 from .star import ExpertIteration
 from .supervised import Supervised
 
-# By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
+# By the value of `objective`. Distillation and adversarial training are supervised learning with other settings.
 OBJECTIVES: dict[str, type[Supervised]] = {
     "supervised": Supervised,
     "simclr": SimCLR,

@@ -44,8 +44,8 @@ class EWC(Supervised):
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         self.strength, self.samples = settings.ewc_lambda, settings.fisher_samples
-        self.fisher: dict[str, Tensor] = {}  # F of all tasks that are over, summed
-        self.held: dict[str, Tensor] = {}  # the mean of their weights, weighted by F
+        self.fisher: dict[str, Tensor] = {}  # sum of F over finished tasks
+        self.held: dict[str, Tensor] = {}  # mean of their weights, weighted by F
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
         """Return the losses of a batch."""

@@ -25,7 +25,7 @@ from .supervised import Learned, Supervised
 class Prototypes(Supervised):
     """Loss of queries by their distances to prototypes. The network's head is not used."""
 
-    numbers = False  # whether functions can be learned
+    numbers = False  # whether regression is supported
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:

@@ -43,7 +43,7 @@ from .supervised import Learned
 
 DECODER = "decoder"  # name of the child during training
 BLOCKS = 2  # of the decoder
-HEAD_DIM = 32  # numbers of each of its attention heads, about: as many as in the authors'
+HEAD_DIM = 32  # approximate dimension of an attention head, as in the authors' code
 
 
 class Decoder(nn.Module):
@@ -68,7 +68,7 @@ class Decoder(nn.Module):
         masked = self.mask_token.to(z.dtype).expand(n, self.rows * self.columns, dim)  # (N, T, dim)
         patches = masked.scatter(1, kept[..., None].expand(-1, -1, dim), z[:, before:])
         patches = patches + grid_sinusoids(self.rows, self.columns, dim, like=z)
-        z = torch.cat([z[:, :before], patches], dim=1)  # (N, before + T, dim): what is no patch has no place
+        z = torch.cat([z[:, :before], patches], dim=1)  # (N, before + T, dim); only patches have positions
         for block in self.blocks:
             z = block(z)
         found: Tensor = self.to_pixels(self.norm(z[:, before:]))  # (N, T, pixels)

@@ -22,7 +22,7 @@ from ..config import TrainSettings
 from ..device import Placement
 from .supervised import Supervised
 
-VALIDATED = 200  # problems of validation that are solved after each epoch, at most
+VALIDATED = 200  # most validation problems that are solved after each epoch
 
 
 class Tries(NamedTuple):

@@ -38,7 +38,7 @@ class Supervised:
 
     adds: ClassVar[tuple[str, ...]] = ()  # names of the modules in `added`
     at_once = False  # whether the tasks of a sequence are learned together
-    weighable: ClassVar[bool] = True  # whether a step's memory can be traced: not that of second derivatives
+    weighable: ClassVar[bool] = True  # whether a step's memory can be traced, which second derivatives prevent
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
