@@ -76,15 +76,15 @@ def examples(
     if not right and not isinstance(task, Classification) and len(target) > len(worst):
         beside = sorted(i for _, i in best)
 
-    def shown(which: Sequence[int]) -> list[dict[str, Any]]:
+    def format_all(which: Sequence[int]) -> list[dict[str, Any]]:
         """Format these examples."""
         rows = ((i, _format_mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
         wide = PANELS if panels else 1
         return [_format_example(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
 
-    found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
+    found = {"worst": format_all([i for _, i in worst]), "right": format_all(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
-        found["translations"] = shown(spread(range(len(target)), PAIRS))
+        found["translations"] = format_all(spread(range(len(target)), PAIRS))
     return found
 
 

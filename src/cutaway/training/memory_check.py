@@ -69,7 +69,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     split, place = ready.data.splits["train"], ready.place
     largest = largest_of(split, ready.settings)
 
-    def kept(count: int) -> int:
+    def measure(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
             if isinstance(ready.data.spec.target, Tokens):
@@ -89,11 +89,11 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         views += 2 * target.inner_steps * target.support  # approximately: the backward pass on the support is kept too
     whole = isinstance(split, NodeSplit) and not split.neighbours  # a batch always has the whole graph
     if len(largest) <= more or whole:
-        return views * kept(len(largest)), len(largest)
-    first = kept(few)
+        return views * measure(len(largest)), len(largest)
+    first = measure(few)
     if first > most * few / len(largest):
         return views * first * len(largest) // few, len(largest)
-    return views * (first + max(0, kept(more) - first) * (len(largest) - few) // (more - few)), len(largest)
+    return views * (first + max(0, measure(more) - first) * (len(largest) - few) // (more - few)), len(largest)
 
 
 class _LimitExceededError(Exception):

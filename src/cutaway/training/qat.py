@@ -6,7 +6,7 @@ and the gradient updates the unrounded ones, as if rounding were the identity:
 
     ŵ = round(w),    w ← w − η ∂L/∂ŵ
 
-Batch normalization is not folded: each channel of a kernel has its own step, and folding would scale both alike.
+Batch normalization is not folded, since each channel of a kernel has its own step, and folding would scale both alike.
 """
 
 from __future__ import annotations

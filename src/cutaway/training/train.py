@@ -177,7 +177,7 @@ def _train_in_process(
         else:
             name = f"{ready.preset.file_name}-{ready.data.name}"
 
-            def begun() -> Path:
+            def create_folder() -> Path:
                 folder = new_folder(out, name, overwrite, _input_paths(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
@@ -187,7 +187,7 @@ def _train_in_process(
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
-            folder = by_first(begun)
+            folder = by_first(create_folder)
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
         try:

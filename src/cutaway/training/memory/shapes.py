@@ -55,8 +55,8 @@ def _workspace(op: OpOverload, args: Any) -> int:
     x, *held = args[:7]  # (T, N, F); weights and states
     held = [torch.zeros(h.shape) for h in held]
 
-    def kept(steps: int) -> int:
+    def workspace_bytes(steps: int) -> int:
         return int(op(torch.zeros(steps, *x.shape[1:]), *held, *args[7:])[3].nbytes)
 
-    one, two = kept(1), kept(2)
+    one, two = workspace_bytes(1), workspace_bytes(2)
     return int((one + (len(x) - 1) * (two - one)) * x.element_size() // torch.float32.itemsize)
