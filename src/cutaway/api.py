@@ -1,4 +1,4 @@
-"""The Python interface: train, search, load, look. The command line says the same."""
+"""The Python interface, which offers the same functions as the command line: train, search, load, look."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from .experiments.plan.result import Plan
     from .experiments.search.result import Search
 
-MARK = " · Cutaway</title>"  # by which a page that was written here is known
+MARK = " · Cutaway</title>"  # identifies a page that Cutaway wrote
 A_FOLDER = "out is the path of a folder"
-HEAD = 4096  # bytes within which it stands
+HEAD = 4096  # bytes at the start of the file that are searched for it
 
 
 def train(
@@ -65,25 +65,35 @@ def train(
     overwrite: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train `model` on `data`, write the run's folder and its report, and give the run.
+    """Train a model, write the run's folder and its report, and return the run.
 
         cutaway.train("lenet5", "digits", epochs=5)
         cutaway.train("mlp", (X, y), test=(X_test, y_test))  # arrays of NumPy or PyTorch
         cutaway.train("mlp", frame, target="price")          # pandas, polars, Arrow, or a list of dictionaries
-        cutaway.train(Net(), "digits", epochs=5)  # a torch.nn.Module of your own, whose weights change in place
+        cutaway.train(Net(), "digits", epochs=5)             # your own torch.nn.Module, which is updated in place
 
-    `model` is the name of a preset, or a module whose forward takes tensors and gives logits or values.
-    `data` is what DATA is on the command line; or (X, y), where X are rows (n, F), series (n, T, F), images
-    (n, C, H, W), (n, H, W, C) or a list of Pillow's, or texts; a table of pandas, polars, Arrow or Hugging Face, or a
-    list of dictionaries, with `target=` as for a file; texts; a torch Dataset; a graph of PyTorch Geometric (`Data`) or
-    a list of them; or a dictionary of such splits. `val` and `test` are splits of your own in the same form, or
-    fractions; what is not given is split off as from a file.
+    If torchrun started several processes, each of them calls this function, and only the first one writes files.
 
-    `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
-    on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
-    `**{"model.hidden_dims": (64, 64)}`.
-    Of processes that torchrun started each calls this, and the first alone writes.
-    Raises CutawayError for what a person can fix, KeyboardInterrupt (the checkpoint is written) when stopped.
+    Args:
+        model: Name of a preset, or a module whose forward takes tensors and returns logits or values.
+        data: DATA as on the command line, or one of: (X, y), where X are rows (n, F), series (n, T, F), images
+            (n, C, H, W), (n, H, W, C) or a list of Pillow images, or texts; a table of pandas, polars, Arrow or
+            Hugging Face, or a list of dictionaries, with `target=` as for a file; texts; a torch Dataset; a graph of
+            PyTorch Geometric (`Data`) or a list of them; or a dictionary of such splits.
+        val: Validation split in the same form as `data`, or a fraction. By default it is split off as from a file.
+        test: Test split in the same form as `data`, or a fraction. By default it is split off as from a file.
+        out: Folder of the run. It must be new, unless `overwrite` is set.
+        resume: Run to resume from its last checkpoint.
+        overwrite: Replace the files of a run that exists in `out`.
+        **settings: Settings as listed by `cutaway train --help`. Model settings are passed as
+            `**{"model.hidden_dims": (64, 64)}`.
+
+    Returns:
+        The run.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
+        KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
     source, fractions = as_source(data, val, test)
     if isinstance(resume, Run):
@@ -107,20 +117,31 @@ def search(
     resume: str | Path | None = None,
     **settings: Any,
 ) -> Search:
-    """Search among settings of `model` on `data`, choose by the validation split, and give what was found.
+    """Search for good settings of a model, choose the best by the validation split, and return the result.
 
         found = cutaway.search("mlp", "digits", space={"lr": "1e-4..1e-1:log"}, trials=40)
         found.best["accuracy"]  # of the best trial, on the validation split
-        found.run.evaluate()    # the winner, a run like any other
-        cutaway.search(Net, "digits", space={"model.width": "8..64", "lr": "1e-4..1e-1:log"})  # Net(width=…), your own
+        found.run.evaluate()    # the run of the best settings
+        cutaway.search(Net, "digits", space={"model.width": "8..64", "lr": "1e-4..1e-1:log"})  # your own Net(width=…)
 
-    `model` is the name of a preset, or what makes modules of your own, anew for each trial: a class or a function, or a
-    name and one, ("mine", make). Its parameters are settings, as `model.KEY`. `space` holds ranges, low..high or
-    low..high:log, and choices, a list or A,B; a setting that is written so may stand beside it too. `data`, `val` and
-    `test` are as for `train`; `settings` are those of `cutaway search --help` and of `train`, which are fixed. `out` is
-    the folder, which may hold the same search already, and `resume` one to go on with: what was killed, or what other
-    processes are at. Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped; finished trials are
-    kept.
+    Args:
+        model: Name of a preset, or a class or function that builds a new module for each trial, or a pair of a name and
+            such a function, ("mine", build). Its parameters are settings, as `model.KEY`.
+        data: As for `train`.
+        val: As for `train`.
+        test: As for `train`.
+        space: Ranges, low..high or low..high:log, and choices, a list or A,B. A setting in this form may also be passed
+            in `settings`.
+        out: Folder of the search. It may already hold the same search.
+        resume: Search to resume: one that was killed, or one that other processes are working on.
+        **settings: Settings as listed by `cutaway search --help`, and fixed settings of `train`.
+
+    Returns:
+        The result of the search.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
+        KeyboardInterrupt: If the search is stopped. Finished trials are kept.
     """
     need_optuna()
     from .experiments.search.study import search as run_search
@@ -139,19 +160,31 @@ def compare(
     resume: str | Path | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Train models on the same data with several seeds, and tell which is best and whether that is chance.
+    """Train models on the same data with several seeds, and test which one is significantly better.
 
         found = cutaway.compare(["mlp", "linear"], "houses.csv", target="price", seeds=5)
         found.best["name"], found.best["value"]
         found.difference("mlp", "gradient boosting")["told_apart"]
 
-        cutaway.compare(["mlp", Net, ("wide", lambda: Net(256))], (X, y))  # modules of your own
+        cutaway.compare(["mlp", Net, ("wide", lambda: Net(256))], (X, y))  # your own modules
 
-    `models` and `data` are names, or several separated by commas or in a list. A model may be what makes modules of
-    your own, anew for each seed: a class or a function, or a name and one. `data`, `val` and `test` may be as for
-    `train`. `settings` are those of `cutaway compare --help` and of `train`, the same for all models. `out` is the
-    folder, which may hold the same comparison already, and `resume` one to go on with: finished trainings are kept.
-    Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped.
+    Args:
+        models: Names, in a list or separated by commas. A model may also be a class or function that builds a new
+            module
+            for each seed, or a pair of a name and such a function.
+        data: Names, in a list or separated by commas, or data as for `train`.
+        val: As for `train`.
+        test: As for `train`.
+        out: Folder of the comparison. It may already hold the same comparison.
+        resume: Comparison to resume. Finished trainings are kept.
+        **settings: Settings as listed by `cutaway compare --help` and settings of `train`, the same for all models.
+
+    Returns:
+        The result of the comparison.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
+        KeyboardInterrupt: If the comparison is stopped.
     """
     from .experiments.compare.runner import compare as run_comparison
 
@@ -159,12 +192,12 @@ def compare(
         sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
     else:
         source, fractions = as_source(data, val, test)
-        sources = _several(source) if isinstance(source, str) else [] if source is None else [source]
-    return run_comparison(_several(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
+        sources = _split_names(source) if isinstance(source, str) else [] if source is None else [source]
+    return run_comparison(_split_names(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
 
 
-def _several(names: str | Sequence[Any]) -> list[Any]:
-    """Names with commas between them, or what stands in a list."""
+def _split_names(names: str | Sequence[Any]) -> list[Any]:
+    """Return comma-separated names, or the items of a sequence, as a list."""
     return [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
 
 
@@ -175,14 +208,25 @@ def prepare(
     progress: Callable[[int, int], None] = lambda done, of: None,
     **settings: Any,
 ) -> Manifest:
-    """Make shards of data that is larger than memory in the folder `out`, and give what it holds.
+    """Write shards of a data set that is larger than memory, and return their manifest.
 
         cutaway.prepare("corpus/", "shards/", tokenizer="bpe", vocab_size=50_000, workers=8)
         cutaway.train("gpt2", "shards/")
 
-    `settings` are those of `cutaway prepare --help`, and those of the data that are settled here. Stopped or killed,
-    the same call goes on: shards that are finished are kept. `progress` is told how many are done, of how many.
-    Raises CutawayError for what a person can fix.
+    If the call is stopped or killed, the same call continues it: finished shards are kept.
+
+    Args:
+        data: Path of the data.
+        out: Folder for the shards.
+        progress: Function that is called with the number of finished shards and the number of all shards.
+        **settings: Settings as listed by `cutaway prepare --help`, and settings of the data that are fixed at this
+            point.
+
+    Returns:
+        The manifest of the shards.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
     """
     out = as_path(out, "Shards are written to a folder, by its path")
     source = Path(as_path(data, "Data that is prepared is a path")).expanduser()
@@ -194,12 +238,26 @@ def prepare(
 
 
 def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
-    """What `train` would do with the same arguments: read the data, name what is wrong with it, trace a batch through
-    the model, estimate time and memory. Nothing is trained that is kept, and nothing written.
+    """Check a model and its data without training: find problems in the data, and estimate time and memory.
 
-        cutaway.check("mlp", (X, y)).findings  # what is wrong with the data, in sentences
+        cutaway.check("mlp", (X, y)).findings  # problems of the data, one sentence each
 
-    Raises DataError, with every bad row or file in its `problems`, and what else a person can fix.
+    The data is read as `train` reads it, and one batch is traced through the model. Nothing is written, and nothing
+    that is trained is kept.
+
+    Args:
+        model: As for `train`.
+        data: As for `train`.
+        val: As for `train`.
+        test: As for `train`.
+        **settings: As for `train`.
+
+    Returns:
+        The findings and the estimate.
+
+    Raises:
+        DataError: If the data cannot be used. `problems` lists every bad row or file.
+        CutawayError: For other errors that the user can fix.
     """
     from .experiments.plan.check import check as run_check
 
@@ -208,18 +266,28 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
 
 
 def _folder(out: str | Path | None) -> Path | None:
-    """Return the folder that results are written to, if one is given. Raises FileError for what is no path."""
+    """Return the output folder as a path, or None. Raises FileError if it is not a path."""
     return None if out is None else as_path(out, A_FOLDER)
 
 
 def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
-    """Take weights or channels out of a run's model while it learns on, and give the run of what is left, in `out`.
+    """Prune weights or channels of a trained model while it is fine-tuned, and return the new run.
 
         small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
         small.evaluate()["accuracy"]
 
-    `settings` are those of `cutaway train --help`, `sparsity`, `prune_pattern` and `prune_channels` among them; data,
-    split and all that is not given are the run's. Raises CutawayError for what a person can fix.
+    Args:
+        run: Run whose model is pruned.
+        out: Folder of the new run.
+        **settings: Settings as listed by `cutaway train --help`, such as `sparsity`, `prune_pattern` and
+            `prune_channels`.
+            The data, the split and all settings that are not given are those of the run.
+
+    Returns:
+        The run of the pruned model.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
     """
     from .deploy.prune import prune as prune_run
 
@@ -229,13 +297,21 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
 
 
 def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
-    """Make the weights of a run's model integers of 8 or 4 bits, and give the run of what comes of it, in `out`.
+    """Quantize the weights of a trained model to integers of 8 or 4 bits, and return the new run.
 
         small = cutaway.quantize("runs/resnet20-cifar10-1", "int8/")
         small.evaluate()["accuracy"]
 
-    `settings` are those of `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`, `qat`. Raises
-    CutawayError for what a person can fix.
+    Args:
+        run: Run whose model is quantized.
+        out: Folder of the new run.
+        **settings: Settings as listed by `cutaway quantize --help`: `method`, `bits`, `group`, `calibration`, `qat`.
+
+    Returns:
+        The run of the quantized model.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
     """
     from .deploy.quantize import quantize as quantize_run
 
@@ -246,13 +322,24 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
 
 
 def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write a run as one file for other programs, .onnx or .pt2 as `path` ends, its preprocessing with it.
+    """Export a run, with its preprocessing, to one file for other programs.
 
         cutaway.export("runs/lenet5-digits-1", "digits.onnx")
         cutaway.load("digits.onnx").predict(["seven.png"])
 
-    Nothing is written unless what was made answers as the run does, at two sizes other than the traced one.
-    Raises CutawayError for what a person can fix.
+    The file is written only if the exported model gives the same answers as the run, at two sizes other than the traced
+    one.
+
+    Args:
+        run: Run to export.
+        path: Path of the file. The suffix selects the format: .onnx or .pt2.
+        overwrite: Replace a file that exists at `path`.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
     """
     from .deploy.export import export as export_run
 
@@ -262,15 +349,26 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
 
 
 def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
-    """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
+    """Estimate the memory, time and cost of training a model with each parallel strategy, before anything runs.
 
         found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
-        found["fsdp"].memory.total  # bytes on each GPU, at the moment when most is held
+        found["fsdp"].memory.total  # bytes on each GPU, at the peak
         found.best.cost             # of the fastest strategy that fits
 
-    `data`, `val` and `test` are as for `train`; `settings` are those of `cutaway plan --help` and of `train`. Without
-    `gpu` the plan is for this machine, and a few steps are timed. The model may be larger than this machine. Raises
-    CutawayError for what a person can fix.
+    Without `gpu` the plan is for this machine, and a few steps are timed. The model may be larger than this machine.
+
+    Args:
+        model: As for `train`.
+        data: As for `train`.
+        val: As for `train`.
+        test: As for `train`.
+        **settings: Settings as listed by `cutaway plan --help`, and settings of `train`.
+
+    Returns:
+        The plan, with one entry for each strategy.
+
+    Raises:
+        CutawayError: For errors that the user can fix.
     """
     from .experiments.plan.planner import plan as make_plan
 
@@ -285,20 +383,31 @@ def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
 @overload
 def load(path: str | os.PathLike[str], model: nn.Module | type[nn.Module]) -> Run: ...
 def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] | None = None) -> Run | nn.Module:
-    """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
+    """Load a run to evaluate it, to predict with it or to inspect it, or load a model alone.
 
         load("runs/lenet5-digits-1").predict(["seven.png"])
-        load("digits.onnx").predict(["seven.png"])           # what `export` wrote
-        load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
-        load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
-        load("runs/Net-digits-1", model=Net())               # a run of a module of your own, which a copy of it becomes
-        load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
-        load("ddpm/")(x_t, t)                                # diffusers' folder of a UNet2DModel
+        load("digits.onnx").predict(["seven.png"])           # a file that `export` wrote
+        load("resnet18.pth", model="resnet18")(images)       # a torchvision checkpoint
+        load("runs/lenet5-digits-1", model="lenet5")         # the model of a run
+        load("runs/Net-digits-1", model=Net())               # a run of your own module, which is copied
+        load("minilm/")(tokens, mask)                        # a Hugging Face folder, which names its own model
+        load("ddpm/")(x_t, t)                                # a diffusers folder of a UNet2DModel
         load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
 
-    A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
-    known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
-    for, UnknownName or ModelError for a preset that does not exist, or that the other format does not have.
+    The shapes in a checkpoint determine channels, classes and image size, but the preset must be named. Problems of a
+    checkpoint, such as missing counters, are reported as warnings.
+
+    Args:
+        path: Folder of a run or a model, Hugging Face or diffusers folder, exported file, or file of weights.
+        model: Name of the preset, to load the model alone; or your own module or its class, to open a run of it.
+
+    Returns:
+        The run, the exported model, or the model in eval mode on the CPU.
+
+    Raises:
+        FileError: If `path` cannot be loaded as requested.
+        UnknownName: If there is no such preset.
+        ModelError: If the preset does not exist in the other format.
     """
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
@@ -327,7 +436,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
 
 
 class Look:
-    """A page of views. In a notebook it shows itself; `save` writes it, `views` are its descriptions."""
+    """A page of views. A notebook displays it, `save` writes it, and `views` holds its descriptions."""
 
     def __init__(self, subject: Subject, names: Sequence[str] = ()) -> None:
         self.subject = subject
@@ -335,16 +444,16 @@ class Look:
 
     @property
     def views(self) -> list[View]:
-        """The views without the head, in order."""
+        """Return the views of the page in order, without the head."""
         return self.page["views"][1:]
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of it, in sentences."""
+        """Return the notes about the model and its inputs, one sentence each."""
         return [said for drawing in self.page["views"][0]["drawings"] for said in drawing["sentences"]]
 
     def __getitem__(self, name: str) -> View:
-        """The view of that name. Raises UnknownName where the page has none."""
+        """Return the view of that name. Raises UnknownName if the page has no such view."""
         found = {view["id"]: view for view in self.views}
         if name not in found:
             raise UnknownName("view on this page named", name, found)
@@ -354,20 +463,29 @@ class Look:
         return f"Look({self.page['title']!r}, {', '.join(view['id'] for view in self.views)})"
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-        """Write the page as one HTML file that opens offline, and give its path. A page that was written here before is
-        written anew. Raises FileError where another file stands there, unless `overwrite`, or it cannot be written."""
+        """Write the page as one HTML file that works offline.
+
+        Args:
+            path: Path of the file. A page that Cutaway wrote there earlier is replaced.
+            overwrite: Replace any other file, too.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            FileError: If another file exists at `path` and `overwrite` is not set, or if the file cannot be written.
+        """
         path = as_path(path, "A page is written to a file, by its path")
         reject_overwriting(path, overwrite=overwrite or is_page(path))
         write_text(path, page(self.page))
         return path
 
     def to_json(self) -> str:
-        """The description of the page as one JSON document."""
+        """Return the description of the page as one JSON document."""
         return json.dumps(self.page, ensure_ascii=False, allow_nan=False)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, which can do nothing but draw: it has no network and no access to the
-        notebook."""
+        """Return the page in a sandboxed frame, which has no network and no access to the notebook."""
         return framed(self.page["title"], page(self.page))
 
 
@@ -378,28 +496,40 @@ def look(
     model: str | None = None,
     **options: Any,
 ) -> Look:
-    """Look inside a model, trained or not.
+    """Open a page of views of a model, trained or untrained.
 
         cutaway.look("runs/lenet5-digits-1", "seven.png")             # a run, and files as for predict
         cutaway.look(run, X[:8])                                      # arrays and other objects, as train takes them
         cutaway.look("resnet18", view="network")                      # a preset, untrained, with random examples
-        cutaway.look("gpt2", view="attention", head=3)                # a view's own options
-        cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own
-        cutaway.look(model, images)                                   # a model at hand, with what its forward takes
+        cutaway.look("gpt2", view="attention", head=3)                # options of the view
+        cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with its own settings
+        cutaway.look(model, images)                                   # a module, and the inputs of its forward
 
-    `what` may also be a Hugging Face folder, `hub:ORG/NAME`, a model's folder, or torchvision's file with `model=NAME`.
-    `view` is one name or several; without it, all that suit. Raises UnknownName for a view or an option that does not
-    exist, ModelError for a view that has nothing to show, and what reading raises.
+    Args:
+        what: Run, module, name of a preset, folder of a run or a model, Hugging Face folder, `hub:ORG/NAME`, or a
+            torchvision file together with `model=NAME`.
+        *inputs: Files, arrays or tensors that the views are computed from.
+        view: Names of the views. By default, all views that apply.
+        model: Name of the preset of a torchvision file.
+        **options: Options of the views, and model settings as `model.KEY`.
+
+    Returns:
+        The page.
+
+    Raises:
+        UnknownName: If a view or an option does not exist.
+        ModelError: If a view has nothing to show.
+        CutawayError: If a file or an input cannot be read.
     """
     names = (view,) if isinstance(view, str) else view
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"view={short(view)} cannot be read: it is the name of a view, or a list of names.")
-    with resting(what) if isinstance(what, nn.Module) else nullcontext():  # which is in training, perhaps
+    with resting(what) if isinstance(what, nn.Module) else nullcontext():  # it may be in training mode
         return Look(open_subject(what, inputs, options, model), tuple(names))
 
 
 def is_page(path: Path) -> bool:
-    """Whether a page stands there that was written here, and can be again."""
+    """Return whether the file is a page that Cutaway wrote, which may be replaced."""
     if not path.is_file():
         return False
     with open_regular(path) as file:

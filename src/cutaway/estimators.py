@@ -1,17 +1,17 @@
-"""Networks as estimators of scikit-learn: in pipelines, grid searches and cross-validation, like any other.
+"""Neural networks as scikit-learn estimators, for pipelines, grid searches and cross-validation.
 
     from cutaway.estimators import Classifier
 
     Classifier("mlp", epochs=20, lr=1e-2, model__hidden_dims=(64, 64)).fit(X, y).score(X_test, y_test)
 
-Every setting of `cutaway train` but RMSprop's `alpha` is a parameter, None where the model's card decides; a model's
-own are written `model__KEY`, as scikit-learn writes what belongs to a part. `random_state` is the seed. All rows that
-`fit` is given are learned from: `val=0.15` keeps some of them to choose the best epoch by. What training writes goes to
-a temporary folder, which is gone when `fit` returns, unless `out` names a run's folder to keep; nothing is printed
-unless `verbose`.
+Every setting of `cutaway train` except RMSprop's `alpha` is a parameter. None means the default of the model's card.
+Model settings are written `model__KEY`, as scikit-learn writes nested parameters. `random_state` is the seed. `fit`
+trains on all rows by default; `val=0.15` holds some out to choose the best epoch. Training writes to a temporary
+folder, which is deleted when `fit` returns, unless `out` names a run folder to keep. Nothing is printed unless
+`verbose` is set.
 
-X is what `cutaway.train` takes: an array (n, F), in which NaN is a missing value; a data frame, whose columns may be
-categories and dates; images, series or texts.
+X is in any form that `cutaway.train` takes: an array (n, F), in which NaN is a missing value; a data frame, whose
+columns may be categories and dates; images, series or texts.
 """
 
 from __future__ import annotations
@@ -53,14 +53,22 @@ OF_DATA = (
     "val", "scale", "max_samples", "image_size", "resize", "color", "flip", "crop", "color_jitter", "cutout", "mixup",
     "tokenizer", "vocab_size", "min_count", "lower", "length",
 )  # fmt: skip
-# `seed` is random_state here, and alpha, RMSprop's smoothing constant, a penalty to whoever knows other estimators.
+# `seed` is called random_state here. RMSprop's `alpha` is left out, since in scikit-learn it is a penalty.
 SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name not in ("seed", "alpha")), *OF_DATA)
 LARGEST_SEED = 2**31 - 1
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which has no types
-    """What classifier and regressor share. Learned attributes: `network_` (torch.nn.Module), `preprocessing_`, `task_`,
-    `notes_` (what a person should know of the data), `n_features_in_`, `feature_names_in_` and, with `out`, `folder_`.
+    """Base class of the classifier and the regressor.
+
+    Attributes:
+        network_: The trained torch.nn.Module.
+        preprocessing_: The fitted preprocessing.
+        task_: The task.
+        notes_: Notes about the data, one sentence each.
+        n_features_in_: Number of columns of X.
+        feature_names_in_: Names of the columns of X, if it was a data frame.
+        folder_: Folder of the run, if `out` is set.
     """
 
     target_type: ClassVar[str]
@@ -73,12 +81,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         self.set_params(**settings)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every parameter by its name, those of the model as `model__KEY` among them."""
+        """Return all parameters by name, including model settings as `model__KEY`."""
         own = {key: value for key, value in vars(self).items() if key.startswith(OF_MODEL)}
         return {**super().get_params(deep=False), **own}
 
     def set_params(self, **params: Any) -> Estimator:
-        """Change parameters. Raises UnknownName, with the nearest names, for one that does not exist."""
+        """Set parameters, and return the estimator.
+
+        Raises:
+            UnknownName: If a parameter does not exist. The message suggests similar names.
+        """
         known = self._get_param_names()
         for key, value in params.items():
             if key not in known and not (key.startswith(OF_MODEL) and key != OF_MODEL):
@@ -89,8 +101,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         return self
 
     def fit(self, X: Any, y: Any) -> Estimator:
-        """Learn from all rows of X and their targets. Raises DataError or SettingError, which are ValueErrors, for what
-        cannot be learned, ModelError for a model that does not take such data."""
+        """Train on all rows of X and their targets, and return the estimator.
+
+        Args:
+            X: Examples, in any form that `cutaway.train` takes.
+            y: Targets, shape (n,).
+
+        Returns:
+            The estimator.
+
+        Raises:
+            DataError: If the data cannot be used. It is also a ValueError.
+            SettingError: If a parameter is invalid. It is also a ValueError.
+            ModelError: If the model does not take such data.
+        """
         X = self._validated(X, y)
         target = self._targets(y)
         asked = {key: getattr(self, key) for key in SETTINGS}
@@ -99,7 +123,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         settings = {"val": 0.0, "test": 0.0, "tensorboard": False, **settings, "seed": self._seed()}
         name = _free_name(X)
         if isinstance(X, pl.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
-            settings["types"] = (f"{name}:{self.target_type}", *_numbers(X))
+            settings["types"] = (f"{name}:{self.target_type}", *_number_columns(X))
         given = Given((X, target.alias(name)))
         with tempfile.TemporaryDirectory(prefix="cutaway-") as temporary:
             folder = Path(temporary) / "run" if self.out is None else Path(self.out)
@@ -115,8 +139,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         return self
 
     def _outputs(self, X: Any) -> torch.Tensor:
-        """The network's outputs for new rows, (n, …), of tables in double precision: they are then the same for a row
-        alone and among others."""
+        """Return the network's outputs for new rows, (n, …).
+
+        Tables are computed in double precision, so that the outputs of a row do not depend on the other rows.
+        """
         check_is_fitted(self)
         X = self._validated(X)
         spec = self.preprocessing_.spec
@@ -128,7 +154,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         return results_of(network, split, place, at_once(None, spec), self.task_).outputs
 
     def _validated(self, X: Any, *y: Any) -> Any:
-        """X as scikit-learn checks it: an array of numbers, or a data frame or texts as they are."""
+        """Return X as scikit-learn validates it: an array of numbers, or a data frame or texts unchanged."""
         first = bool(y)
         frame = as_frame(X)
         if frame is not None:
@@ -145,7 +171,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         raise NotImplementedError
 
     def _seed(self) -> int:
-        """The seed that `random_state` stands for: itself, or a number drawn of a generator; 0 where there is none."""
+        """Return `random_state` as a seed: an integer unchanged, a number drawn from a generator, or 0 for None."""
         state = self.random_state
         if state is None or isinstance(state, int | np.integer):
             return int(state or 0)
@@ -161,31 +187,31 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
 
 
 class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """A network that tells classes apart: `Classifier("mlp", epochs=20).fit(X, y)`. `classes_` are sorted."""
+    """A neural network classifier: `Classifier("mlp", epochs=20).fit(X, y)`. `classes_` holds the sorted classes."""
 
     target_type = "category"
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """The class of each row, (n,)."""
+        """Return the predicted class of each row, shape (n,)."""
         outputs = self._outputs(X)
         decided = self.task_.decide(outputs).numpy()
         classes: np.ndarray[Any, Any] = self.classes_[self._order[decided]]
         return classes
 
-    def _likely(self) -> bool:
-        """Whether its outputs are probabilities: those of a perceptron, or of squared errors, are none."""
+    def _has_probabilities(self) -> bool:
+        """Return whether the outputs are probabilities, which those of a perceptron or of squared error are not."""
         return not hasattr(self, "task_") or self.task_.loss_name in ("cross_entropy", "map")
 
-    @available_if(_likely)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
-        """The probability of each of `classes_`, (n, K)."""
+        """Return the probability of each of `classes_`, shape (n, K)."""
         outputs = self._outputs(X)
         found: np.ndarray[Any, Any] = np.empty((len(outputs), len(self.classes_)))
         found[:, self._order] = self.task_.probabilities(outputs).numpy()
         return found
 
     def fit(self, X: Any, y: Any) -> Classifier:
-        """Learn from all rows of X and the class of each."""
+        """Train on all rows of X and their classes, and return the classifier."""
         super().fit(X, y)
         learned = {name: k for k, name in enumerate(self.preprocessing_.spec.target.classes)}
         self._order = np.array([self._names.index(name) for name in learned])  # of the network's classes, in classes_
@@ -197,17 +223,17 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"y holds one class, {self.classes_[0]!r}: there is nothing to tell apart.")
-        self._names = _names_of(self.classes_)
+        self._names = _class_names(self.classes_)
         return pl.Series([self._names[k] for k in numbers], dtype=pl.String)
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """A network that predicts a quantity: `Regressor("mlp", epochs=20).fit(X, y)`."""
+    """A neural network regressor: `Regressor("mlp", epochs=20).fit(X, y)`."""
 
     target_type = "number"
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """The value of each row, (n,), in the units of y."""
+        """Return the predicted value of each row, shape (n,), in the units of y."""
         outputs, target = self._outputs(X), self.preprocessing_.spec.target
         assert isinstance(target, Value)
         values: np.ndarray[Any, Any] = outputs.double().flatten().numpy() * target.scale + target.mean
@@ -222,20 +248,20 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         return pl.Series(y.astype(np.float64))
 
 
-def _names_of(classes: np.ndarray[Any, Any]) -> list[str]:
-    """What reports call the classes: as they are written where that tells them apart, else their numbers."""
+def _class_names(classes: np.ndarray[Any, Any]) -> list[str]:
+    """Return the names of the classes in reports: the classes as strings if these are distinct, else their indices."""
     names = [str(name) for name in classes.tolist()]
     read = meaning(pl.Series(names)).to_list()
     return names if read == names and len(set(names)) == len(names) else [str(k) for k in range(len(names))]
 
 
-def _numbers(X: Any) -> list[str]:
-    """That the columns of an array are numbers, whatever they look like."""
+def _number_columns(X: Any) -> list[str]:
+    """Return the `types` setting that declares all columns of an array as numbers."""
     return [] if isinstance(X, pl.DataFrame) else [f"x{k}:number" for k in range(X.shape[1])]
 
 
 def _free_name(X: Any) -> str:
-    """A name for the target that no column of X has."""
+    """Return a name for the target that no column of X has."""
     name = "target"
     while isinstance(X, pl.DataFrame) and name in X.columns:
         name += "_"
@@ -243,14 +269,14 @@ def _free_name(X: Any) -> str:
 
 
 def _are_texts(X: Any) -> bool:
-    """Whether X is a list or an array (n,) of texts."""
+    """Return whether X is a list or an array (n,) of texts."""
     if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "OUT":
         return bool(len(X)) and all(isinstance(text, str) for text in X)
     return isinstance(X, list | tuple) and bool(X) and all(isinstance(text, str) for text in X)
 
 
 def _signature() -> inspect.Signature:
-    """The parameters of an estimator, as scikit-learn and `help` read them: every setting, None unless it is given."""
+    """Return the signature that scikit-learn and `help` read: every setting is a parameter with default None."""
     kind = inspect.Parameter.KEYWORD_ONLY
     own: Mapping[str, Any] = {"out": None, "random_state": None, "verbose": False, **dict.fromkeys(SETTINGS)}
     return inspect.Signature(

@@ -1,1 +1,1 @@
-"""Trained runs: a run folder opened again to evaluate it and to predict with it."""
+"""Trained runs, which are opened from their folders to evaluate them and to predict with them."""

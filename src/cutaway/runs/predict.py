@@ -36,7 +36,7 @@ from ..training.evaluation import at_once, batches_in_order, mirrored, results_o
 
 
 def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:
-    """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
+    """Raise SettingError for settings of beam search if the run does not decode, or does not have that setting."""
     if length_penalty is not None and type(spec.target) is Transcript:
         raise SettingError(
             "length_penalty is for what is written token after token, and this run says a character or none at "
@@ -50,7 +50,7 @@ def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None
 
 
 def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
-    """Raise SettingError for a search, where the run solves no problems, or not by steps."""
+    """Raise SettingError for a search method if the run solves no problems or does not support the method."""
     if method is None:
         return
     if not isinstance(preprocessing, ProblemPreprocessing):
@@ -70,15 +70,17 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         )
 
 
-Answers = Iterable[tuple[str, Image.Image, Tensor]]  # what an image is called, the image, what is said of it
+Answers = Iterable[tuple[str, Image.Image, Tensor]]  # name of an image, the image, and the answer for it
 
 
 def answers_of(
     model: nn.Module, task: Task, split: Split, place: Placement, flip: bool
 ) -> Iterator[tuple[str, Image.Image, Tensor]]:
-    """The name of each image of a split, the image as it was given, and the task's answer for it; with `flip` the mean
-    of the outputs for the image and its mirror image."""
-    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # of such tasks
+    """Yield the name of each image of a split, the original image, and the task's answer for it.
+
+    With `flip` the answer is computed from the mean of the outputs for the image and its mirror image.
+    """
+    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # tasks of images have it
     for i in range(len(split)):
         batch = next(iter(split.batches([torch.tensor([i])])))
         with torch.no_grad():
@@ -92,7 +94,7 @@ def answers_of(
 
 
 def masks_of(answers: Answers, preprocessing: MaskPreprocessing) -> Iterator[tuple[str, Image.Image]]:
-    """The name of each image and its mask, as large as the image and with a palette."""
+    """Yield the name of each image and its predicted mask, of the size of the image and with a palette."""
     for name, image, said in answers:
         mask = Image.fromarray(preprocessing.restored(said.numpy(), (image.height, image.width)), "P")
         mask.putpalette(palette())
@@ -100,10 +102,10 @@ def masks_of(answers: Answers, preprocessing: MaskPreprocessing) -> Iterator[tup
 
 
 def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about: Mapping[str, Any]) -> Split:
-    """The test split of another data set as a run prepares it, from what its examples were before that set prepared
-    them; `about` is run.json.
+    """Return the test split of another data set, prepared with the preprocessing of a run.
 
-    Raises DataError where they are of another kind, or their target is.
+    The examples are taken before the other set's own preprocessing. `about` is the content of run.json. Raises
+    DataError if the data is of another kind or has another type of target.
     """
     spec = preprocessing.spec
     if data.spec.kind != spec.kind or type(data.spec.target) is not type(spec.target):
@@ -117,14 +119,14 @@ def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about
     return adopted(data.splits["test"], data.preprocessing)
 
 
-FILLED = 5  # tokens that are named for a gap
+FILLED = 5  # predicted tokens for each gap
 
 
 @torch.no_grad()
 def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts: Sequence[Any]) -> list[dict[str, Any]]:
-    """One row a text: for each of its gaps the likeliest tokens, with their probabilities, by a model at its place.
+    """Return one row for each text, with the most likely tokens for each gap and their probabilities.
 
-    Raises DataError for a text without a gap among others that have one.
+    The model is already on its device. Raises DataError if some texts have a gap and others have none.
     """
     if whole := [given for given in texts if GAP not in str(given)]:
         raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts apart.")
@@ -133,7 +135,7 @@ def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts:
     for given in texts:
         ids = text.with_gaps(str(given))
         tokens = ids[None].to(place.device)
-        real = torch.ones_like(tokens, dtype=torch.bool)  # an exported graph takes no call without a mask
+        real = torch.ones_like(tokens, dtype=torch.bool)  # an exported graph requires a mask
         outputs = model(tokens, real)[0].float().cpu()  # (T, V)
         p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
         gaps = [
@@ -144,7 +146,7 @@ def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts:
     return rows
 
 
-AT_ONCE = 64  # sources that are read together
+AT_ONCE = 64  # sources in a batch
 
 
 def texts_of(
@@ -157,8 +159,11 @@ def texts_of(
     longest: int | None,
     settings: Any,
 ) -> list[list[str]]:
-    """`samples` texts of each example of the split; sample k is drawn by a generator of its own with the seed `seed` +
-    k, so that it is the same whatever is drawn beside it. `settings` are those of `inference.sampling`."""
+    """Return `samples` generated texts for each example of the split.
+
+    Sample k of every example uses its own generator with seed `seed` + k, so it does not depend on the rest of the
+    batch. `settings` are those of `inference.sampling`. Raises SettingError for an invalid number of samples or seed.
+    """
     require(samples >= 1, "samples", samples, "at least 1", SettingError)
     require(0 <= seed < 2**63 - samples, "seed", seed, "at least 0, and below 2**63", SettingError)
     found: list[list[str]] = [[] for _ in range(len(split))]
@@ -182,10 +187,10 @@ def texts_of(
 def evaluated(
     model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int], batch_size: int | None = None
 ) -> dict[str, Metric]:
-    """The metrics of episodes of a split with other ways, shots, queries or inner_steps than in training, by a model at
-    its place, `batch_size` episodes at a time.
+    """Return metrics on episodes with other ways, shots, queries or inner_steps than in training.
 
-    Raises SettingError where the run, or the split, cannot have them.
+    The model is already on its device, and `batch_size` episodes are evaluated at a time. Raises SettingError if the
+    run or the split does not support such episodes.
     """
     target, said = spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
     if not isinstance(target, Episodes):
@@ -209,10 +214,11 @@ def evaluated(
 def told_by(
     model: nn.Module, place: Placement, preprocessing: Preprocessing, sources: Sequence[Any], support: str | Path | None
 ) -> list[dict[str, Any]]:
-    """One row an image: which class of the support it is of, a folder of class folders with a few images each.
+    """Return one row for each image, with its class among those of the support.
 
-    Batch normalization that takes the statistics of the running batch takes those of support and images together.
-    Raises DataError where there is no support, or it does not suit the run.
+    The support is a folder with one subfolder of a few images for each class. Batch normalization that uses the
+    statistics of the current batch computes them over support and images together. Raises DataError if no support is
+    given, or if it does not fit the run.
     """
     target, spec = preprocessing.spec.target, preprocessing.spec
     assert isinstance(target, Episodes)
@@ -241,14 +247,14 @@ def told_by(
 
 
 def _images(place: Placement, split: Split) -> Tensor:
-    """All images of a split, (n, C, H, W)."""
+    """Return all images of a split, (n, C, H, W)."""
     (batch,) = split.batches([torch.arange(len(split))])
     inputs, _ = place.batch(batch)
     return inputs[0]
 
 
 def _reject_ways(target: Episodes, ways: int, folder: Path | None = None) -> None:
-    """Raise SettingError for a number of classes that the run cannot tell apart."""
+    """Raise SettingError for a number of classes that the run does not support."""
     said = f"{folder} holds {ways} class folder{'s' if ways != 1 else ''}" if folder else f"ways={ways} cannot be"
     if folder and ways < 2:
         raise SettingError(f"{said}, and one is told from others: give two or more.")
@@ -259,14 +265,16 @@ def _reject_ways(target: Episodes, ways: int, folder: Path | None = None) -> Non
         )
 
 
-FOUND = 50  # links that are told
-MISSING_LINKS_AT_ONCE = 1 << 22  # pairs that are scored at once
-MOST_NODES = 100_000  # of which all pairs are scored: 5 · 10⁹
+FOUND = 50  # links that are returned
+MISSING_LINKS_AT_ONCE = 1 << 22  # pairs that are scored at a time
+MOST_NODES = 100_000  # largest graph whose pairs are all scored: 5 · 10⁹ pairs
 
 
 def links_said(model: nn.Module, task: Task, split: LinkSplit, place: Placement) -> list[dict[str, Any]]:
-    """One row a pair: whether it is a link, how probable that is, and whether the graph has it already. Where no pairs
-    are asked for they are the likeliest that it has not, those first that are surest."""
+    """Return one row for each pair of nodes: the predicted link, its probability, and whether the graph has it already.
+
+    If no pairs are given, the rows are the most likely pairs that are not in the graph, the most likely first.
+    """
     asked = len(split) > 0
     pairs = split.rows.numpy() if asked else likeliest(model, split, place)
     if not asked:
@@ -285,10 +293,10 @@ def links_said(model: nn.Module, task: Task, split: LinkSplit, place: Placement)
 
 @torch.no_grad()
 def likeliest(model: Any, split: LinkSplit, place: Placement, most: int = FOUND) -> Pairs:
-    """The pairs of nodes without an edge that the model holds most probable, the surest first, (n, 2).
+    """Return the pairs of nodes without an edge that the model finds most likely, the most likely first, (n, 2).
 
-    Every pair is scored, some nodes with all others at a time, so that memory grows with the nodes alone. Raises
-    DataError for a graph with too many nodes for that.
+    Every pair is scored. The pairs of some nodes with all others are scored at a time, so that memory grows linearly
+    with the number of nodes. Raises DataError for a graph with too many nodes.
     """
     nodes = len(split.x)
     if nodes > MOST_NODES:
@@ -306,7 +314,7 @@ def likeliest(model: Any, split: LinkSplit, place: Placement, most: int = FOUND)
     for start in range(0, nodes, rows):
         scores = decoder.between(z[start : start + rows], z).float().cpu()  # (n, V)
         first = torch.arange(start, start + len(scores))
-        scores[torch.arange(nodes)[None] <= first[:, None]] = -torch.inf  # each pair once, and no node with itself
+        scores[torch.arange(nodes)[None] <= first[:, None]] = -torch.inf  # each pair once, no self-loops
         for ends in (split.edges, split.edges.flip(0)):
             own = (ends[0] >= start) & (ends[0] < start + len(scores))
             scores[ends[0][own] - start, ends[1][own]] = -torch.inf

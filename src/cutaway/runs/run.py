@@ -1,4 +1,4 @@
-"""A run: the folder that training leaves, opened again to evaluate, to predict, to look inside."""
+"""Runs, which are folders that training writes, opened to evaluate, to predict and to inspect the model."""
 
 from __future__ import annotations
 
@@ -76,18 +76,27 @@ from .predict import (
     told_by,
 )
 
-NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets of which a model has one output for each name
+NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets with one model output for each name
 
 
 class Run:
-    """What a run's folder holds. Nothing is read before it is asked for."""
+    """A trained run, opened from its folder. Every property is read on first use."""
 
     def __init__(self, folder: str | os.PathLike[str], module: nn.Module | type[nn.Module] | None = None) -> None:
-        """`module` is what the weights of a module of one's own are put into, or its class: a module stays as it is,
-        and a copy of it is the run's model."""
+        """Open the run in a folder.
+
+        Args:
+            folder: Folder of the run.
+            module: For a run of your own module: the module that takes the weights, or its class. The module is not
+                changed;
+                a copy of it becomes the run's model.
+
+        Raises:
+            FileError: If the folder is not a run.
+        """
         self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
-        self._given: Given | None = None  # the data, where it was given in Python
+        self._given: Given | None = None  # the data, if it was passed in Python
         reject_no_run(self.folder)
 
     def __repr__(self) -> str:
@@ -95,12 +104,12 @@ class Run:
 
     @functools.cached_property
     def about(self) -> dict[str, Any]:
-        """The document run.json: model, data, settings, versions, what was reached."""
+        """Return the content of run.json: model, data, settings, versions and results."""
         return read_run(self.folder)
 
     @functools.cached_property
     def model(self) -> nn.Module:
-        """The trained model, in evaluation mode, on the CPU. Raises FileError where training has left none yet."""
+        """Return the trained model in eval mode on the CPU. Raises FileError if training has not saved a model yet."""
         if not (self.folder / "model").is_dir():
             raise FileError(
                 f"{self.folder} has no model yet: training stopped before its first epoch ended. "
@@ -113,7 +122,7 @@ class Run:
         return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
 
     def _reject_other_sizes(self, model: nn.Module) -> None:
-        """Raise FileError where the preprocessing has other classes than the model, or tokens that it lacks."""
+        """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
         config, target, said = getattr(model, "config", None), self.spec.target, ""
         classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
         if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
@@ -125,43 +134,52 @@ class Run:
 
     @functools.cached_property
     def preset(self) -> Preset:
-        """The preset that the run is of, or its module of one's own as one. Raises FileError where that was not handed
-        over."""
+        """Return the preset of the run, or a preset for your own module.
+
+        Raises FileError if that module is required and missing.
+        """
         self.reject_other_module()
         return preset_for(self.about["model"] if self.module is None else self.model)
 
     def reject_other_module(self) -> None:
-        """Raise FileError where the run is of a module of one's own and none was handed over, or the other way."""
+        """Raise FileError if the run needs your own module and none was given, or the other way round."""
         reject_other_kind(self.about, self.folder, self.module is not None)
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
-        """What was fitted on the training split: the way from files to tensors."""
+        """Return the preprocessing, which was fitted on the training split and maps files to tensors."""
         return read_preprocessing(self.folder / "model" / "preprocessing.json")
 
     @property
     def spec(self) -> specs.Spec:
-        """What an example looks like."""
+        """Return the spec of the data: the format of an example."""
         return self.preprocessing.spec
 
     @functools.cached_property
     def task(self) -> Task:
-        """What was learned."""
+        """Return the task that the model was trained for."""
         return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
 
     @functools.cached_property
     def place(self) -> Placement:
-        """Where the model runs when it is asked, in the precision of its weights: the device and the memory format of
-        the run's settings, or the fastest device where that is not here."""
+        """Return the device and number format for inference.
+
+        The device and memory format are those of the run's settings, or the fastest device if that one is not
+        available. The precision is that of the weights.
+        """
         settings = self.about["settings"]
         double = any(p.dtype == torch.float64 for p in self.model.parameters())
         device = available_device(settings.get("device", "auto"))
         return find_place(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
 
     def data(self) -> DataSet:
-        """The data that the run was trained on, read, split and prepared again.
+        """Read, split and prepare the data that the run was trained on.
 
-        Raises DataError where it is not what it was.
+        Returns:
+            The data set.
+
+        Raises:
+            DataError: If the data has changed since training.
         """
         about = self.about["data"]
         given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
@@ -174,19 +192,35 @@ class Run:
 
     @property
     def image_sizes(self) -> ImageSizes:
-        """The sizes that its images may have."""
+        """Return the image sizes that the model accepts."""
         sizes = self.about["data"].get("image_sizes")
         return ImageSizes(**sizes) if sizes else ANY_SIZE
 
     @property
     def source(self) -> Any:
-        """What its data is opened by: a name, a path, or what was given in Python. Raises DataError where that is not
-        at hand."""
+        """Return the source of the data: a name, a path, or the objects that were passed in Python.
+
+        Raises:
+            DataError: If the data was passed in Python and is not available.
+        """
         return self._given or source_of(self.about["data"])
 
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
-        """The run with its data at hand again, where that was given in Python: the same objects as for `train`. Whether
-        they hold what they held is seen when they are asked for. Raises SettingError for a path and for fractions."""
+        """Attach data that was passed to `train` in Python, so that the run can use it again.
+
+        The content of the objects is compared with the training data when the data is used.
+
+        Args:
+            data: The same objects as for `train`.
+            val: The same validation split as for `train`.
+            test: The same test split as for `train`.
+
+        Returns:
+            The run itself.
+
+        Raises:
+            SettingError: If a path or fractions are given.
+        """
         given, fractions = as_source(data, val, test)
         if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
@@ -197,13 +231,13 @@ class Run:
         return self
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with the tokenizer that the run has kept, where they name the path that it was taken from."""
+        """Return the settings with the tokenizer saved in the run, if they name the path of another tokenizer file."""
         kept = self.folder / "model" / "preprocessing.json"
         named = settings.get("tokenizer", AUTO) not in (AUTO, *KINDS)
         return {**settings, **({"tokenizer": str(kept.resolve())} if named and kept.is_file() else {})}
 
     def reject_other(self, data: DataSet, way_out: str) -> None:
-        """Raise DataError where `data`, or its split, is not what the run was trained on."""
+        """Raise DataError if `data`, or its split, differs from the training data of the run."""
         about = self.about["data"]
         for what, now, then in (
             ("content", data.fingerprint, about["fingerprint"]),
@@ -228,14 +262,29 @@ class Run:
         method: Method | None = None,
         **episodes: int,
     ) -> dict[str, Metric]:
-        """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
-        a path, objects as `train` takes them, such as (X, y), or the test split of a named set. What is not the run's
-        own goes through the run's own preprocessing.
-        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
-        (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
-        Of problems, `method` is how solutions are looked for (`inference.thought_search`), by one greedy chain unless
-        it is given. Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps. Raises DataError
-        where there is no test split, or the data is unlike the run's.
+        """Compute metrics with 95 % confidence intervals on the test split of the run or on other labelled data.
+
+        Other data is prepared with the preprocessing of the run.
+
+        Args:
+            source: Labelled data of the same kind: a path, objects as `train` takes them, such as (X, y), or a named
+                data set,
+                whose test split is used. By default, the run's own test split, or its validation split if there is
+                    none.
+            num_beams: Number of beams, for runs that generate sequences. By default, that of the run's settings.
+            length_penalty: Length penalty of beam search. By default, that of the run's settings.
+            attack: Adversarial attack on the images (`nn.adversarial`).
+            eps: Largest change of a pixel by the attack, as a fraction of its range 0 to 1.
+            attack_steps: Number of steps of the attack.
+            method: Search for solutions of problems (`inference.thought_search`). By default, one greedy chain.
+            **episodes: For few-shot learning: other ways, shots, queries or inner_steps.
+
+        Returns:
+            The metrics by name.
+
+        Raises:
+            DataError: If there is no test split, or the data does not match the run.
+            SettingError: If a setting does not apply to the run.
         """
         reject_beams(self.spec, num_beams, length_penalty)
         reject_method(self.preprocessing, method)
@@ -272,17 +321,28 @@ class Run:
         length_penalty: float | None = None,
         support: str | Path | None = None,
     ) -> list[dict[str, Any]]:
-        """One row an example, in words and units, for new files or rows, prepared as the training split was: a list of
-        paths, or of examples, or an object as `train` takes it, such as X or a data frame.
+        """Predict new files or rows, prepared like the training split.
 
-        What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
-        row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
-        are as in `evaluate`. Of few-shot learning, `support` is a folder of class folders that tells the classes.
-        Raises DataError, by file or row, for what cannot be read, and SettingError for what the run has no use for.
+        Values that the training split did not have, such as a new category, are reported as warnings.
+
+        Args:
+            sources: Paths or examples, in a list, or an object as `train` takes it, such as X or a data frame.
+            num_beams: Number of beams, as in `evaluate`.
+            length_penalty: Length penalty of beam search, as in `evaluate`.
+            support: For few-shot learning: a folder with one subfolder of images for each class.
+
+        Returns:
+            One row for each example, with names and units. For a run trained on pairs of sequences, a file has one row
+                for each
+            line, in order; the prediction for an empty line is empty.
+
+        Raises:
+            DataError: If an input cannot be read. The message names the file or row.
+            SettingError: If a setting does not apply to the run.
         """
         reject_beams(self.spec, num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
-        if isinstance(sources, Iterator | Set | ValuesView):  # what is looked at here would be gone from it
+        if isinstance(sources, Iterator | Set | ValuesView):  # they can be iterated only once
             sources = list(sources)
         if is_object(sources, self.preprocessing):
             sources = new_examples(sources, self.preprocessing)
@@ -301,7 +361,7 @@ class Run:
                 f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
                 "ones with it, and a run of vae says how likely an image is."
             )
-        named = self._graph_of(sources)
+        named = self._named_graph(sources)
         split = named if named is not None else self._examples(sources)
         if isinstance(split, LinkSplit):
             return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
@@ -325,12 +385,23 @@ class Run:
         longest: int | None = None,
         **settings: Unpack[Sampled],
     ) -> list[list[str]]:
-        """What each source becomes, drawn, of a run that learned pairs of sequences or captions: `samples` texts each.
+        """Sample output sequences for each source, for runs trained on pairs of sequences or captions.
 
-        Sample k has the seed `seed` + k, and is the same whatever is drawn beside it. How a token is drawn is said by
-        `settings`, those of `inference.sampling.Sampling`: temperature, top_k, top_p, min_p, repetition_penalty. A
-        text has at most `longest` tokens, or half as many again as the longest in training. Raises SettingError for
-        what cannot be, DataError for a run that learned something else, and for sources as `predict` does.
+        Sample k uses the seed `seed` + k and does not depend on the other samples.
+
+        Args:
+            sources: Sources, as in `predict`.
+            samples: Number of sequences for each source.
+            seed: Seed of the first sample.
+            longest: Largest number of tokens. By default, 1.5 times that of the longest sequence in training.
+            **settings: Settings of `inference.sampling.Sampling`: temperature, top_k, top_p, min_p, repetition_penalty.
+
+        Returns:
+            `samples` texts for each source.
+
+        Raises:
+            SettingError: If a setting is invalid.
+            DataError: If the run generates no sequences, or a source cannot be read.
         """
         if not isinstance(self.task, SequenceToSequence):
             raise DataError(
@@ -342,8 +413,19 @@ class Run:
         return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
 
     def think(self, problems: Sequence[str], method: Method = GREEDY) -> list[Found]:
-        """The search for a solution of each problem, with every thought on the way, of a run that learned problems.
-        Raises DataError for what is no problem, or has no solution; SettingError for a method that it cannot have."""
+        """Search for a solution of each problem, and return the search with all its thoughts.
+
+        Args:
+            problems: Problems of the kind that the run was trained on.
+            method: Search method (`inference.thought_search`).
+
+        Returns:
+            The search result of each problem.
+
+        Raises:
+            DataError: If a text is not a problem, or has no solution.
+            SettingError: If the run does not support the method.
+        """
         reject_method(self.preprocessing, method)
         assert isinstance(self.preprocessing, ProblemPreprocessing)
         asked = self.preprocessing.examples(problems).problems
@@ -359,11 +441,22 @@ class Run:
         eta: float | None = None,
         seed: int = 0,
     ) -> list[Image.Image]:
-        """New images, of a run that learned to draw them, as Pillow has them; image k has the seed `seed` + k.
+        """Generate new images, for runs trained to generate images. Image k uses the seed `seed` + k.
 
-        Those of `of_class`, where there are classes, or of all in turn. Of diffusion models `steps` are so many of the
-        timesteps (50), `guidance` is the scale of classifier-free guidance (2), `eta` 0 is DDIM and 1, which is usual,
-        ancestral sampling. Raises DataError for a run that learned something else, SettingError for what cannot be.
+        Args:
+            count: Number of images.
+            of_class: Class of the images. By default, all classes alternate, if there are classes.
+            steps: Number of timesteps that are sampled, for diffusion models (50).
+            guidance: Scale of classifier-free guidance, for diffusion models (2).
+            eta: 0 for DDIM, 1 for ancestral sampling, for diffusion models (1).
+            seed: Seed of the first image.
+
+        Returns:
+            The images.
+
+        Raises:
+            DataError: If the run generates no images.
+            SettingError: If a setting is invalid.
         """
         levels, _, _ = self.drawn(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
         return image_generation.as_images(levels)
@@ -378,8 +471,23 @@ class Run:
         eta: float | None = None,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor | None, image_generation.Asked]:
-        """What `sample` draws, as levels uint8 (count, C, H, W), the class of each, and how they were drawn. Raises
-        DataError of a run that draws no images, SettingError for a value that cannot be."""
+        """Generate images as `sample` does, and return them as tensors.
+
+        Args:
+            count: Number of images.
+            of_class: As in `sample`.
+            steps: As in `sample`.
+            guidance: As in `sample`.
+            eta: As in `sample`.
+            seed: As in `sample`.
+
+        Returns:
+            The images, uint8, shape (count, C, H, W); the class of each, or None; and the resolved sampling settings.
+
+        Raises:
+            DataError: If the run generates no images.
+            SettingError: If a setting is invalid.
+        """
         spec = self.spec
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.Drawn):
             raise DataError(
@@ -396,35 +504,49 @@ class Run:
         return image_generation.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
 
     def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
-        """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
-        that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
+        """Yield the name of each image and its predicted mask, of the size of the image and with a palette.
+
+        Pixels that the network did not see are `ignored`.
+
+        Args:
+            sources: Paths or images, as in `predict`.
+
+        Raises:
+            DataError: If the run does not predict masks.
+        """
         if not isinstance(self.preprocessing, MaskPreprocessing):
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
         return masks_of(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
-        """The name of each image, and the image with what the model says of it drawn over it: boxes, or a mask. Raises
-        DataError where the run learned neither."""
+        """Return an iterator over the name of each image and the image with its predicted boxes or mask drawn on it.
+
+        Args:
+            sources: Paths or images, as in `predict`.
+
+        Raises:
+            DataError: If the run predicts neither boxes nor masks.
+        """
         pictured = getattr(self.preprocessing, "pictured", None)
         if pictured is None:
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
         return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
 
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
-        """The name of each image, the image as it was given, and the task's answer for it."""
+        """Yield the name of each image, the original image, and the task's answer for it."""
         split, model = self.preprocessing.examples(sources), self.place.model(self.model, learns=False)
         return answers_of(model, self.task, split, self.place, bool(self.about["settings"].get("tta", False)))
 
     @property
     def vectors(self) -> Vectors:
-        """The word vectors that the run learned. Raises DataError where it learned none."""
+        """Return the word vectors that the run learned. Raises DataError if it learned none."""
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
         return Vectors.of(embedding, tokenizer.tokens)
 
-    def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
-        """The graph of a run that learned links, with all its links, where it is asked for by the name of its data."""
+    def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
+        """Return the graph with all its links, if `sources` is the name of the run's graph data; else None."""
         if not isinstance(self.spec.target, Links) or [str(one) for one in sources] != [self.about["data"]["source"]]:
             return None
         split = self.data().splits["train"]
@@ -439,9 +561,21 @@ class Run:
         length_penalty: float | None = None,
         method: Method | None = None,
     ) -> Results:
-        """The model's answers for a split, with its targets; `decodes` and `method` as in `results_of`, `num_beams` and
-        `length_penalty` too, which are those of the run's settings unless they are given. Raises DataError where the
-        run learned nothing that answers could be held to."""
+        """Run the model on a split, and return its outputs and the targets.
+
+        Args:
+            split: The examples.
+            decodes: Decode sequences, as in `results_of`.
+            num_beams: Number of beams. By default, that of the run's settings.
+            length_penalty: Length penalty of beam search. By default, that of the run's settings.
+            method: Search method for problems, as in `results_of`.
+
+        Returns:
+            Outputs and targets, in the order of the examples.
+
+        Raises:
+            DataError: If the run was trained without classes, so that its outputs cannot be evaluated.
+        """
         settings, task = self.about["settings"], self.task
         model, size = self.place.model(self.model, learns=False), at_once(settings.get("eval_batch_size"), self.spec)
         if isinstance(task, Contrastive) and not task.remembers:
@@ -467,7 +601,10 @@ class Run:
         )
 
     def _examples(self, sources: Sequence[Any]) -> Split:
-        """New files or rows as the training split was prepared; what that did not know is warned of."""
+        """Return new files or rows, prepared like the training split.
+
+        Emit a warning for each value that split did not have.
+        """
         split = self.preprocessing.examples(sources)
         for sentence in getattr(split, "notes", ()):
             warnings.warn(sentence, stacklevel=3)

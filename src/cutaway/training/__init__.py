@@ -1,1 +1,1 @@
-"""How it is learned: the loop, optimizers, schedules, checkpoints."""
+"""Training: the loop, objectives, optimizers, schedules and checkpoints."""

@@ -1,4 +1,4 @@
-"""Low-rank adaptation of a model that begins with weights of a file: what of it learns."""
+"""Low-rank adaptation (LoRA) of a model with pretrained weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .parameter_groups import auxiliary, heads
 
 
 def adapted(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
-    """Give layers of the model what is learned of them (`nn.lora`); a sentence on how much that is.
+    """Add LoRA to layers of the model (`nn.lora`), and return a note on the number of trainable parameters.
 
-    Raises SettingError where it begins without weights, or has no such layers.
+    Raises SettingError if the model has no pretrained weights, or no such layers.
     """
     assert settings.lora is not None
     if not settings.weights:

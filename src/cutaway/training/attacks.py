@@ -1,4 +1,4 @@
-"""Adversarial examples of a run's images: to learn from, and to be judged by."""
+"""Adversarial examples of images, for adversarial training and for evaluation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ METHODS = ("fgsm", "pgd")
 
 
 class Attack:
-    """Changes images (N, C, H, W) that are normalised, by at most `eps` of the range 0…1 of a pixel."""
+    """Adversarial attack on normalized images (N, C, H, W), which changes a pixel by at most `eps` of its range.
+
+    A pixel ranges from 0 to 1 before normalization.
+    """
 
     def __init__(
         self, model: nn.Module, task: Task, preprocessing: Preprocessing, method: str, eps: float, steps: int
     ) -> None:
-        """Raises SettingError where there are no images of classes, or no pixels to change."""
+        """Initialize the attack. Raises SettingError unless the data is images with classes and `eps` is positive."""
         if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
             kind = preprocessing.spec.kind
             raise SettingError(
@@ -39,7 +42,7 @@ class Attack:
         self.eps, self.mean, self.std = eps, preprocessing.mean, preprocessing.std
 
     def __call__(self, x: Tensor, target: Tensor, generator: Generator) -> Tensor:
-        """The images changed, the model as it answers: in evaluation mode."""
+        """Return the attacked images. The gradient is that of the model in eval mode."""
         mean, std = by_channel(self.mean, x), by_channel(self.std, x)
         bounds = Bounds(self.eps / std, -mean / std, (1 - mean) / std)
 
@@ -53,7 +56,7 @@ class Attack:
 
 
 class AttackedSplit(Split):
-    """A split whose images are changed as they are read; what is random in it is the same each time."""
+    """A split whose images are attacked when they are read. The random start is the same on every pass."""
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class AttackedSplit(Split):
         eps: float,
         steps: int,
     ) -> None:
-        """Raises UnknownName for a method that there is not, and as `Attack` does."""
+        """Initialize the split. Raises UnknownName for an unknown method, and SettingError as `Attack` does."""
         if method not in METHODS:
             raise UnknownName("attack", method, METHODS)
         self.split, self.place, self.target = split, place, split.target
@@ -76,12 +79,12 @@ class AttackedSplit(Split):
         return len(self.split)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches, changed."""
+        """Yield the attacked batches."""
         generator = Generator(self.place.device).manual_seed(0)
         for batch in self.split.batches(order, seed):
             (x, *rest), target = self.place.batch(batch)
             yield Batch((self.attack(x, target, generator), *rest), target)
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the name of example i."""
         return self.split.name(i)

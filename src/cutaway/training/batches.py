@@ -1,5 +1,7 @@
-"""Which examples make which batch of an epoch: it follows from the seed and the epoch alone, however many processes
-share each batch. And what they weigh."""
+"""Assignment of examples to training batches, and weights of classes.
+
+The batches of an epoch depend on the seed and the epoch alone, and not on the number of processes that share them.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from ..data.task_sequence import part_of
 from .config import TrainSettings
 from .evaluation import planned
 
-WORTH_SAYING = 0.01  # fraction of padding from which on it is told
+WORTH_SAYING = 0.01  # smallest fraction of padding that is reported
 
 
 def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> Batches:
-    """The example numbers of each training batch of an epoch, the same whenever and wherever it is asked; those `among`
-    which it draws, where these are not all."""
+    """Return the example indices of each training batch of an epoch.
+
+    The result depends on the arguments alone. `among` restricts the batches to those examples.
+    """
     if among is not None:
         batches = batches_of(part_of(split, among), settings, epoch)
         return [among[index] for index in batches]
@@ -28,22 +32,24 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
     if hasattr(split, "plan"):
         return planned(split, size, generator, settings.batch_tokens)
     if settings.sampling == "balanced":
-        order = balanced_order(_target_of(split), generator)
+        order = balanced_order(_cpu_target(split), generator)
     else:
         order = torch.randperm(len(split), generator=generator)
     batches = list(order.split(size))  # type: ignore[no-untyped-call]
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
-        # One example has no variance for batch norm to divide by: it joins the batch before it.
+        # Batch norm needs more than one example, so a single last example joins the previous batch.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
 
 
 def largest_of(split: Split, settings: TrainSettings) -> Tensor:
-    """The example numbers of the batch of the first epoch that has most to compute, padding among it; the longest
-    example first, where examples have lengths."""
+    """Return the example indices of the largest batch of the first epoch, padding included.
+
+    If examples have lengths, the longest example comes first.
+    """
     lengths: Tensor | None = getattr(split, "lengths", None)
     batches = batches_of(split, settings, epoch=0)
-    if isinstance(batches, Plan):  # there may be millions, alike but for the last
+    if isinstance(batches, Plan):  # there may be millions, all of one size except the last
         return batches[0]
     if lengths is None or len(lengths) != len(split):
         return max(batches, key=len)
@@ -52,7 +58,7 @@ def largest_of(split: Split, settings: TrainSettings) -> Tensor:
 
 
 def examples_of_a_batch(split: Split, settings: TrainSettings) -> int:
-    """How many examples each batch has but for the last of an epoch; with batch_tokens the most that one has."""
+    """Return the number of examples in each batch but the last; with batch_tokens, the largest number in any batch."""
     if not settings.batch_tokens:
         return min(settings.batch_size or len(split), len(split))
     batches = batches_of(split, settings, epoch=0)
@@ -60,8 +66,10 @@ def examples_of_a_batch(split: Split, settings: TrainSettings) -> int:
 
 
 def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
-    """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
-    and how many updates those are: the last epoch may be left early."""
+    """Return the number of epochs that `max_steps` takes, and the number of updates in them.
+
+    There are at most `epochs` epochs, by default those of the settings. The last epoch may end early.
+    """
     wanted, most = settings.max_steps or 1, epochs or settings.epochs
     epoch = updates = 0
     while updates < wanted and epoch < most:
@@ -71,11 +79,14 @@ def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> t
 
 
 def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
-    """As many example numbers as there are examples, (n,): each is of a class drawn at random among those that occur,
-    and any of its examples. `target` is the class of each example, (n,)."""
+    """Draw as many example indices as there are examples, (n,), with equal probability for each class.
+
+    For each one a class is drawn among those that occur, then an example of it. `target` is the class of each example,
+    (n,).
+    """
     counts = target.bincount()
     counts = counts[counts > 0]
-    by_class = target.argsort(stable=True)  # the examples of one class stand together, from its start on
+    by_class = target.argsort(stable=True)  # the examples of a class are consecutive, from its start on
     start = counts.cumsum(0) - counts
     drawn = torch.randint(len(counts), target.shape, generator=generator)
     place = torch.rand(target.shape, generator=generator, dtype=torch.float64) * counts[drawn]
@@ -83,18 +94,20 @@ def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
-    """Weights inverse to each class's fraction of the training split, 1 on average over its examples, in the precision
-    that is trained in."""
+    """Return weights inverse to the frequency of each class in the training split, with mean 1 over its examples.
+
+    They have the precision of the training. The result is None unless class_weights=balanced.
+    """
     if settings.class_weights == "none" or not data.spec.target.classes:
         return None
-    target = _target_of(data.splits["train"])
+    target = _cpu_target(data.splits["train"])
     counts = target.bincount(minlength=len(data.spec.target.classes))
     precision = torch.float64 if settings.precision == "float64" else torch.float32
     return len(target) / (len(counts) * counts.clamp(min=1).to(precision))
 
 
 def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
-    """A sentence on how much of the training batches is padding, where examples have different lengths."""
+    """Return a note on the fraction of padding in training batches, if examples have different lengths."""
     lengths: Tensor | None = None if hasattr(split, "carries") else getattr(split, "lengths", None)
     if lengths is None or lengths.min() == lengths.max():
         return []
@@ -116,14 +129,14 @@ def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
     ]
 
 
-def _target_of(split: Split) -> Tensor:
-    """The targets of a split that one can learn from, on the CPU."""
+def _cpu_target(split: Split) -> Tensor:
+    """Return the targets of a labelled split on the CPU."""
     assert split.target is not None, "a split to learn from or to validate on has targets"
     return split.target.cpu()
 
 
 def mix(*numbers: int) -> int:
-    """One seed of several numbers, so that neighbours have nothing in common."""
+    """Combine several numbers into one seed, such that similar numbers give unrelated seeds."""
     mixed = 0
     for number in numbers:  # the multiplier and shifts are SplitMix64's
         mixed = (mixed + number + 0x9E3779B97F4A7C15) & (2**64 - 1)

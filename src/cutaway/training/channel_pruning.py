@@ -1,13 +1,14 @@
-"""Structured pruning: whole channels and hidden units are taken out, and the network that is left is smaller.
+"""Structured pruning: whole channels and hidden units are removed, which makes the network smaller.
 
 After H. Li, A. Kadav, I. Durdanovic, H. Samet, H. P. Graf, Pruning filters for efficient ConvNets, 2016
-<https://arxiv.org/abs/1608.08710>: the filters of the smallest norm go, the same fraction of every layer. What else has
-to go with a channel (its norm's scale, the next layers' weights for it) is found along the graph of the computation, by
-torch-pruning: G. Fang, X. Ma, M. Song, M. B. Mi, X. Wang, DepGraph, 2023 <https://arxiv.org/abs/2301.12900>.
+<https://arxiv.org/abs/1608.08710>: the filters with the smallest norms are removed, the same fraction in every layer.
+What depends on a channel (the scale of its norm, the weights for it in the next layers) is found along the graph of the
+computation by torch-pruning: G. Fang, X. Ma, M. Song, M. B. Mi, X. Wang, DepGraph, 2023
+<https://arxiv.org/abs/2301.12900>.
 
-No layer is trusted to have been pruned rightly: the network without its channels must say what it says where all that
-reads them is 0. Where it does not (a shortcut that pads channels, attention that has to have whole heads), these
-channels stay.
+Every removal is verified: the pruned network must give the same outputs as the network in which all weights that read
+the removed channels are 0. If it does not (a shortcut that pads channels, attention that needs whole heads), these
+channels are kept.
 """
 
 from __future__ import annotations
@@ -25,24 +26,23 @@ from ..nn.eval_mode import resting
 from ..nn.resizing import Shapes, note_resized, shapes_of
 
 TOLERANCE = 1e-4  # of the largest output: sums of float32 in another order
-READS = "prune_in_channels"  # of a group: a layer that reads the channels
+READS = "prune_in_channels"  # dependency of a layer that reads the channels
 
 
 def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float) -> Shapes:
-    """Take that fraction of the channels and hidden units of every layer out of `model`, in place, where it can be
-    done without touching what the network says otherwise; the shapes that changed, which depend on `fraction` and the
-    network alone, not on its weights.
+    """Remove a fraction of the channels and hidden units of every layer of `model` in place.
 
-    `inputs` are an example of what its forward takes. Raises SettingError where torch-pruning is not installed,
-    ModelError where nothing can be taken out.
+    Returns the shapes that changed, which depend on `fraction` and the architecture alone, not on the weights. Channels
+    are removed where this does not change the outputs in any other way. `inputs` are an example of the inputs of its
+    forward. Raises SettingError if torch-pruning is not installed, and ModelError if nothing can be removed.
     """
-    pruning = _library(fraction)
+    pruning = _import_torch_pruning(fraction)
     before = shapes_of(model)
     with resting(model), torch.enable_grad():
         graph = _graph(pruning, model, inputs)
         for root, count in _groups(graph, model):
-            if not _taken_out(pruning, graph, model, inputs, root, int(fraction * count)):
-                graph = _graph(pruning, model, inputs)  # it knows of channels that are back now
+            if not _remove_channels(pruning, graph, model, inputs, root, int(fraction * count)):
+                graph = _graph(pruning, model, inputs)  # the graph is out of date after a rollback
     after = shapes_of(model)
     changed = {name: shape for name, shape in after.items() if shape != before[name]}
     if not changed:
@@ -55,12 +55,12 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
 
 
 def _graph(pruning: Any, model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    """What depends on what, as one forward shows it."""
+    """Return the dependency graph of one forward pass."""
     return pruning.DependencyGraph().build_dependency(model, example_inputs=inputs, forward_fn=_forward)
 
 
 def _groups(graph: Any, model: nn.Module) -> list[tuple[str, int]]:
-    """The layers that make channels which others read, by name, and how many they make."""
+    """Return the names of the layers whose output channels other layers read, with the number of these channels."""
     names = {module: name for name, module in model.named_modules()}
     found = []
     for group in graph.get_all_groups(root_module_types=[nn.Linear, _ConvNd]):
@@ -70,10 +70,13 @@ def _groups(graph: Any, model: nn.Module) -> list[tuple[str, int]]:
     return found
 
 
-def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int) -> bool:
-    """Take out the `count` channels of the layer `root` that have the smallest norms, with all that hangs on them; or
-    leave everything as it was, where the network would say something else then. False where it was pruned and brought
-    back."""
+def _remove_channels(
+    pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor, ...], root: str, count: int
+) -> bool:
+    """Remove the `count` output channels of layer `root` with the smallest norms, and everything that depends on them.
+
+    If the outputs would change in any other way, restore the layers and return False.
+    """
     if not count:
         return True
     layer = model.get_submodule(root)
@@ -84,8 +87,8 @@ def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor,
     if norms is None or len(norms) != size:
         return True
     group = graph.get_pruning_group(layer, make, idxs=sorted(norms.argsort()[:count].tolist()))
-    with _undone_unless(group) as kept, torch.no_grad():
-        _silence(group)
+    with _rollback_unless(group) as kept, torch.no_grad():
+        _zero_readers(group)
         expected = _forward(model, inputs)
         try:
             group.prune()
@@ -98,8 +101,8 @@ def _taken_out(pruning: Any, graph: Any, model: nn.Module, inputs: tuple[Tensor,
     return bool(kept)
 
 
-def _silence(group: Any) -> None:
-    """Set to 0 what reads the group's channels."""
+def _zero_readers(group: Any) -> None:
+    """Set the weights that read the channels of the group to 0."""
     for dependency, channels in group:
         if dependency.handler.__name__ == READS:
             weight = dependency.target.module.weight  # (out, in, …)
@@ -107,8 +110,8 @@ def _silence(group: Any) -> None:
 
 
 @contextmanager
-def _undone_unless(group: Any) -> Iterator[list[bool]]:
-    """Bring the layers of a group back to what they were, unless something is put into the list."""
+def _rollback_unless(group: Any) -> Iterator[list[bool]]:
+    """Restore the layers of a group on exit, unless something was appended to the list."""
     layers = {dependency.target.module for dependency, _ in group}
     before = [(m, dict(m.__dict__), dict(m._parameters), dict(m._buffers)) for m in layers]
     content = [(p, p.detach().clone()) for m in layers for p in m.parameters(recurse=False)]
@@ -128,8 +131,8 @@ def _forward(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     return outputs
 
 
-def _library(fraction: float) -> Any:
-    """torch-pruning, which is an extra."""
+def _import_torch_pruning(fraction: float) -> Any:
+    """Import torch-pruning, which is an optional dependency."""
     try:
         import torch_pruning
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Everything that training needs to go on as if it had never stopped: named tensors and JSON values, no pickle.
+"""Training checkpoints: everything that a run needs to resume exactly, as named tensors and JSON, without pickle.
 
-A run's checkpoint is one safetensors file with a checksum, `last.safetensors`; or, of processes that hold weights in
-parts, a folder `last-N` of what each of them held (distributed/checkpoint.py). Any number of processes goes on from
-either.
+The checkpoint of a run is one safetensors file with a checksum, `last.safetensors`. If processes hold weights in
+shards, it is a folder `last-N` with the shards of each process (distributed/checkpoint.py). Any number of processes can
+resume from either.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ WHOLE = f"{LAST}.safetensors"
 
 @dataclass
 class State:
-    """Where training stands: all that the loop counts."""
+    """Progress of training: everything that the loop counts."""
 
-    epoch: int = 0  # epochs that are done
-    batch: int = 0  # batches of the running epoch that are done
-    update: int = 0  # updates that are done, over all epochs
+    epoch: int = 0  # finished epochs
+    batch: int = 0  # finished batches of the current epoch
+    update: int = 0  # finished updates, over all epochs
     lr: float = 0.0  # of the last update
-    loss_sum: float = 0.0  # of the running epoch
-    counted: float = 0.0  # what that sum is to be divided by
-    row_loss_sum: float = 0.0  # `loss_sum` when the last row of the running epoch was written
-    row_counted: float = 0.0  # likewise `counted`
-    mistakes: int = 0  # that the perceptron rule has corrected, over all epochs
-    mistakes_before: int = 0  # likewise, when the running epoch began
-    seconds: float = 0.0  # of training, over all sittings
-    phase_update: int = 0  # updates that were done when the running phase began: that of the head alone, that of all
-    phase_seconds: float = 0.0  # likewise, seconds of training
-    best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
+    loss_sum: float = 0.0  # of the current epoch
+    counted: float = 0.0  # divisor of loss_sum for the mean
+    row_loss_sum: float = 0.0  # loss_sum at the last row of the current epoch
+    row_counted: float = 0.0  # counted at the last row of the current epoch
+    mistakes: int = 0  # corrections by the perceptron rule, over all epochs
+    mistakes_before: int = 0  # mistakes at the start of the current epoch
+    seconds: float = 0.0  # of training, over all sessions
+    phase_update: int = 0  # updates before the current phase, which trains the head alone or everything
+    phase_seconds: float = 0.0  # seconds of training before the current phase
+    best_epoch: int = 0  # epoch with the best weights, counted from 1; 0 for none
     best_score: float | None = None
-    best_loss: float | None = None  # the validation loss of that epoch: of equal scores the smaller loss is better
-    best_zeros: int = 0  # likewise, weights that were pruned: those of more of them are better
-    resumed: int = 0  # how often the run was resumed
-    stopped: str = ""  # why training ended; empty while it goes on
-    run: str = ""  # by which the run is known (documents.py); earlier versions left it empty
-    history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
+    best_loss: float | None = None  # validation loss of that epoch, which decides between equal scores
+    best_zeros: int = 0  # pruned weights at that epoch; more are better
+    resumed: int = 0  # number of times the run was resumed
+    stopped: str = ""  # reason for the end of training; empty before
+    run: str = ""  # id of the run (documents.py); earlier versions left it empty
+    history: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics.csv (metrics_log.py)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, which later rows do not change."""
-        best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN is compared as None is
+        """Return plain JSON values, which are not changed by later rows."""
+        best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN becomes None
         return {**vars(self), **finite(best), "history": [*self.history]}
 
 
@@ -64,7 +64,7 @@ ROW = {"epoch?": NUMBER, "step?": COUNT, "seconds?": NUMBER}
 
 
 def read_state(meta: Any, path: Path) -> State:
-    """The state that `to_json` wrote, and which stands in the file at `path`. Raises FileError where it is none."""
+    """Return the state that `to_json` wrote to the file at `path`. Raises FileError if it is not a valid state."""
     reject_unlike(meta, STATE, path, "Resume from a copy of the run's folder, or train again.")
     for row in meta["state"].get("history") or ():
         reject_unlike(row, ROW, path, "Resume from a copy of the run's folder, or train again.")
@@ -81,9 +81,11 @@ def contents(
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
 ) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, whole or in parts as they are held. `carried` is the state that a recurrent
-    model goes on from, `remembered` what the objective has of earlier tasks, `random` the random state of each process,
-    this one's alone unless given."""
+    """Return the tensors of a checkpoint by name, whole or sharded as in memory.
+
+    `carried` is the state of a recurrent model, `remembered` the state of the objective from earlier tasks, and
+    `random` the random state of each process, by default that of this process alone.
+    """
     tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:
         tensors |= {f"average.{k}": v for k, v in average.weights.items()}
@@ -95,43 +97,46 @@ def contents(
     tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
-        tensors |= {f"{_random(rank)}{name}": state for name, state in states.items()}
+        tensors |= {f"{_random_prefix(rank)}{name}": state for name, state in states.items()}
     return tensors
 
 
 def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes: bool = True) -> None:
-    """Write one file, whole or not at all; of several processes those that do not write help alone. What was saved
-    before in parts is no longer needed. Raises FileError where it cannot be written."""
+    """Write the checkpoint as one file atomically, and remove sharded checkpoints, which it replaces.
+
+    All processes must call this function, but only the one with `writes` writes the file. Raises FileError if it cannot
+    be written.
+    """
     tensors = gathered(tensors, keep=writes)
     if writes:
         write_tensors(folder / WHOLE, tensors, {"state": state.to_json()})
-        for path in _in_parts(folder):
+        for path in _sharded_checkpoints(folder):
             remove(path)
 
 
 def newest(folder: Path) -> Path | None:
-    """The checkpoint in a run's `checkpoints` to go on from, a file or a folder; None where there is none."""
+    """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder, or None."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
-    # Both are there only where a kill came between the last of one kind and the first of the other.
-    return max([*file, *_in_parts(folder)[-1:]], key=_written, default=None)
+    # Both kinds exist only if the process was killed while switching from one kind to the other.
+    return max([*file, *_sharded_checkpoints(folder)[-1:]], key=_modified_ns, default=None)
 
 
-def _in_parts(folder: Path) -> list[Path]:
+def _sharded_checkpoints(folder: Path) -> list[Path]:
     return complete(folder, LAST)
 
 
-def _written(checkpoint: Path) -> int:
+def _modified_ns(checkpoint: Path) -> int:
     return (checkpoint / INDEX if checkpoint.is_dir() else checkpoint).stat().st_mtime_ns
 
 
 def load_checkpoint(
     folder: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
 ) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
-    """Put everything back in place from the newest checkpoint in the folder, the random state as the process of that
-    `rank` had it, and give where training stands, the state that a recurrent model goes on from, and what the objective
-    remembers. A process that there was not draws from a new beginning.
+    """Restore everything from the newest checkpoint in the folder.
 
-    Raises FileError where there is none, or a file is missing, damaged or of another run.
+    The random state is that of the process with this `rank`. A process that the checkpoint does not have starts with a
+    new one. Returns the state of training, the state of a recurrent model, and the state of the objective. Raises
+    FileError if there is no checkpoint, or a file is missing, damaged or of another run.
     """
     path = newest(folder)
     if path is None:
@@ -142,34 +147,34 @@ def load_checkpoint(
         tensors, meta = read_tensors(path)
         _reject_other(path, model, tensors)
     try:
-        load(model, _under("model.", tensors))
+        load(model, _strip_prefix("model.", tensors))
         if average is not None:
-            average.load(_under("average.", tensors))
+            average.load(_strip_prefix("average.", tensors))
         for i, optimizer in enumerate(optimizers):
-            _load_optimizer(optimizer, _under(f"optimizer.{i}.", tensors))
+            _load_optimizer(optimizer, _strip_prefix(f"optimizer.{i}.", tensors))
         state = read_state(meta, path)
     except FileError:
         raise
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
-    random = _under(_random(rank), tensors)
+    random = _strip_prefix(_random_prefix(rank), tensors)
     if random:
         torch.set_rng_state(random["cpu"])
     else:
         torch.manual_seed(rank + torch.initial_seed() + state.update)
-    cuda = _under("cuda.", random)
+    cuda = _strip_prefix("cuda.", random)
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)][: torch.cuda.device_count()])
-    carried, device = _under("carried.", tensors), next(model.parameters()).device
-    remembered = {k: v.to(device) for k, v in _under("remembered.", tensors).items()}
+    carried, device = _strip_prefix("carried.", tensors), next(model.parameters()).device
+    remembered = {k: v.to(device) for k, v in _strip_prefix("remembered.", tensors).items()}
     return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
 
 
 def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What is in a checkpoint, each tensor in the parts in which it is held now; no other process's random state."""
-    from ..distributed.storage import read  # what it imports takes a second
+    """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
+    from ..distributed.storage import read  # slow to import
 
     checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)
     _reject_other(path, model, checkpoint.tensors)
@@ -182,7 +187,7 @@ def _read_parts(
     for name, stored in checkpoint.tensors.items():
         if name.startswith("random.") and _random_rank(name) != rank:
             continue
-        weight = held.get(name, held.get(name.rpartition(".")[0]))  # what an optimizer keeps of one lies as it does
+        weight = held.get(name, held.get(name.rpartition(".")[0]))  # optimizer state is sharded like its weight
         if weight is not None and weight.shape == stored.shape:
             tensors[name] = torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
         else:
@@ -192,8 +197,8 @@ def _read_parts(
 
 
 def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Raise FileError where a checkpoint is another model's."""
-    if problems := misfits(model.state_dict(), _under("model.", tensors)):
+    """Raise FileError if a checkpoint is of another model."""
+    if problems := misfits(model.state_dict(), _strip_prefix("model.", tensors)):
         raise FileError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
             "from a copy of its folder, or train anew."
@@ -201,38 +206,38 @@ def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -
 
 
 def random_state() -> dict[str, Tensor]:
-    """PyTorch's random state in this process, by device."""
+    """Return PyTorch's random state in this process, by device."""
     found = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         found |= {f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
     return found
 
 
-def _random(rank: int) -> str:
-    """What the names of a process's random state begin with."""
+def _random_prefix(rank: int) -> str:
+    """Return the prefix of the names of a process's random state."""
     return f"random.{rank}." if rank else "random."
 
 
 def _random_rank(name: str) -> int:
-    """The rank of the process whose random state that is."""
+    """Return the rank of the process that this random state is of."""
     number = name.split(".")[1]
     return int(number) if number.isdecimal() else 0
 
 
 def load_weights(path: Path, model: nn.Module | None = None) -> dict[str, Tensor]:
-    """The weights alone of a checkpoint. Raises FileError where it is damaged, or not of that `model`."""
+    """Load only the weights of a checkpoint. Raises FileError if it is damaged, or not of that `model`."""
     tensors, _ = read_tensors(path)
     if model is not None:
         _reject_other(path, model, tensors)
-    return _under("model.", tensors)
+    return _strip_prefix("model.", tensors)
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Write weights alone, to be read by `load_weights`."""
+    """Write weights alone, in the format that `load_weights` reads."""
     write_tensors(path, {f"model.{k}": v for k, v in weights.items()}, {})
 
 
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
@@ -244,8 +249,8 @@ def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
         state.setdefault(int(parameter), {})[name] = value
     document["state"] = state
     optimizer.load_state_dict(document)
-    # Files keep no strides, and a fused optimizer goes through memory in order: what it remembers of a weight must lie
-    # in memory as the weight does (channels last, for one).
+    # Files keep no strides, and a fused optimizer traverses memory in order: the state of a weight must have the same
+    # memory format as the weight, such as channels last.
     for weight, remembered in optimizer.state.items():
         for name, value in remembered.items():
             if isinstance(value, Tensor) and value.shape == weight.shape:

@@ -1,9 +1,9 @@
-"""Outputs that are one value for every word there is, at each token: learned from and evaluated without holding them.
+"""Chunked output heads: losses and outputs of token models without holding all logits in memory.
 
-A batch of N texts of T tokens has N·T·V such outputs: of 8 × 1 024 tokens and 50 257 words 1.6 GB, which the usual way
-holds four times over. What the head sees is D numbers a token; from those the loss and its gradients come chunk by
-chunk (`nn.losses.linear_cross_entropy`). Tokens from which nothing is learned are left out before the product: of
-masked-language modelling 85 %, of texts of different lengths the padding.
+A batch of N texts of T tokens has N·T·V logits: for 8 × 1 024 tokens and a vocabulary of 50 257, 1.6 GB, which the
+usual computation holds four times. The input of the head is only D numbers a token, and the loss and its gradients are
+computed from them chunk by chunk (`nn.losses.linear_cross_entropy`). Tokens without a target are left out before the
+product: 85 % of them in masked language modelling, and the padding of texts of different lengths.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from ..tasks.language import Language
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task
 
-# From so many outputs on (16 MiB of float32) chunks are faster too, as measured on one core; below, whole outputs are.
+# From this number of logits on (16 MiB of float32) chunks are faster too, as measured on one core.
 MANY = 2**22
-AT_ONCE = 2**23  # outputs in a chunk, if it then has at least so many tokens:
+AT_ONCE = 2**23  # logits in a chunk, if it then has at least FEWEST tokens
 FEWEST = 256
-ON_GPU = 8  # times as many tokens in a chunk on a GPU, whose products want them; more take memory and no less time
-READ_AT_ONCE = 2**24  # outputs that are held in evaluation
+ON_GPU = 8  # factor on the tokens of a chunk on a GPU; more take memory and save no time
+READ_AT_ONCE = 2**24  # logits held at once in evaluation
 
 
 class Words:
-    """What a model says at each token of its texts, computed a part at a time."""
+    """Logits of a model at each token of its texts, computed in chunks."""
 
     def __init__(
         self, features: Callable[..., Tensor], head: nn.Module, task: Language | SequenceToSequence, chunk: int | None
     ) -> None:
-        """`features` gives what `head` sees, (N, T, D). `chunk` is the setting of that name."""
+        """Initialize from `features`, which returns the input (N, T, D) of `head`. `chunk` is loss_chunk."""
         self.features, self.head, self.task = features, head, task
         self.vocab_size = task.target.outputs
         self.decides = chunk is None
         self.chunk = max(FEWEST, AT_ONCE // self.vocab_size) if chunk is None else chunk  # tokens at a time
-        self.gpu = False  # whether it is to do as on a GPU wherever it is, for a plan
+        self.gpu = False  # use the chunks of a GPU on any device, for a plan
 
     def many(self, target: Tensor) -> bool:
-        """Whether the outputs for this target (N, T) are not to be held whole."""
+        """Return whether the logits for this target (N, T) are too many to hold at once."""
         return target.numel() * self.vocab_size >= MANY if self.decides else self.chunk > 0
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        """The task's loss, (), of the model's answers to `inputs`; without a mask each place has a target."""
+        """Return the task's loss, (), for `inputs`. Without a mask every position must have a target."""
         target = target.flatten()  # (N·T,)
-        # Which have one a GPU is asked before it is busy, since to ask it waits until it is done.
+        # `nonzero` synchronizes with the GPU, so it is called before the GPU is busy.
         real = (target != IGNORED).nonzero()[:, 0] if len(inputs) > 1 else None  # (n,)
         x = self.features(*inputs).flatten(0, 1)  # (N·T, D)
         if real is not None:
@@ -61,7 +61,7 @@ class Words:
         return linear_cross_entropy(*found, target, label_smoothing=self.task.label_smoothing, chunk=chunk)
 
     def outputs(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[slice, Tensor]]:
-        """The model's outputs (n, T, V) for some texts after others, and which these are."""
+        """Yield slices of the texts with their logits (n, T, V)."""
         seen = self.features(*inputs)  # (N, T, D)
         texts = max(1, READ_AT_ONCE // (seen.shape[1] * self.vocab_size))
         for start in range(0, len(seen), texts):
@@ -70,8 +70,11 @@ class Words:
 
 
 def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, compiled: bool = False) -> Words | None:
-    """The model's words, where the task is to predict tokens and the outputs are what its head makes of its features.
-    None for others, recurrent networks among them: those drop numbers between the two, or carry a state."""
+    """Return the chunked head of the model, if the task predicts tokens and the outputs are `head(features)`.
+
+    The result is None for other models. Recurrent networks are among these: they apply dropout between the two, or
+    carry a state.
+    """
     whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
     if not whole or isinstance(model, Advances) or not isinstance(task, Language | SequenceToSequence):
         return None
@@ -80,9 +83,11 @@ def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, comp
 
 
 def last_layer(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
-    """What the last layer of a head sees of x (n, D), its matrix and its bias: of a layer that is nothing else, or of
-    a head that has a method `last`. None for others."""
-    if type(head) is nn.Linear:  # what is made of it may do more
+    """Return the input (n, D) of the last layer of a head for x (n, D), and the layer's weight and bias.
+
+    The head must be a linear layer, or have a method `last`. The result is None for others.
+    """
+    if type(head) is nn.Linear:  # subclasses may compute more
         return x, head.weight, head.bias
     last = getattr(head, "last", None)
     return last(x) if last is not None else None

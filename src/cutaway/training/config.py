@@ -1,4 +1,4 @@
-"""The settings of training. `cutaway train --help` prints them with those of the data."""
+"""Settings of training. `cutaway train --help` prints them with those of the data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from ..core.config import setting
 
 OBJECTIVES = ("supervised", "simclr", "mae", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
-PATTERN = "2:4"  # of sparsity that hardware multiplies faster
+PATTERN = "2:4"  # sparsity pattern with hardware support
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
+    """Settings of training.
+
+    A model's card may set other defaults for its presets; settings from the user take precedence.
+    """
 
     objective: str = setting(
         "supervised",
@@ -298,5 +301,5 @@ class TrainSettings:
 
     @property
     def in_parts(self) -> bool:
-        """Whether no process holds the weights whole."""
+        """Return whether the weights are sharded over processes."""
         return self.tensor_parallel > 1 or self.parallel in ("fsdp", "hsdp")

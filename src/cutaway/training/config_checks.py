@@ -1,8 +1,8 @@
-"""Settings that cannot be, or would change nothing, with this data and model: rejected by name, never ignored.
+"""Validation of training settings: invalid or ineffective settings are rejected by name and never ignored.
 
-What a kind of data gives no meaning to is rejected where it is opened (`data.modalities`); here is what shows only once
-data and model are known. To having an effect only what a person typed is held: a model's card may hold settings for
-several optimizers, and a run that is resumed keeps the settings that it began with.
+Settings that do not apply to a kind of data are rejected when the data is opened (`data.modalities`). This module
+checks what depends on both data and model. Only settings that the user typed are checked for an effect: a model's
+card may contain settings for several optimizers, and a resumed run keeps its original settings.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FOR_SCHEDULES = {
 
 
 def reject_unfit(settings: TrainSettings, split: Split) -> None:
-    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
+    """Raise SettingError for settings that exclude one another or do not apply to this training split."""
     if settings.average_epochs and settings.ema:
         raise SettingError(
             f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
@@ -75,7 +75,10 @@ def reject_unfit(settings: TrainSettings, split: Split) -> None:
 
 
 def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
-    """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
+    """Raise SettingError for a setting that does not apply to this data.
+
+    `joint_vocab` is the value that the user typed.
+    """
     spec = data.spec
     reject_for_objective(settings, data)
     reject_for_pruning(settings, tasks=data.tasks is not None)
@@ -131,7 +134,10 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
 def reject_for_task(
     settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
 ) -> None:
-    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
+    """Raise SettingError for a setting that this model does not support for this task.
+
+    `settings` are those the user typed.
+    """
     if settings.attack and (settings.teacher or settings.objective != "supervised" or data_settings.mixup):
         other = "teacher" if settings.teacher else "mixup" if data_settings.mixup else "objective"
         raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
@@ -164,8 +170,10 @@ def reject_for_task(
 
 
 def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
-    """Raise ModelError where a model of that config would not fit into the memory of a device with all that it needs to
-    learn: whole, or in parts where processes may hold it so."""
+    """Raise ModelError if a model of that config does not fit into device memory for training.
+
+    The memory includes gradients and optimizer state, divided by the number of shards if processes may shard the model.
+    """
     device, parts = find_device(settings.device), parts_at_most(settings)
     free, shared = free_memory(device), sharing(device)
     what = f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)"
@@ -186,7 +194,7 @@ def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSetting
 def reject_without_effect(
     typed: Mapping[str, Any], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
 ) -> None:
-    """Raise SettingError for the first setting among those `typed` that is not its default and would change nothing."""
+    """Raise SettingError for the first of the `typed` settings that is not the default and would have no effect."""
     usual: dict[str, Any] = {**vars(TrainSettings()), **vars(DataSettings())}
     values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
     asked = {key for key in typed if key in usual and values[key] != usual[key]}
@@ -197,7 +205,7 @@ def reject_without_effect(
 def _without_effect(
     asked: set[str], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
 ) -> Iterator[tuple[str, str]]:
-    """Each setting among those asked for that has no effect, and why, with the way out."""
+    """Yield each of the settings in `asked` that has no effect, with the reason and a fix."""
     target, train = data.spec.target, data.splits["train"]
     chosen = (
         ("optimizer", FOR_OPTIMIZERS, settings.optimizer),
@@ -270,7 +278,7 @@ def _without_effect(
 
 
 def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple[str, str]]:
-    """A pattern of `freeze` that means modules without weights of their own, such as a head that is the embedding."""
+    """Yield patterns of `freeze` that match only modules without own weights, such as a head tied to the embedding."""
     weights = {name for name, _ in model.named_parameters()}
     norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
     for pattern in settings.freeze:

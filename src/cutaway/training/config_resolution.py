@@ -1,7 +1,7 @@
-"""The settings of a training, resolved: what was typed, then the model's card, the weights, what the model asks for.
+"""Resolution of training settings from the user's input, the model's card, the weights and the model's requirements.
 
-`resolve` takes the step before the data is open; `settle` the one after, once data, model and weights are there to say
-the rest, and gives the settings that a run records.
+`resolve` does the part that precedes opening the data. `settle` completes it once data, model and weights are known,
+and returns the settings that a run records.
 """
 
 from __future__ import annotations
@@ -34,42 +34,43 @@ from .device import find_device, reject_without_compiler
 from .parameter_groups import frozen, heads
 from .pretrained_weights import Source, Taken, find_weights
 
-SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: steps at least, and examples at most
-# Of a card, for learning classes: views of images are made in their own way, and have no labels.
+SHORT_STEPS, SHORT_BATCH = 400, 16  # for a series with few windows: least steps, largest batch
+# Card settings for classification, which do not apply to training on views, since these have no labels.
 SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
-# Of links, as T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
+# Fractions of links, as in T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
 LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
-LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
+LAYER_DECAY = 0.8  # with pretrained weights, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings as far as they are known before the data is open."""
+    """Settings of a training that are known before the data is opened."""
 
     training: TrainSettings
     data: DataSettings
-    model: dict[str, Any]  # the model's own
-    typed: dict[str, Any]  # those of the model's own that were typed
-    joint_vocab: bool | None  # as it was given, before the model was asked
-    sizes: ImageSizes  # of images, that the model takes
-    begun: Source | None  # the weights that the model begins with, where it does with those of a file
-    length_typed: bool  # whether the person said how long training is, or in which batches
+    model: dict[str, Any]  # model settings
+    typed: dict[str, Any]  # model settings that the user typed
+    joint_vocab: bool | None  # as typed, before the model's requirement
+    sizes: ImageSizes  # image sizes that the model accepts
+    begun: Source | None  # pretrained weights, if there are any
+    length_typed: bool  # whether the user set the length of training or the batch size
 
     @property
     def tokenizer(self) -> str:
-        """The tokenizer's kind, or its path as it is seen from everywhere."""
+        """Return the kind of tokenizer, or its absolute path."""
         named = self.data.tokenizer
         return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
 
 
 def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
-    """The settings before the data is open: those `given`, a model's own as `model.KEY`, over those of the card.
+    """Resolve the settings before the data is opened: those `given` override those of the card.
 
-    Threads are set here: what is fitted on the data depends on them too. Raises what a person can fix.
+    Model settings are given as `model.KEY`. The number of threads is set here, since preprocessing depends on it.
+    Raises CutawayError for errors that the user can fix.
     """
     if source is None:
         raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
-    training, data = _groups(found, given)
+    training, data = _split_groups(found, given)
     if training.threads:
         torch.set_num_threads(training.threads)
     if training.compile:
@@ -82,10 +83,10 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
             "with the weights that it has. Put yours into it before, and leave weights out."
         )
     if weights and is_hub(weights) and not resumed:
-        weights = fetch(weights).pinned  # the commit, which a run records
+        weights = fetch(weights).pinned  # pinned to a commit, which the run records
     begun = find_weights(weights, found) if weights and not resumed else None
-    like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
-    wishes = _wishes(found, kind, data)
+    like_weights = _tokenizer_of_weights(begun, given) if "tokenizer" in KINDS[kind].settings else {}
+    wishes = _required_by_model(found, kind, data)
     found.reject_kind(kind, lambda: read_otherwise(source, kind, found.takes, found.targets))
     typed = found.parse(parted(given)[0])
     model = {**(begun.settings(found) if begun else {}), **typed}
@@ -104,15 +105,18 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
 
 
 def absolute(path: str | None) -> str | None:
-    """The path as it is seen from everywhere, where there is one."""
+    """Return the path as an absolute path, or None."""
     return None if path is None else str(Path(path).expanduser().resolve())
 
 
-def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
-    """The settings of training and of data: those given, over those of the card. Raises UnknownName, SettingError."""
+def _split_groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
+    """Return the settings of training and of data: those given override those of the card.
+
+    Raises UnknownName or SettingError.
+    """
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
-        own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+        own.pop("batch_tokens", None)  # from the card; the user's batch_size replaces it
     if given.get("tasks"):
         own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
@@ -129,19 +133,24 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     return training, data
 
 
-def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokenizer that the weights were learned with, unless another one was given; what a card says of how one is to
-    be fitted is no matter then."""
+def _tokenizer_of_weights(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokenizer settings of the weights, unless the user gave another tokenizer.
+
+    The card's settings for fitting a tokenizer are then reset to their defaults.
+    """
     if begun is None or begun.tokenizer is None or given.get("tokenizer", AUTO) != AUTO:
         return {}
     usual = {f.name: f.default for f in fields(DataSettings) if f.name in OF_ITS_OWN and f.name not in given}
     return {"tokenizer": str(begun.tokenizer.resolve()), **usual}
 
 
-def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
-    """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
-    vocabulary for both sides of a pair, attributes of edges. Raises SettingError for stateful=true where there is no
-    state, and for edge_attr=true where they are not taken."""
+def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
+    """Return the data settings that the model requires and the user left open.
+
+    These are a state carried from step to step, special tokens around texts, one vocabulary for both sides of a pair,
+    and edge attributes. Raises SettingError for stateful=true if the model has no state, and for edge_attr=true if it
+    does not take edge attributes.
+    """
     network, own = found.network, KINDS[kind].settings
     advances = issubclass(network, Advances)
     if "stateful" in own and data.stateful and not advances:
@@ -154,10 +163,9 @@ def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
 
 
 def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
-    """The model's own settings, with the size of its vocabulary, where the weights have rows for more tokens than their
-    tokenizer has.
+    """Return the model settings, with the vocabulary size of the weights if it exceeds that of their tokenizer.
 
-    Raises SettingError where the tokenizer does not belong to the weights: one of another size.
+    Raises SettingError if the tokenizer does not match the weights in size.
     """
     begun, tokenizer = asked.begun, asked.tokenizer
     ids, rows = getattr(data.spec, "vocab_size", None), begun and getattr(begun.config, "vocab_size", None)
@@ -178,15 +186,15 @@ def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
 def settle(
     asked: Resolved, data: DataSet, network: nn.Module, taken: Taken | None
 ) -> tuple[TrainSettings, DataSettings]:
-    """The settings as a run records them: numbers for what the weights that were `taken` decide, paths that mean the
-    same from anywhere, the metric to monitor as the task calls it (val_loss, as in metrics.csv, is loss too).
+    """Return the final settings that a run records.
 
-    Raises SettingError where nothing is left to learn.
+    Values that depend on the `taken` weights are filled in, paths are made absolute, and the metric to monitor gets the
+    task's name for it (val_loss, as in metrics.csv, becomes loss). Raises SettingError if nothing is left to train.
     """
-    settings, weights = _long_enough(asked, data), asked.training.weights
+    settings, weights = _extend_short_training(asked, data), asked.training.weights
     alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
-        episodes = isinstance(data.spec.target, Episodes)  # to whose classes no head stays
+        episodes = isinstance(data.spec.target, Episodes)  # there is no head for fixed classes
         alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
     if alone and not weights:
         raise SettingError(
@@ -211,13 +219,15 @@ def settle(
         layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
         monitor=settings.monitor and settings.monitor.removeprefix("val_"),
     )
-    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # what a model asks for gives way to the data
+    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # the data overrides the model's requirement
     return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
 
 
-def _long_enough(asked: Resolved, data: DataSet) -> TrainSettings:
-    """Settings by which a forecast is learned in at least 400 steps: of a series with few windows, epochs that are
-    enough of a long one are a handful of steps. What the person said of either stays."""
+def _extend_short_training(asked: Resolved, data: DataSet) -> TrainSettings:
+    """Return settings that train a forecast for at least 400 steps, unless the user set the length or the batch size.
+
+    For a series with few windows, a number of epochs that suits a long series would be only a few steps.
+    """
     settings, windows = asked.training, len(data.splits["train"])
     batch = min(settings.batch_size or windows, windows)
     if asked.length_typed or not isinstance(data.spec.target, Horizon):

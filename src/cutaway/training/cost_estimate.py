@@ -1,4 +1,4 @@
-"""What training would cost: a few steps are timed, and what they keep is weighed. Nothing is written."""
+"""Estimates of the time and memory of training, from a few timed steps. Nothing is written."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .progress import Progress
 from .setup import Prepared
 from .trainer import Trainer
 
-HERE = __name__.partition(".")[0]  # this package, whose objects are looked into
+HERE = __name__.partition(".")[0]  # this package, whose objects are searched for tensors
 WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time and memory of training, as far as a few steps tell."""
+    """Time and memory of training, extrapolated from a few steps."""
 
-    steps: int  # in an epoch
+    steps: int  # per epoch
     seconds_per_step: float
     weights: int  # bytes: parameters and buffers
-    learning: int  # bytes: gradients, and what the optimizer remembers of each parameter
+    learning: int  # bytes of gradients and optimizer state
     activations: int  # bytes kept from the forward pass for the backward pass, for one batch
-    outputs: int  # bytes of what comes and goes with outputs that are a word for each token: in chunks, or whole
-    data: int  # bytes of the data that is held in memory
+    outputs: int  # bytes of temporary logits of token models, in chunks or whole
+    data: int  # bytes of the data in memory
 
     @property
     def seconds_per_epoch(self) -> float:
-        """Seconds of training in an epoch, validation not counted."""
+        """Return the seconds of training in an epoch, without validation."""
         return self.steps * self.seconds_per_step
 
     @property
     def memory(self) -> int:
-        """Bytes, beside Python and PyTorch themselves."""
+        """Return the total bytes, not counting Python and PyTorch themselves."""
         return self.weights + self.learning + self.activations + self.outputs + self.data
 
 
 def estimate(ready: Prepared) -> Estimate:
-    """Time up to 20 steps of real batches, fewer of slow ones (the model learns from them and is not kept)."""
+    """Time up to 20 steps of real batches, fewer if they are slow. The model is modified and must not be reused."""
     trainer = unseen(ready)
     batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0
@@ -59,7 +59,7 @@ def estimate(ready: Prepared) -> Estimate:
     source = itertools.islice(ready.data.splits["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
     began = time.perf_counter()
     for i, batch in enumerate(source):
-        outputs = max(outputs, _passing(trainer, batch))
+        outputs = max(outputs, _logit_bytes(trainer, batch))
         before = time.perf_counter()
         if i == 0 and trainer.objective.weighable and ready.settings.recompute == "none":
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
@@ -85,12 +85,12 @@ def estimate(ready: Prepared) -> Estimate:
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters)
         or kept_by_a_step(ready)[0],
         outputs=outputs,
-        data=_held(list(ready.data.splits.values())),
+        data=_tensor_bytes(list(ready.data.splits.values())),
     )
 
 
 def unseen(ready: Prepared) -> Trainer:
-    """The loop over what is prepared, step by step: it shows nothing, and leaves nothing as long as no epoch ends."""
+    """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
     return Trainer(
         ready.model,
         ready.data,
@@ -104,10 +104,12 @@ def unseen(ready: Prepared) -> Trainer:
     )
 
 
-def _passing(trainer: Trainer, batch: Batch) -> int:
-    """Bytes of a batch's outputs that are not kept for the backward pass, where they are a word for each token. In
-    chunks it is one chunk; whole it is the outputs, which the step holds, and the gradients of them and of their
-    logarithms."""
+def _logit_bytes(trainer: Trainer, batch: Batch) -> int:
+    """Return the bytes of a batch's logits that are not kept for the backward pass, for token models.
+
+    With chunks this is one chunk. Otherwise it is the logits, which the step holds, and the gradients of the logits and
+    of their logarithms.
+    """
     words = trainer.objective.words
     if words is None:
         return 0
@@ -117,8 +119,8 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
     return count * words.vocab_size * bytes_each
 
 
-def _held(splits: list[Split]) -> int:
-    """Bytes of the tensors that splits hold, those inside what they hold too; what several hold counts once."""
+def _tensor_bytes(splits: list[Split]) -> int:
+    """Return the bytes of all tensors that splits hold, including nested ones. Shared storages count once."""
     found: dict[int, int] = {}
     ahead: list[object] = list(splits)
     seen: set[int] = set()

@@ -1,9 +1,8 @@
-"""Transcripts that do not fit into what a network can say of their recordings.
+"""Detection of transcripts that are too long for the network's output on their recordings.
 
-Connectionist temporal classification needs a frame for each character and one more between two that are equal: a text
-that needs more than there are has the probability 0, and an infinite loss. A network that spells has positions for so
-many characters and an end. Data alone cannot tell: the network says how many frames it answers at, or what it can
-write.
+Connectionist temporal classification needs a frame for each character, and one more between two equal characters. A
+longer text has probability 0 and infinite loss. A network that spells has a maximum number of characters plus an end
+token. The check needs the network, which determines the number of output frames or characters.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from ..data.dataset_base import IGNORED, DataSet, SequenceSplit, Split
 from ..models.base import Decodes, contract_of
 from ..nn.ctc import frames_needed
 
-NAMED_AT_MOST = 3  # recordings that a note names
+NAMED_AT_MOST = 3  # recordings listed in a note
 
 
 def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
-    """Reject recordings with transcripts that do not fit, each by its name; with `missing` drop leave them out of their
-    splits, and say so in the data's notes. The splits' hash stays that of the data, which knows no network.
+    """Reject recordings whose transcripts are too long, by name; with `missing` drop, remove them from their splits.
 
-    Raises DataError, also where a split is left without examples.
+    Removed recordings are listed in the notes of the data. The hash of the splits stays that of the data, which does
+    not depend on the network. Raises DataError, also if a split would be left empty.
     """
     if not isinstance(data.spec.target, Transcript):
         return
@@ -41,7 +40,7 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))
     if named and missing != "drop":
-        raise _unfit(model, named, "; or missing=drop leaves out what is named")
+        raise _length_error(model, named, "; or missing=drop leaves out what is named")
     if named:
         more = f"; and {len(named) - NAMED_AT_MOST:,} more" if len(named) > NAMED_AT_MOST else ""
         count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
@@ -49,18 +48,18 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
 
 
 def reject_crowded(model: nn.Module, split: Split) -> None:
-    """Raise DataError for labelled recordings with transcripts that do not fit."""
+    """Raise DataError for labelled recordings whose transcripts are too long."""
     if crowded := crowded_in(model, split):
-        raise _unfit(model, list(crowded.values()), "")
+        raise _length_error(model, list(crowded.values()), "")
 
 
 def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
-    """What is wrong with each recording whose transcript is more than the network can say of it, by its number."""
+    """Return the problem of each recording whose transcript is too long for the network, by example index."""
     assert isinstance(split, SequenceSplit), "recordings are in memory"
     assert split.target is not None, "with their transcripts"
     texts = [text[text != IGNORED] for text in split.target]
     if isinstance(model, Decodes):
-        most = int(cast(Any, model).config.context_length) - 1  # one place is the end's
+        most = int(cast(Any, model).config.context_length) - 1  # one position is the end token
         what = "its transcript has {:,} characters, and the network writes at most {:,}"
         long = {i: len(text) for i, text in enumerate(texts) if len(text) > most}
         return {i: Problem(split.name(i), what.format(n, most)) for i, n in long.items()}
@@ -72,7 +71,7 @@ def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
     return found
 
 
-def _unfit(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
+def _length_error(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
     look, where = "Look whether it belongs to that recording", "the recording"
     if isinstance(model, Decodes):

@@ -1,6 +1,7 @@
-"""Where training happens: one seam for device, number format and this process's part of the work.
+"""Device, number format, and this process's share of the work.
 
-The loop asks this object alone. In a process that trains by itself it answers at once, and there is no process group.
+The training loop uses only this interface. In a single process there is no process group, and all methods return at
+once.
 """
 
 from __future__ import annotations
@@ -23,41 +24,47 @@ from ..data.dataset_base import Batch, Split, TensorSplit
 from ..distributed import environment, group
 from .config import TrainSettings
 
-# On a CPU, kernels with more weights than this follow maps of few pixels, where learning with channels-last is
-# slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
-# format throughout costs those and DenseNet-121 about 15 %.
+# On a CPU, kernels with more weights than this are applied to small maps, where training with channels-last is
+# slower: used everywhere, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. Plain
+# format everywhere costs these and DenseNet-121 about 15 %.
 LARGE_KERNEL = 400_000
 NARROW = 16  # channels of a block on processors with AVX-512; 8 on others
 T = TypeVar("T")
-HELD = 0.25  # fraction of a device's free memory up to which a split is held there
+HELD = 0.25  # largest fraction of a device's free memory that a resident split may take
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A device, the number format of the forward pass, and which part of the work is this process's."""
+    """Device, number format of the forward pass, and the part of the work that this process does."""
 
     device: torch.device
     dtype: torch.dtype  # of the weights
-    autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for the weights' own
+    autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for `dtype`
     channels_last: bool
     rank: int = 0
-    processes: int = 1  # that see different examples
-    tensor: int = 1  # processes, for each of those, that see the same and share heads and hidden units
+    processes: int = 1  # processes with different examples
+    tensor: int = 1  # tensor-parallel processes for each of those, with the same examples
     tensor_rank: int = 0
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes the run's files."""
+        """Return whether this process writes the run's files."""
         return self.rank == self.tensor_rank == 0
 
     @property
     def looks_at_every_step(self) -> bool:
-        """Whether reading a loss is free. On an accelerator it waits for the device, so it is done now and then."""
+        """Return whether reading a loss is cheap at every step.
+
+        An accelerator must synchronize, so there it is done rarely.
+        """
         return self.device.type == "cpu"
 
     def model(self, model: nn.Module, learns: bool = True) -> nn.Module:
-        """The model moved here, in this place's number and memory format: the best one to learn in, or else to answer
-        in. To do it again changes nothing."""
+        """Move the model to the device, with its number format and memory format.
+
+        The memory format is the fastest one for training if `learns`, else for inference. Calling it again has no
+        effect.
+        """
         model = model.to(self.device, self.dtype)
         if self.channels_last:
             for module in model.modules():
@@ -66,28 +73,33 @@ class Placement:
         return model
 
     def hold(self, split: Split) -> Split:
-        """The split with its tensors moved here for good, where it lies in memory and takes at most a quarter of what
-        the device has free, so that its batches are cut out here; otherwise, and on a CPU, the split as it is."""
+        """Move the tensors of a split to the device permanently, so that its batches are taken from there.
+
+        This is done only for a split in memory that takes at most a quarter of the device's free memory. Otherwise, and
+        on a CPU, the split is returned unchanged.
+        """
         if self.device.type == "cpu" or not isinstance(split, TensorSplit):
             return split
         if split.inputs.nbytes > HELD * (free_memory(self.device) or 0):
             return split
         held = copy.copy(split)
-        held.inputs = self._put(split.inputs)
-        held.target = None if split.target is None else self._put(split.target)
+        held.inputs = self._move(split.inputs)
+        held.target = None if split.target is None else self._move(split.target)
         return held
 
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
-        """The batch's inputs and target, moved here."""
+        """Return the inputs and the target of the batch, moved to the device."""
         if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
-            return batch.inputs, batch.target  # it is here already
-        return tuple(self._put(self._pinned(x)) for x in batch.inputs), self._put(self._pinned(batch.target))
+            return batch.inputs, batch.target  # already on the CPU
+        return tuple(self._move(self._pin(x)) for x in batch.inputs), self._move(self._pin(batch.target))
 
     def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
-        """Of a batch's examples, which stand along `dim`, those that are this process's: every so-many-th. What they
-        count for says `weight`, since no process is left without any. A batch with fewer than there are processes is
-        every process's; where batches go on from one another (`carries`), the row that a process went on with stays its
-        own, and one whose rows have ended takes the first."""
+        """Return this process's share of a batch: every N-th example along `dim`, for N processes.
+
+        Every process gets at least one example; `weight` is its weight. A batch with fewer examples than processes goes
+        to every process. If batches continue one another (`carries`), each process keeps its rows, and a process whose
+        rows have ended takes the first one.
+        """
         count = x.shape[dim]
         if self.processes == 1 or (count < self.processes and not carries):
             return x
@@ -95,48 +107,48 @@ class Placement:
         return x.index_select(dim, torch.arange(first, count, self.processes, device=x.device))
 
     def weight(self, count: int, carries: bool = False) -> float:
-        """What the `share` of a batch of so many examples counts for, so that over all processes each counts once."""
+        """Return the weight of this process's `share` of `count` examples, so that each example counts once overall."""
         if count >= self.processes:
             return 1.0
         return float(self.rank < count) if carries else 1 / self.processes
 
     def total(self, *numbers: float) -> tuple[float, ...]:
-        """Numbers summed over the processes that see different examples."""
+        """Return the numbers summed over the processes with different examples."""
         if self.processes == 1:
             return numbers
         return self.total_of_all(*(x if self.tensor_rank == 0 else 0.0 for x in numbers))
 
     def total_of_all(self, *numbers: float) -> tuple[float, ...]:
-        """Numbers summed over all processes, those that see the same examples too."""
+        """Return the numbers summed over all processes, including those with the same examples."""
         if self.processes * self.tensor == 1:
             return numbers
         return tuple(group.total(torch.tensor(numbers, dtype=torch.float64)).tolist())
 
     def together(self, value: T) -> list[T]:
-        """What each process has, in the order of their ranks; of those that see the same examples, the first."""
+        """Gather the value of each process in rank order; of processes with the same examples, the first one's."""
         return [value] if self.processes * self.tensor == 1 else group.from_all(value)[:: self.tensor]
 
     def from_first(self, *numbers: float) -> tuple[float, ...]:
-        """The numbers of the first process: of what processes measure, such as time, they go by one."""
+        """Return the numbers of the first process, for measurements such as time on which all must agree."""
         return self.total_of_all(*(x if self.writes else 0.0 for x in numbers))
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Give the model's buffers, such as running means, the values that the first process has."""
+        """Broadcast the model's buffers, such as running means, from the first process."""
         if self.processes * self.tensor > 1:
             group.send_from_first([*model.buffers()])
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
-        """The context of the forward pass."""
+        """Return the autocast context of the forward pass."""
         if self.autocast_dtype is None:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.autocast_dtype)
 
-    def _pinned(self, x: Tensor) -> Tensor:
-        """The tensor where a GPU copies it from without waiting for what it still has to do."""
+    def _pin(self, x: Tensor) -> Tensor:
+        """Return the tensor in pinned memory if it goes to a GPU, so that the copy does not wait for the GPU."""
         plain = type(x) is Tensor and x.layout is torch.strided and x.device.type == "cpu"
         return x.pin_memory() if self.device.type == "cuda" and plain else x
 
-    def _put(self, x: Tensor) -> Tensor:
+    def _move(self, x: Tensor) -> Tensor:
         x = x.to(self.device, non_blocking=True)
         if x.is_floating_point() and x.dtype != self.dtype:
             x = x.to(self.dtype)
@@ -144,7 +156,7 @@ class Placement:
 
 
 def whole(parts: Sequence[Tensor]) -> Tensor:
-    """The states (layers, N, hidden) of a batch's examples, of the processes' shares (layers, n, hidden)."""
+    """Merge the states (layers, n, hidden) of the processes' shares into (layers, N, hidden) of the batch."""
     if len(parts) == 1:
         return parts[0]
     found = parts[0].new_empty(parts[0].shape[0], sum(part.shape[1] for part in parts), *parts[0].shape[2:])
@@ -154,12 +166,12 @@ def whole(parts: Sequence[Tensor]) -> Tensor:
 
 
 def find_device(device: str) -> torch.device:
-    """The device of that name; `auto` is the fastest one here. Raises SettingError for one that is not here."""
-    return torch.device(_fastest() if device == "auto" else _known(device))
+    """Return the device of that name; `auto` is the fastest one. Raises SettingError if the device is not available."""
+    return torch.device(_fastest() if device == "auto" else _validate_device(device))
 
 
 def available_device(device: str) -> str:
-    """Return the device of that name where it is on this machine, else `auto`."""
+    """Return the device of that name if it is available, else `auto`."""
     try:
         return str(find_device(device)) if device != "auto" else device
     except SettingError:
@@ -167,12 +179,11 @@ def available_device(device: str) -> str:
 
 
 def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1) -> Placement:
-    """The place that the settings ask for; `auto` takes the fastest device, bfloat16 only in hardware, channels-last
-    for convolutions of the catalog's models. Of the processes so many after one another, `tensor`, see the same
-    examples.
+    """Return the device context for these settings.
 
-    Raises SettingError for a device that is not here, and where an LSTM is to compute in bfloat16 on a processor that
-    has none: PyTorch has a kernel for it in hardware alone.
+    `auto` selects the fastest device, bfloat16 only if the hardware supports it, and channels-last for convolutions of
+    the catalog's models. Each group of `tensor` consecutive processes gets the same examples. Raises SettingError if
+    the device is not available, and for an LSTM in bfloat16 on a processor without it: PyTorch has no kernel for that.
     """
     found = find_device(device)
     lacks = found.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -194,8 +205,10 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
 
 
 def _own_gpu(asked: torch.device) -> torch.device:
-    """The GPU of this process's number on its machine. Raises SettingError where there are more processes than GPUs, or
-    all of them are to share one."""
+    """Return the GPU with this process's local rank.
+
+    Raises SettingError if there are more processes than GPUs, or all of them are assigned to one GPU.
+    """
     here, there = environment.local_world_size(), torch.cuda.device_count()
     if asked.index is not None and here > 1:
         raise SettingError(
@@ -211,14 +224,16 @@ def _own_gpu(asked: torch.device) -> torch.device:
 
 
 def for_parts(settings: TrainSettings, place: Placement) -> Placement:
-    """The place of weights that are held as these settings say: rows of a part lie one after another."""
+    """Return the context without channels-last if these settings shard weights, whose shards are contiguous."""
     return replace(place, channels_last=False) if settings.in_parts else place
 
 
 def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
-    """The place of one process that has the whole model, to answer in the precision of its weights, as a run does
-    whenever it is asked: that of `place`, or the CPU where the weights come to more than a `fraction` of what that has
-    free (0 asks nothing)."""
+    """Return the device context of one process that runs the whole model in the precision of its weights.
+
+    It is on the same device, or on the CPU if the weights exceed `fraction` of the device's free memory (0 disables
+    this check).
+    """
     found = replace(place, autocast_dtype=None, rank=0, processes=1, tensor=1, tensor_rank=0)
     free = free_memory(place.device)
     weights = place.dtype.itemsize * sum(x.numel() for x in model.parameters())
@@ -228,12 +243,12 @@ def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that the device has free; None where it does not say. An Apple GPU shares the machine's memory."""
+    """Return the free bytes of the device, or None if unknown. Apple GPUs share the machine's memory."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
 
 
 def sharing(device: torch.device) -> int:
-    """How many processes share the device's memory: on a CPU all of its machine."""
+    """Return the number of processes that share the device's memory: on a CPU, those of its machine."""
     return environment.local_world_size() if device.type == "cpu" else 1
 
 
@@ -243,12 +258,12 @@ def _fastest() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _known(device: str) -> str:
+def _validate_device(device: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.empty(0, device=device)
-            known = torch.device(device).type != "meta"  # which has shapes and no numbers
+            known = torch.device(device).type != "meta"  # tensors without data
     except (RuntimeError, AssertionError, NotImplementedError):
         known = False
     if not known:
@@ -260,7 +275,7 @@ def _known(device: str) -> str:
 
 
 def reject_without_compiler(device: torch.device) -> None:
-    """Raise SettingError where nothing on this machine can compile a model for that device. Nothing is compiled."""
+    """Raise SettingError if this machine has no compiler for models on that device. Nothing is compiled."""
     if device.type == "cpu":
         from torch._inductor.cpp_builder import get_cpp_compiler
         from torch._inductor.exc import InvalidCxxCompiler
@@ -283,24 +298,26 @@ def reject_without_compiler(device: torch.device) -> None:
 
 
 def devices() -> list[str]:
-    """The names of the devices that this machine has."""
+    """Return the names of the devices of this machine."""
     gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def _set_memory_format(conv: nn.Conv2d, learns: bool) -> None:
-    """Channels-last for this convolution, unless it is one that learns faster without it, or wrongly with it."""
-    plain = _overruns(conv) or (learns and conv.weight.numel() > LARGE_KERNEL)
+    """Set channels-last for this convolution, unless it trains faster without it or gives wrong results with it."""
+    plain = _has_onednn_bug(conv) or (learns and conv.weight.numel() > LARGE_KERNEL)
     if conv.weight.device.type != "cpu" or not plain:
         conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     elif _plain_input not in conv._forward_pre_hooks.values():
         conv.register_forward_pre_hook(_plain_input)
 
 
-def _overruns(conv: nn.Conv2d) -> bool:
-    """Whether oneDNN's gradient of its weights would write beyond the memory that it has, of inputs in channels-last,
-    and give wrong numbers or end the process: of few channels, 1 × 1, with a stride
-    <https://github.com/uxlfoundation/oneDNN/issues/6035>."""
+def _has_onednn_bug(conv: nn.Conv2d) -> bool:
+    """Return whether oneDNN's weight gradient would write out of bounds for channels-last inputs.
+
+    This gives wrong numbers or ends the process. It affects 1 × 1 convolutions with a stride and few channels
+    <https://github.com/uxlfoundation/oneDNN/issues/6035>.
+    """
     return conv.kernel_size == (1, 1) and max(conv.stride) > 1 and conv.in_channels // conv.groups < NARROW
 
 

@@ -1,4 +1,4 @@
-"""The documents of a run, run.json and evaluation.json, as plain values."""
+"""Contents of a run's documents run.json and evaluation.json, as plain values."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .setup import Prepared
 from .task_schedule import over_tasks
 from .trainer import CONVERGED
 
-SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme on more takes minutes
+SEPARATED_AT_MOST = 100_000  # numbers in the training split; a linear programme on more takes minutes
 
 
 def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The document run.json as training begins: everything needed to repeat the run."""
+    """Return the content of run.json at the start of training: everything needed to repeat the run."""
     data, spec = ready.data, ready.data.spec
     return {
         "cutaway": __version__,
@@ -51,12 +51,12 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "split_hash": data.split_hash,
             "splits": {k: len(p) for k, p in data.splits.items()},
             "notes": data.notes,
-            "findings": data.findings,  # those of the notes that say what is wrong with the data
+            "findings": data.findings,  # notes on problems of the data
             "evidence": data.evidence,
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,
-            "example": "graph" if getattr(spec, "graph_level", False) else None,  # where the kind says another
+            "example": "graph" if getattr(spec, "graph_level", False) else None,  # if it is not the usual one
             "image_sizes": asdict(ready.sizes) if "sizes" in KINDS[spec.kind].asks else None,
         },
         "task": ready.task.name,
@@ -87,14 +87,14 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def known_by(about: Mapping[str, Any]) -> str:
-    """By which a checkpoint is known to be of the run with this run.json: sha256 of what no later sitting changes."""
+    """Return an id of the run for its checkpoints: the SHA-256 of the entries of run.json that never change."""
     data = [about["data"][key] for key in ("fingerprint", "split_hash")]
     kept = [about[key] for key in ("model", "model_settings", "seed", "command")]
     return hashlib.sha256(json.dumps([data, kept], sort_keys=True).encode()).hexdigest()
 
 
 def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
-    """What a person types to train so: in Python where the model is a module of their own, or data was given there."""
+    """Return the command that repeats this training, or the Python call for your own module or data from Python."""
     own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
     if own or in_memory:
         named = {k: v for k, v in given.items() if k.isidentifier()}
@@ -107,8 +107,10 @@ def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
 
 
 def path_of(source: str) -> str | None:
-    """A file or folder, or two files with a comma between them, as it can be found from anywhere; None for what is no
-    path: a named set, or data that was given in Python."""
+    """Return the absolute path of a file or folder, or of two files separated by a comma.
+
+    The result is None for a named data set and for data from Python.
+    """
     if source in NAMED or source == IN_MEMORY:
         return None
     if Path(source).expanduser().exists():
@@ -117,8 +119,7 @@ def path_of(source: str) -> str | None:
 
 
 def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
-    """The document evaluation.json of the run in that folder: metrics, details, the worst mistakes and other examples
-    of one split."""
+    """Return the content of evaluation.json for one split: metrics, details, the worst mistakes and other examples."""
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
     size = at_once(ready.settings.eval_batch_size, ready.data.spec)
@@ -138,7 +139,7 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
     )
     train = ready.data.splits["train"]
     assert train.target is not None
-    counts = getattr(train, "target_counts", None)  # of tokens that are read from shards, and never held
+    counts = getattr(train, "target_counts", None)  # for tokens read from shards, which are never held in memory
     baseline = task.baseline(train.target, target) if counts is None else task.baseline_of(counts, target)  # type: ignore[attr-defined]
     fractions = getattr(ready.data.preprocessing, "fractions", None)
     found = Results(outputs, target)
@@ -160,7 +161,7 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
 
 
 def summary(ready: Prepared, state: State) -> str | None:
-    """What a perceptron's end means: it converged, or whether it ever can."""
+    """Return the result of a perceptron's training: whether it converged, or ever can. None for other losses."""
     if ready.task.loss_name != "perceptron":
         return None
     if state.stopped == CONVERGED:

@@ -1,6 +1,7 @@
-"""What evaluation.json shows beside the metrics: examples, samples, translations, images, what columns count.
+"""Content of evaluation.json other than metrics: examples, samples, translations, images, feature importance.
 
-Each is computed once, as training ends, of an even choice where there is much; the same every time.
+Everything is computed once, at the end of training. From large splits an evenly spaced subset is taken, which is the
+same every time.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from .setup import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
-PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
-BOXED_SIDE = 192  # of one with boxes in it
-SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
-WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
+PANELS = 3  # of an image with masks: the image, with its mask, with the predicted mask
+BOXED_SIDE = 192  # pixels of an image with boxes
+SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, tokens of their prompts, and generated tokens
+WORK = 4e11  # largest number of multiply-adds for samples: a few seconds on a CPU
 TEMPERATURE = 0.8
-DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way, and how often
-BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
-AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
+DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those shown during generation, and number of steps shown
+BOUNDED, TIMES = 64, 32  # images for the bound of diffusion, and terms for each
+AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 
-Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # boxes (m, 4) and an image's height and width to (m, 4)
+Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # maps boxes (m, 4) and (height, width) to fractions (m, 4)
 
 
 def examples(
@@ -54,9 +55,12 @@ def examples(
     panels: Callable[[int], Image.Image | None] | None = None,
     fractions: Fractions | None = None,
 ) -> dict[str, Any]:
-    """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
-    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
-    `panels` shows an example, where that is not its image as it was given; `fractions` are where boxes stand in it."""
+    """Return the worst mistakes, and examples that the model got right, evenly spaced over the split.
+
+    If examples are not simply right or wrong, those with the smallest loss are returned in place of right ones.
+    Predictions are formatted for some examples at a time. `panels` returns the image of an example, if that is not the
+    original image; `fractions` converts boxes to fractions of the image.
+    """
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -72,25 +76,25 @@ def examples(
     if not right and not isinstance(task, Classification) and len(target) > len(worst):
         beside = sorted(i for _, i in best)
 
-    def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
+    def format_all(which: Sequence[int]) -> list[dict[str, Any]]:
+        """Format these examples."""
+        rows = ((i, _format_mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
         wide = PANELS if panels else 1
-        return [_shown(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
+        return [_format_example(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
 
-    found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
+    found = {"worst": format_all([i for _, i in worst]), "right": format_all(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
-        found["translations"] = shown(spread(range(len(target)), PAIRS))
+        found["translations"] = format_all(spread(range(len(target)), PAIRS))
     return found
 
 
 def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language,
-    images."""
+    """Return details for some tasks: ROC and calibration curves, feature importance, text samples, images."""
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
         likely = task.probabilities(outputs[:1]) is not None
-        found |= scores(task, outputs, target, _held_out(ready, split) if likely else None)
+        found |= scores(task, outputs, target, _validation_results(ready, split) if likely else None)
     if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
@@ -100,8 +104,8 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     return found
 
 
-def _held_out(ready: Prepared, split: Split) -> Results | None:
-    """The answers for the validation split, where it is not what is told of, and its targets."""
+def _validation_results(ready: Prepared, split: Split) -> Results | None:
+    """Return the outputs and targets of the validation split, unless it is the split that is reported."""
     val = ready.data.splits.get("val")
     if val is None or val is split:
         return None
@@ -112,20 +116,20 @@ def _held_out(ready: Prepared, split: Split) -> Results | None:
 
 
 def spread(choice: Sequence[int], most: int) -> list[int]:
-    """An even choice of at most so many."""
+    """Return an evenly spaced choice of at most `most` items."""
     at = np.unique(np.linspace(0, len(choice) - 1, min(most, len(choice))).round().astype(int))
     return [int(choice[i]) for i in at]
 
 
-def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-    """What example i was and what was said of it, in units; its loss is that of training."""
+def _format_mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """Return the actual and predicted value of example i in its units, with its training loss."""
     own = torch.tensor([i])
     said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
     return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
 def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
-    """Where an example is seen beside what is said of it, as a mask, what shows it so; None where it is not."""
+    """Return a function that shows an example next to its predicted mask; None if there are no masks."""
     side_by_side = getattr(ready.data.preprocessing, "panels", None)
     if side_by_side is None:
         return None
@@ -141,11 +145,13 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
     return panels
 
 
-def _shown(
+def _format_example(
     split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, fractions: Fractions | None
 ) -> dict[str, Any]:
-    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one. Boxes
-    are given as fractions of the image's sides."""
+    """Return an example as evaluation.json holds it.
+
+    `wide` is the number of images next to each other in `image`. Boxes are converted to fractions of the image's sides.
+    """
     source, boxes = None, row.get("boxes")
     if image is not None:
         if boxes is not None and fractions is not None:
@@ -159,7 +165,7 @@ def _shown(
 
 
 def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
-    """The image, of at most that size, as a page holds it. It is made smaller in place."""
+    """Return the image as a PNG data URL of at most that size. The image is shrunk in place."""
     image.thumbnail(size)
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
@@ -168,7 +174,7 @@ def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)
 
 @torch.no_grad()
 def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: TensorSplit) -> dict[str, Any]:
-    """How much accuracy is lost, or RMSE gained, where a column of the table is shuffled."""
+    """Return the loss in accuracy, or the rise of RMSE, when each column of the table is shuffled."""
     task = ready.task
     assert split.target is not None
 
@@ -199,8 +205,10 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: Tenso
 
 
 def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[dict[str, Any]]:
-    """What the model writes after beginnings out of the split, and what stands there; fewer tokens of a large
-    model."""
+    """Return texts that the model generates from prompts of the split, with the actual continuation.
+
+    For a large model fewer tokens are generated.
+    """
     known, context = text.tokenizer, context_of(model)
     ends = [] if known.end is None else [known.end]
     special = (known.padding, known.unknown, known.begin, known.mask)
@@ -233,8 +241,11 @@ def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[d
 
 
 def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
-    """Images out of noise, some of them at moments on their way, and of diffusion models the variational bound of a few
-    test images, in bits a dimension. None of a model that would take minutes."""
+    """Return generated images, some of them at steps of their generation.
+
+    For diffusion models the variational bound of some test images, in bits per dimension, is added. The result is empty
+    for a model that would take minutes.
+    """
     spec, model, place = ready.data.spec, ready.place.model(ready.model, learns=False), ready.place
     assert isinstance(spec, ImageSpec)
     target = spec.target
@@ -273,7 +284,7 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
 
 
 def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
-    """The variational bound of an even choice of the examples, in bits a dimension, with its interval."""
+    """Return the variational bound of an evenly spaced subset, in bits per dimension, with its confidence interval."""
     few = torch.tensor(spread(range(len(split)), BOUNDED))
     (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
     nats = image_generation.bound(ready.model, x, classes[0] if classes else None, TIMES)

@@ -1,4 +1,4 @@
-"""How a person or the system asks a run to stop."""
+"""Graceful stop of a run on signals."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """The person or the system asked the run to stop; a checkpoint was written. The message says how to go on."""
+    """Training was stopped by the user or the system, after writing a checkpoint. The message tells how to resume."""
 
 
 class Stop:
-    """Ctrl-C and SIGTERM ask a run to end after the running step; a second Ctrl-C ends it at once."""
+    """Signal handler: Ctrl-C and SIGTERM stop a run after the current step, a second Ctrl-C at once."""
 
     def __init__(self) -> None:
         self.asked = False
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Within this context both signals are heard."""
+        """Handle both signals within this context."""
         try:
             before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # signals belong to the main thread: elsewhere nobody can press Ctrl-C
+        except ValueError:  # signals can only be handled in the main thread
             before = {}
         try:
             yield
@@ -32,6 +32,6 @@ class Stop:
                 signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:  # torchrun sends SIGTERM after what a person sends
+        if self.asked and number == signal.SIGINT:  # torchrun sends SIGTERM after the user's signal
             raise KeyboardInterrupt
         self.asked = True

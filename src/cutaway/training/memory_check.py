@@ -1,7 +1,7 @@
-"""Whether training fits into memory: told before a model is built, and before the first step is made.
+"""Memory check before a model is built and before the first training step.
 
-What a step keeps for the backward pass is not computed from formulas, which every new layer would make wrong: a few
-examples go through the model, and what they keep is laid out to the examples of the largest batch.
+The memory of a step's activations is measured and not computed from formulas, which would fail for new layers: a few
+examples are run through the model, and their memory is extrapolated to the largest batch.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .parameter_groups import blocks
 from .recompute import recomputing
 from .setup import Prepared
 
-WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
-TRIED = (2, 4)  # examples that go through the model, where a batch has more
+WORTH_SAYING = 0.5  # part of the allowed memory from which on the estimate is reported
+TRIED = (2, 4)  # numbers of examples in the trials, if a batch has more
 
 
 def reject_step_beyond_memory(ready: Prepared) -> list[str]:
-    """A sentence on what training will take, where that is much of what is free; call it before the first step.
+    """Return a note on the memory of training, if it is a large part of the free memory. Call it before the first step.
 
-    Raises SettingError where the gradients, what the optimizer remembers and what a step keeps take more than
-    memory_fraction of what is free now, when the weights and the data are there already.
+    Raises SettingError if gradients, optimizer state and activations take more than memory_fraction of the memory that
+    is free now, with weights and data already loaded.
     """
     settings, free = ready.settings, free_memory(ready.place.device)
     if not settings.memory_fraction or free is None:
@@ -61,14 +61,16 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
 
 
 def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
-    """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
-    has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
-    the end where they keep more than their part of `most` bytes: they would take what is asked about."""
+    """Return the bytes that the largest batch keeps for the backward pass, and its number of examples.
+
+    The model and torch's random state are not changed. The trial with a few examples stops early if they exceed their
+    part of `most` bytes, since it could otherwise exhaust the memory.
+    """
     split, place = ready.data.splits["train"], ready.place
     largest = largest_of(split, ready.settings)
 
-    def kept(count: int) -> int:
-        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
+    def measure(count: int) -> int:
+        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
             if isinstance(ready.data.spec.target, Tokens):
                 inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
@@ -81,26 +83,28 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         return kept_for_backward(model, on_device, place, most * count / len(largest))
 
     few, more = TRIED
-    target = ready.data.spec.target  # images of each example in a step
+    target = ready.data.spec.target  # a step may have several images for each example
     views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
     if isinstance(target, Episodes) and target.inner_lr is not None:
-        views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
-    whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
+        views += 2 * target.inner_steps * target.support  # approximately: the backward pass on the support is kept too
+    whole = isinstance(split, NodeSplit) and not split.neighbours  # a batch always has the whole graph
     if len(largest) <= more or whole:
-        return views * kept(len(largest)), len(largest)
-    first = kept(few)
+        return views * measure(len(largest)), len(largest)
+    first = measure(few)
     if first > most * few / len(largest):
         return views * first * len(largest) // few, len(largest)
-    return views * (first + max(0, kept(more) - first) * (len(largest) - few) // (more - few)), len(largest)
+    return views * (first + max(0, measure(more) - first) * (len(largest) - few) // (more - few)), len(largest)
 
 
-class _EnoughError(Exception):
-    """More is kept than was asked about."""
+class _LimitExceededError(Exception):
+    """Raised to stop a trial that exceeds its limit."""
 
 
 def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, most: float = math.inf) -> int:
-    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted; what it had kept
-    when it went beyond `most`. The model is left as it was, and so is torch's random state."""
+    """Return the bytes that the model keeps of these inputs for the backward pass, without its parameters.
+
+    The measurement stops above `most` bytes. The model and torch's random state are not changed.
+    """
     found: dict[int, int] = {}
     total = 0
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
@@ -112,12 +116,12 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
             total += storage.nbytes() - found.get(storage.data_ptr(), 0)
             found[storage.data_ptr()] = storage.nbytes()
             if total > most:
-                raise _EnoughError
+                raise _LimitExceededError
         return x
 
     with (
-        suppress(_EnoughError),
-        _as_it_was(model),
+        suppress(_LimitExceededError),
+        _restored(model),
         torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x),
         place.autocast(),
     ):
@@ -127,10 +131,13 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
 
 
 def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, how: str) -> int:
-    """Likewise where the model's blocks are computed again, as `recompute=how` has it: what is there after the forward
-    pass, and what the largest of them keeps while it is computed again."""
+    """Return the bytes for the backward pass if the model's blocks are recomputed, as with `recompute=how`.
+
+    The result is the memory after the forward pass plus that of the largest block, which is held while it is
+    recomputed.
+    """
     parts, before = blocks(model), [0]
-    plain, again = _Alive(model), _Alive(model)
+    plain, again = _LiveMemory(model), _LiveMemory(model)
     largest = 0
 
     def enter(*_: object) -> None:
@@ -140,7 +147,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
         nonlocal largest
         largest = max(largest, plain.bytes() - before.pop())
 
-    with _as_it_was(model), place.autocast():
+    with _restored(model), place.autocast():
         hooks = [block.register_forward_pre_hook(enter) for block in parts]
         hooks += [block.register_forward_hook(leave) for block in parts]
         with plain:
@@ -150,12 +157,12 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
         with recomputing(parts, how), again:
             answers = model(*inputs)
     kept = again.bytes()
-    del answers  # what is kept for it was there as long as it was
+    del answers  # keeps the activations alive until here
     return kept + largest
 
 
-class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within this context the memory that operations take is followed for as long as it is there."""
+class _LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that tracks the memory of all tensors created within it until they are freed."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -163,24 +170,24 @@ class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._found: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The operation as it is."""
+        """Run the operation unchanged, and track its results."""
         given = func(*args, **(kwargs or {}))
         for x in tree_leaves(given):
             if isinstance(x, Tensor):
                 storage = x.untyped_storage()
-                if storage._cdata not in self._own:  # as are views of weights
+                if storage._cdata not in self._own:  # neither weights nor views of them
                     watched = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
                     self._found[storage._cdata] = (watched, storage.nbytes())
         return given
 
     def bytes(self) -> int:
-        """What is there now."""
+        """Return the tracked bytes that are currently alive."""
         return sum(size for storage, size in self._found.values() if not storage.expired())
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Training mode while the block runs; then the statistics of norms and the random states are as they were."""
+def _restored(model: nn.Module) -> Iterator[None]:
+    """Set training mode within this context; restore modes, statistics of norms and random states on exit."""
     training = {module: module.training for module in model.modules()}
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with torch.random.fork_rng():

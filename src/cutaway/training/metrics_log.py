@@ -1,15 +1,15 @@
-"""The rows of metrics.csv: how training went, point by point.
+"""Rows of metrics.csv, the log of training.
 
     epoch,step,lr,train_loss,val_loss,val_accuracy,seconds
-    1,7,0.001,2.251,,,0.41          within epoch 1: the columns of validation are empty, or filled as at an end
+    1,7,0.001,2.251,,,0.41          within epoch 1: the columns of validation are empty, or filled as at the end
     1,14,0.00098,1.873,1.702,0.53,0.8
-    1,20,0.00096,1.544,1.498,0.61,1.2   the last row of an epoch is its end: it has been validated
+    1,20,0.00096,1.544,1.498,0.61,1.2   the last row of an epoch, with validation
 
-`epoch` is the running epoch, counted from 1, so that the last row with a number is the end of that epoch; `step` the
-optimizer steps that are done; `lr` the learning rate of the last of them; `train_loss` the mean loss of the steps since
-the row before; `seconds` those of training, over all sittings. Every epoch ends with a row. Where that gives fewer than
-20, there are rows within the epochs too: one for each twentieth of the training, by steps or by the time budget,
-whichever is further. They are validated where that is cheap.
+`epoch` is the current epoch, counted from 1; the last row of each epoch is its end. `step` is the number of optimizer
+steps, `lr` the learning rate of the last one, `train_loss` the mean loss of the steps since the previous row, and
+`seconds` the training time, over all sessions. Every epoch ends with a row. If that gives fewer than 20 rows, there are
+rows within epochs too: one for each twentieth of the training, by steps or by the time budget, whichever has progressed
+further. Validation is run for these rows if it is cheap.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from typing import Any
 
 from .checkpoint import State
 
-POINTS = 20  # that curves have at least, where there are so many steps
-CHEAP = 2  # training examples, for each one that is validated, that lie between two validations at least
+POINTS = 20  # smallest number of points on a curve, if there are that many steps
+CHEAP = 2  # least training examples between two validations for each validation example
 
 
 def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
-    """Whether there is to be a row within the epoch after the step that was just done, of `in_all`, of which `an_epoch`
-    make an epoch; `seconds` are the time budget, 0 where there is none."""
+    """Return whether a row within the epoch is due after the last step.
 
-    if in_all >= POINTS * an_epoch and not seconds:  # the ends of epochs are enough
+    `in_all` is the number of steps of the training, `an_epoch` that of an epoch, and `seconds` the time budget, 0 for
+    none.
+    """
+
+    if in_all >= POINTS * an_epoch and not seconds:  # there are enough epochs
         return False
 
     def twentieths(step: int, time: float) -> int:
@@ -39,14 +42,16 @@ def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
 
 
 def is_cheap(state: State, an_epoch: int, train: int, val: int) -> bool:
-    """Whether so many of `train` examples were learned from since the last validation that to validate on `val` takes
-    no time worth speaking of."""
+    """Return whether validation on `val` examples is cheap compared with training since the last validation.
+
+    `train` is the number of examples in an epoch.
+    """
     validated = (row["step"] for row in reversed(state.history) if any(key.startswith("val_") for key in row))
     return (state.update - next(validated, 0)) / an_epoch * train >= CHEAP * val
 
 
 def add_row(state: State, scores: Mapping[str, float]) -> dict[str, Any]:
-    """Add the row of where training stands, with the metrics on the validation split if there are any."""
+    """Add a row for the current state, with the validation metrics if there are any."""
     counted = state.counted - state.row_counted
     row = {
         "epoch": state.epoch + 1,

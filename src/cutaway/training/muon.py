@@ -1,19 +1,19 @@
-"""Muon: momentum whose matrices are made orthogonal before they are taken as a step, for kernels as for matrices.
+"""Muon: momentum whose matrices are orthogonalized before each step, for matrices and convolution kernels.
 
 K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
 <https://kellerjordan.github.io/posts/muon/>
 
     M ← M + (1 − μ)(G − M),   N = G + μ (M − G)          Nesterov's momentum
-    X₀ = N/‖N‖,   X ← a X + (b A + c A²) X,  A = X Xᵀ      five times: singular values come to about 1
+    X₀ = N/‖N‖,   X ← a X + (b A + c A²) X,  A = X Xᵀ      five times: singular values become about 1
     W ← (1 − η λ) W − η · 0.2 √max(rows, columns) · X
 
-The factor gives steps the size of AdamW's, so that both share one rate: J. Liu et al., Muon is scalable for LLM
-training, 2025 <https://arxiv.org/abs/2502.16982>. A convolution's kernel (out, in, k, k) is the matrix (out, in·k·k)
-that takes patches to channels, as in K. Jordan's CIFAR-10 scripts; PyTorch's own `torch.optim.Muon`, which this equals
-bit for bit on matrices, rejects kernels.
+The factor gives steps of the size of AdamW's, so that both share one rate: J. Liu et al., Muon is scalable for LLM
+training, 2025 <https://arxiv.org/abs/2502.16982>. A convolution kernel (out, in, k, k) is treated as the matrix (out,
+in·k·k) that maps patches to channels, as in K. Jordan's CIFAR-10 scripts. PyTorch's `torch.optim.Muon`, which gives
+bit-identical results on matrices, rejects kernels.
 
-Where processes hold weights in parts, each keeps the momentum of its part, and matrices come together one after
-another, in all processes, each of which takes its part of the step.
+If weights are sharded, each process keeps the momentum of its shard. The matrices are gathered one after another in all
+processes, and each process updates its shard.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADAMW_STEP = 0.2  # root mean square of AdamW's steps, in units of the rate
 
 
 class Muon(Optimizer):
-    """Muon for weights of two or more dimensions."""
+    """Muon optimizer for weights with two or more dimensions."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Muon(Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]  # nobody here evaluates a loss anew within a step
-        """One update of every weight that has a gradient."""
+    def step(self) -> None:  # type: ignore[override]  # no closure is needed here
+        """Update every weight that has a gradient."""
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is None:
@@ -67,8 +67,11 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly U Vᵀ of the singular value decomposition U S Vᵀ of a matrix (m, n), in bfloat16: its singular values are
-    between about 0.7 and 1.2, by Newton–Schulz's iteration, which needs products alone."""
+    """Return approximately U Vᵀ of the singular value decomposition U S Vᵀ of a matrix (m, n), in bfloat16.
+
+    The singular values of the result are between about 0.7 and 1.2. It is computed by Newton–Schulz iteration, which
+    needs only matrix products.
+    """
     x = matrix.bfloat16()
     tall = len(x) > x.shape[1]
     x = x.T if tall else x  # (the smaller of m and n, the larger): A is as small as can be

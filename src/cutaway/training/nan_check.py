@@ -1,4 +1,4 @@
-"""Finding the layer where values stopped being finite, after the fact, so that good steps cost nothing."""
+"""Search for the layer with the first non-finite values, after the fact, so that normal steps cost nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from ..distributed.dtensors import in_parts, part
 
 @torch.no_grad()
 def first_broken(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
-    """Where the first values stand that are not finite: inputs, weights, outputs in the order of computation,
-    gradients. Empty where all are finite. Of weights that processes hold in parts, this process's alone, and no
-    outputs, which all would have to compute together."""
+    """Return where the first non-finite values are: inputs, weights, outputs in order of computation, or gradients.
+
+    The result is empty if all values are finite. For sharded weights only those of this process are checked, and
+    outputs are skipped, since all processes would have to compute them together.
+    """
     if not all(torch.isfinite(x).all() for x in inputs if x.is_floating_point()):
         return "the input"
     for name, p in model.named_parameters():

@@ -1,10 +1,10 @@
-"""How gradients become updates: PyTorch's optimizers, in their fused form where there is one, and Muon.
+"""Optimizers: those of PyTorch, fused where possible, and Muon.
 
-Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none, and where
-a model says which of its weights decay (`decayed`), no others do. Embeddings are weights: BERT's code decays them, as
-transformers' trainer does, and one that is the output layer too is a matrix like others. The rate of a group of
-parameters is the base rate times the group's "scale", which falls with its distance from the head where `layer_decay`
-asks for it: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
+Weight decay applies to weights only. Biases and gains of norms (all parameters with fewer than two dimensions) are not
+decayed, and if a model lists its decayed weights (`decayed`), no others are. Embeddings are weights: BERT's code decays
+them, as the trainer of transformers does, and one that is tied to the output layer is a matrix like others. The rate of
+a parameter group is the base rate times the group's "scale", which falls with the distance from the head if
+`layer_decay` is set: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .config import TrainSettings
 from .muon import Muon
 from .parameter_groups import depths, heads
 
-# The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
+# Fused kernels update in one pass over memory. On a CPU the default loop is ten times slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
-FUSED_IN_PARTS = {"adam", "adamw"}  # of weights that processes hold in parts; others go through them one by one
-# Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
+FUSED_IN_PARTS = {"adam", "adamw"}  # optimizers whose fused kernels support sharded weights
+# Copies of each weight in the optimizer state. Muon has one for matrices, and two for those left to AdamW.
 REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
 OTHERS_REMEMBER = 2  # adadelta, adam, adamw
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -37,7 +37,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter, and how it learns."""
+    """A parameter with its rate scale and weight decay."""
 
     parameter: nn.Parameter
     scale: float  # of the rate
@@ -45,8 +45,8 @@ class Weight:
 
 
 def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
-    """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
-    if settings.lora:  # what learns is little
+    """Return the bytes of a model in training: weights, gradients, optimizer state and moving average."""
+    if settings.lora:  # few parameters are trainable
         return size.bytes * (2 if settings.precision == "float64" else 1)
     copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
     doubled = 2 if settings.precision == "float64" else 1
@@ -54,10 +54,9 @@ def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
 
 
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
-    """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all.
+    """Return the optimizers that together update every trainable parameter: one, or two if Muon cannot take all.
 
-    Raises SettingError for betas that are not two, and for settings that rows which alone have gradients (sparse
-    embeddings) cannot have.
+    Raises SettingError if there are not two betas, and for settings that sparse gradients of embeddings do not support.
     """
     if len(settings.betas) != 2:
         raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
@@ -70,29 +69,32 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
         if p.requires_grad
     ]
     if settings.optimizer != "muon":
-        return [_build(settings.optimizer, trainable, settings, fused=not _sparse(model))]
-    hidden = {id(p) for p in _hidden(model)}
+        return [_build(settings.optimizer, trainable, settings, fused=not _has_sparse_gradients(model))]
+    hidden = {id(p) for p in _hidden_weights(model)}
     muon = [w for w in trainable if id(w.parameter) in hidden]
     rest = [w for w in trainable if id(w.parameter) not in hidden]
     return [_build(n, ws, settings) for n, ws in (("muon", muon), ("adamw", rest)) if ws]
 
 
-def _sparse(model: nn.Module) -> bool:
-    """Whether an embedding's gradient holds only the rows that a batch used."""
+def _has_sparse_gradients(model: nn.Module) -> bool:
+    """Return whether an embedding has sparse gradients."""
     return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
 
 
 def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
-    if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
+    if _has_sparse_gradients(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
         raise SettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "
             f"adagrad, weight_decay=0 and grad_clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.grad_clip:g}."
         )
 
 
-def _hidden(model: nn.Module) -> list[nn.Parameter]:
-    """What Muon is for, as its author says: the matrices and kernels between hidden layers. The first layer, the
-    heads, embeddings, biases and norms are for AdamW; so are grouped convolutions, whose kernels are many matrices."""
+def _hidden_weights(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters for Muon, as its author recommends: the matrices and kernels between hidden layers.
+
+    The first layer, heads, embeddings, biases and norms are left to AdamW, as are grouped convolutions, whose kernels
+    are several matrices.
+    """
     kernels = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS)]
     grouped = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS) and m.groups > 1]
     embeddings = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
@@ -115,9 +117,9 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
         return SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
     if name == "adagrad":
         return Adagrad(groups, lr=s.lr, fused=fused, **eps)
-    if name == "rmsprop":  # has no fused form
+    if name == "rmsprop":  # no fused kernel
         return RMSprop(groups, lr=s.lr, alpha=s.alpha, foreach=True, **eps)
-    if name == "adadelta":  # nor has this one; M. Zeiler's decay of 0.95
+    if name == "adadelta":  # no fused kernel; M. Zeiler's decay of 0.95
         return Adadelta(groups, lr=s.lr, rho=0.95, foreach=True, **eps)
     first, second = s.betas
     if name == "adam":
@@ -126,7 +128,7 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
 
 
 def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters of one scale and one decay each, the head's first."""
+    """Return parameter groups of one scale and decay each, the head's first."""
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
     for w in weights:
         decay = weight_decay if w.decays else 0.0

@@ -1,5 +1,4 @@
-"""A module of one's own, tried with one batch before anything is learned: whether it takes what the data holds, and
-whether what it answers has the shape that is learned from."""
+"""Trial of your own module on one batch before training: whether it accepts the data and returns the required shape."""
 
 from __future__ import annotations
 
@@ -34,15 +33,15 @@ from ..nn.eval_mode import resting
 from .batches import largest_of
 from .config import TrainSettings
 
-EXAMPLES = 2  # of the batch
+EXAMPLES = 2  # in the trial batch
 
 
 def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> None:
-    """Run the module once on a batch of the training split. Layers that take the size of their input from the first
-    batch are made by it; nothing else is changed.
+    """Run the module once on a batch of the training split.
 
-    Raises ModelError, with the shape found and the shape needed, where the module cannot take the batch, or its answers
-    are not of the shape that the task has, or it views what is in the memory format channels-last that was asked for.
+    Lazy layers, which infer their input size from the first batch, are initialized by it; nothing else is changed.
+    Raises ModelError, with the actual and the required shape, if the module cannot take the batch, if its output has
+    the wrong shape, or if it calls `view` on tensors in the channels-last format that was requested.
     """
     split, module = data.splits["train"], found.given
     if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
@@ -56,7 +55,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
             "mask, cache), as in models/base.py, or take gpt2."
         )
     batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
-    inputs = tuple(_like(x, module) for x in batch.inputs)
+    inputs = tuple(_to_module(x, module) for x in batch.inputs)
     if settings.channels_last:
         inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
         for conv in module.modules():
@@ -74,7 +73,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
         parameters = list(inspect.signature(module.forward).parameters)
         raise ModelError(
             f"{found.name} cannot take what this {data.spec.kind} data holds, {held}; its forward takes "
-            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_said_of_ids(module, data.spec)}"
+            f"({', '.join(parameters)}). {type(error).__name__}: {_first_line(error)}{_id_hint(module, data.spec)}"
         ) from error
     if not isinstance(given, Tensor):
         raise ModelError(
@@ -95,7 +94,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
 def shape_needed(
     spec: Spec, target: Tensor, inputs: tuple[Tensor, ...], network: object
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The shape of a model's answers to a batch, and what it stands for; None where it is told by the answers alone."""
+    """Return the required shape of a model's output for a batch, and its description; None if any shape is valid."""
     learned, n, first = spec.target, len(target), inputs[0]
     outputs = learned.outputs
     if isinstance(learned, Classes):
@@ -121,16 +120,16 @@ def shape_needed(
     return None, ""
 
 
-def _said_of_ids(module: nn.Module, spec: Spec) -> str:
-    """How token ids are told from numbers, where a module that may take them was given a table or series."""
+def _id_hint(module: nn.Module, spec: Spec) -> str:
+    """Return a hint to declare token ids, if a module with an embedding was given a table or series; else ""."""
     embeds = any(isinstance(m, nn.Embedding) for m in module.modules())
     if not embeds or spec.kind not in (TableSpec.kind, SeriesSpec.kind):
         return ""
     return ". If these are token ids, say how many there are, as in vocab_size=20000"
 
 
-def _like(x: Tensor, module: nn.Module) -> Tensor:
-    """A tensor where the module stands, in the precision of its weights."""
+def _to_module(x: Tensor, module: nn.Module) -> Tensor:
+    """Return the tensor on the module's device, in the precision of its weights."""
     own = next((p for p in module.parameters() if p.is_floating_point()), None)
     if own is None:
         return x

@@ -1,6 +1,6 @@
-"""Strategies: what the processes of a training each hold of the model, and how their gradients come together.
+"""Parallel strategies: how processes hold a model and combine their gradients.
 
-The loop asks one of these objects, which strategies.py chooses, and reads the same for all of them.
+The loop uses one of these objects, which strategies.py selects. All have the same interface.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from .recompute import recomputing
 
 
 class Alone:
-    """One process, which has everything itself."""
+    """Strategy of a single process, which holds the whole model."""
 
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         self.model, self.place = model, place
         self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
-        self.loss: Callable[..., Any] = model  # of a batch
+        self.loss: Callable[..., Any] = model  # loss of a batch
         self.recompute = settings.recompute
         self.blocks = [] if settings.recompute == "none" else blocks(model)
         self.rounding = rounding_of(model, settings)
 
     def learn(self, loss: Callable[..., Any]) -> None:
-        """From now on `loss` is learned from, by the parameters that have gradients now."""
+        """Set the loss, which is optimized over the parameters that currently require gradients."""
         self.loss = loss
 
     def batch(self, last: bool) -> AbstractContextManager[object]:
-        """The context of a batch's forward and backward pass; whether it is the `last` one of an update, after which
-        gradients come together."""
-        # Most have none, and in a step of half a millisecond two that do nothing are felt.
+        """Return the context of a batch's forward and backward pass.
+
+        `last` marks the last batch of an update, after which gradients are synchronized.
+        """
+        # Two empty contexts would be noticeable in a step of half a millisecond.
         return self._in_context() if self.rounding or self.blocks else nullcontext()
 
     @contextmanager
@@ -49,51 +51,54 @@ class Alone:
             yield
 
     def rounded(self) -> AbstractContextManager[object]:
-        """The context in which weights and inputs are rounded, where the model learns to be quantized."""
+        """Return the context in which weights and inputs are rounded, for quantization-aware training."""
         return self.rounding.applied() if self.rounding else nullcontext()
 
     def normalizing(self) -> AbstractContextManager[object]:
-        """The context in which batch normalization is over all processes, where it is to be."""
+        """Return the context that synchronizes batch normalization over all processes, if it is enabled."""
         return SynchronizedBatchNorm() if self.synchronized else nullcontext()
 
     def share_statistics(self) -> None:
-        """Take over the first process's running statistics, where each has its own."""
+        """Broadcast running statistics from the first process, if batch normalization is not synchronized."""
         if not self.synchronized:
             self.place.share_buffers(self.model)
 
     def answering(self) -> AbstractContextManager[object]:
-        """The context in which the model answers outside of the loss."""
+        """Return the context for calling the model outside of the loss."""
         return self.rounded()
 
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
-        """Scale the gradients to a norm of at most `most`; the norm that they had."""
+        """Clip the norm of the gradients to at most `most`, and return the norm before clipping."""
         return nn.utils.clip_grad_norm_(parameters, most)
 
     def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
-        """Write a checkpoint to the folder; all processes ask for it. Raises FileError."""
+        """Write a checkpoint to the folder. All processes must call it. Raises FileError."""
         save_whole(folder, tensors, state, self.place.writes)
 
     def saved(self) -> None:
-        """Wait until the last checkpoint is written, where the loop went on meanwhile. Raises FileError."""
+        """Wait until the last checkpoint is written, if it is written in the background. Raises FileError."""
 
 
 class Replicated(Alone):
-    """Distributed data parallel: each process holds the whole model and adds up the gradients of all."""
+    """Distributed data parallel: each process holds the whole model, and gradients are summed over all processes."""
 
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         super().__init__(model, place, settings)
         self._learning: frozenset[str] = frozenset()
 
     def learn(self, loss: Callable[..., Any]) -> None:
-        """As above. What learns has changed where an epoch's phase has."""
+        """Set the loss, and rebuild DistributedDataParallel if the trainable parameters have changed."""
         learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         if learning != self._learning:
-            self.loss = loss  # what added up those before is gone before another one is made
+            self.loss = loss  # release the previous wrapper first
             self.loss, self._learning = added_up(self.model, loss), learning
 
     @contextmanager
     def batch(self, last: bool) -> Iterator[None]:
-        """As above, with batch normalization over all processes."""
+        """Return the context of a batch, with batch normalization over all processes.
+
+        Only the last batch synchronizes gradients.
+        """
         waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
         with super().batch(last), waiting, self.normalizing():
             yield

@@ -1,4 +1,4 @@
-"""What of a model learns, and how fast: its heads, what is frozen, and how far each parameter stands from the head."""
+"""Parameter groups: heads, frozen layers, and the distance of each parameter from the head."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ..nn.transformer import is_block
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-LARGE = 0.02  # fraction of the parameters from which on a layer is a block of its own
-HEAD = "head"  # the child that is the head, whatever it is made of
-PROJECTION = "projection"  # the child that stands before the head for as long as views of images are told apart
-NEARLY_ALL = (
-    0.9  # fraction of the parameters from which on one child is not a group of the model, but its whole backbone
-)
+LARGE = 0.02  # smallest fraction of the parameters in a layer that is its own block
+HEAD = "head"  # name of the child that is the head
+PROJECTION = "projection"  # name of the child before the head during contrastive training
+NEARLY_ALL = 0.9  # a child with more of the parameters is the whole backbone and is split
 
 
 def heads(model: nn.Module) -> list[str]:
-    """The names of what gives the outputs: the child `head` where there is one, else the last linear layer or
-    convolution; and the last one of each auxiliary head, a child whose name begins with aux."""
+    """Return the names of the output layers.
+
+    These are the child `head` if there is one, else the last linear layer or convolution, and the last layer of each
+    auxiliary head, which is a child whose name begins with aux.
+    """
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
     last = {auxiliary(name): name for name in layers if name.split(".")[0] != PROJECTION}
     if isinstance(getattr(model, HEAD, None), nn.Module):
@@ -33,28 +34,34 @@ def heads(model: nn.Module) -> list[str]:
 
 
 def auxiliary(name: str) -> str:
-    """The child that is the auxiliary head in which `name` stands; empty for one that stands in none."""
+    """Return the child that is the auxiliary head containing `name`, or an empty string."""
     child = name.split(".")[0]
     return child if child.lower().startswith("aux") else ""
 
 
 def backbone(model: nn.Module) -> set[str]:
-    """The names of all parameters and modules but the heads and what belongs to auxiliary heads alone; of a model that
-    is built on another network those of that one alone, since its head is more than the last layer."""
+    """Return the names of all parameters and modules except the heads and what belongs only to auxiliary heads.
+
+    For a model that is built on another network, these are the names within that network, since everything after it is
+    the head.
+    """
     names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
     if (built_on := contract_of(model).built_on) is not None:
-        return {name for name in names if built_on[0] in _around(name)}
+        return {name for name in names if built_on[0] in _enclosing_names(name)}
     ends = set(heads(model))
-    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_around(name))}
+    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_enclosing_names(name))}
 
 
 def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
-    """The names of parameters and modules that the patterns mean: `conv1` is everything within that module, `layer*`
-    all modules of such names, `*.bias` all such parameters. Raises SettingError for a pattern that means none."""
+    """Return the names of parameters and modules that the patterns match.
+
+    `conv1` is everything in that module, `layer*` all modules with such names, `*.bias` all such parameters. Raises
+    SettingError for a pattern without a match.
+    """
     names = [name for name, _ in [*model.named_modules(), *model.named_parameters()] if name]
     found: set[str] = set()
     for pattern in patterns:
-        meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _around(name))}
+        meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _enclosing_names(name))}
         if not meant:
             near = nearest(pattern, names) or [name for name, _ in model.named_children()]
             raise SettingError(
@@ -66,13 +73,16 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether anything in the model is normalized by the statistics of a batch."""
+    """Return whether any layer is batch normalization."""
     return any(isinstance(module, NORMS) for module in model.modules())
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """The parts of the model that compute one after another and hold most of its weights: a Transformer's blocks, and
-    of others the larger layers, or blocks of layers, of a `Sequential`. None stands in another."""
+    """Return the consecutive parts of the model that hold most of its weights.
+
+    These are the blocks of a Transformer, and in other models the larger layers, or blocks of layers, of a
+    `Sequential`. They are not nested.
+    """
     least = LARGE * sum(p.numel() for p in model.parameters())
     found: list[nn.Module] = []
     inside: set[nn.Module] = set()
@@ -87,8 +97,10 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
-    """Let those of the `learnable` parameters learn that are not `still`, and hold the statistics of each batch norm
-    that is still itself, or whose parameters all are. All else of the model is put into training mode."""
+    """Set training mode, and `requires_grad` for the `learnable` parameters except those that are `still`.
+
+    A batch norm keeps its statistics if it is `still` itself, or all its parameters are.
+    """
     model.train()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in learnable and name not in still)
@@ -100,11 +112,11 @@ def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[st
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """How many groups of layers from the head each parameter stands, 0 for the heads themselves.
+    """Return the distance of each parameter from the head in groups of layers, 0 for the heads.
 
-    The groups are the model's children in their order. One that holds nearly all of the backbone's parameters is
-    opened, and so is a list of a Transformer's blocks, so that these are groups of their own; one of vectors alone,
-    such as a norm, belongs to the group before it. An auxiliary head is a head.
+    The groups are the model's children in order. A child with nearly all of the backbone's parameters is split into its
+    own children, and so is a list of Transformer blocks. A child with vectors alone, such as a norm, belongs to the
+    group before it. An auxiliary head is a head.
     """
     rest = backbone(model)
     total = sum(p.numel() for name, p in model.named_parameters() if name in rest)
@@ -115,8 +127,10 @@ def depths(model: nn.Module) -> dict[str, int]:
 
 
 def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
-    """The names of the parameters of each group within `module`, whose own name is `prefix`, from input to output.
-    Parameters of the module itself, such as positions, belong to its first group."""
+    """Return the parameter names of each group in `module`, whose own name is `prefix`, from input to output.
+
+    Parameters of the module itself, such as positions, belong to its first group.
+    """
     groups = [[prefix + name for name, _ in module.named_parameters(recurse=False)]]
     for name, child in module.named_children():
         inside = {f"{prefix}{name}.{key}": p for key, p in child.named_parameters()}
@@ -133,8 +147,8 @@ def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
     return [own + rest[0], *rest[1:]] if rest else [own]
 
 
-def _around(name: str) -> Iterator[str]:
-    """The name and those of all modules around it: a.b.c, a.b, a."""
+def _enclosing_names(name: str) -> Iterator[str]:
+    """Yield the name and those of all modules that contain it: a.b.c, a.b, a."""
     while name:
         yield name
         name = name.rpartition(".")[0]

@@ -1,10 +1,9 @@
-"""Weights to start from: a run or model of ours, a Hugging Face folder, or a checkpoint of torchvision's, taken into a
-model of the same kind.
+"""Loading of pretrained weights from a Cutaway run or model, a Hugging Face folder or a torchvision checkpoint.
 
-Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
-a model of text it may be of another kind: what does not fit of it stays as it was initialized. A network that is built
-on another one (`built_on`: FCN on a ResNet) takes that one's weights as its backbone, and everything after it stays as
-it was initialized. Anything else that does not fit is rejected, so that no layer begins at random unnoticed.
+All tensors of the same name and shape are loaded, including buffers. Only the head may have another number of classes,
+and in a text model it may be of another kind: its layers that do not match keep their initialization. A network that is
+built on another one (`built_on`: FCN on a ResNet) takes that one's weights for its backbone, and all later layers keep
+their initialization. Any other mismatch is rejected, so that no layer starts from random weights unnoticed.
 """
 
 from __future__ import annotations
@@ -37,26 +36,28 @@ from ..models.registry import Preset, find, presets
 from ..nn.resizing import Shapes
 from .parameter_groups import HEAD, LAYERS, auxiliary, heads
 
-# Of a Config: what shapes tell.
+# Config fields that follow from the shapes of tensors.
 FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
-# And what the data asks for: no setting that goes along with weights.
+# Config fields that the data determines, which are not taken from the weights.
 ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
-UNLABELLED = ("views", "patches")  # the kinds of target that are learned without labels
-TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
+UNLABELLED = ("views", "patches")  # kinds of targets without labels
+TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files next to weights that may hold a tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What stands at weights=PATH, before anything of it is taken."""
+    """Location and metadata of the weights at weights=PATH, before any tensor is loaded."""
 
-    file: Path  # that holds the weights, or names those that do
-    config: Any = None  # of their model, as ours; None where nothing tells it
-    tokenizer: Path | None = None  # the file of the tokenizer that their texts were cut by
-    resized: Shapes = dataclasses.field(default_factory=dict)  # of a model whose channels were pruned (nn.resizing)
+    file: Path  # file of the weights, or their index
+    config: Any = None  # config of their model; None if unknown
+    tokenizer: Path | None = None  # tokenizer file of the weights
+    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.resizing)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
-        """The model's own settings that go along with the weights: those that are not the preset's, and how many tokens
-        it reads. What the data asks for is not among them."""
+        """Return the model settings that the weights require: those that differ from the preset's, and context length.
+
+        Settings that the data determines are not among them.
+        """
         if self.config is None:
             return {}
         names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
@@ -66,33 +67,32 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """What a model began with."""
+    """Record of the weights that a model was initialized with."""
 
     path: str  # of the file
     sha256: str  # of its content
-    tensors: int  # that were taken, of those that the model has
-    new: tuple[str, ...]  # the layers, or whole auxiliary heads, that were not in the file or are of other classes
-    notes: tuple[str, ...]  # sentences a person should read
+    tensors: int  # number of loaded tensors
+    new: tuple[str, ...]  # layers or auxiliary heads that are not in the file or have other classes
+    notes: tuple[str, ...]  # notes for the user
 
 
 def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
-    """Put the weights at `path` (a run's or model's folder, Hugging Face's, or a file) into the model, and say what was
-    taken.
+    """Load the weights at `path` into the model, and return a record of them.
 
-    Raises FileError where the file cannot be read or does not fit the model, ModelError where torchvision has no such
-    network.
+    `path` is the folder of a run or a model, a Hugging Face folder, or a file. Raises FileError if the file cannot be
+    read or does not match the model, and ModelError if torchvision has no such network.
     """
-    file = _file(path, preset)
-    if (base := _base_of(file, preset)) is not None:
+    file = _find_file(path, preset)
+    if (base := _backbone_preset(file, preset)) is not None:
         return _take_backbone(model, preset, file, base)
     found, notes = _read(file, model, preset)
     found = contract_of(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
-    new = tuple(heads(model)) if _of_no_labels(file) else _new(own, found, heads(model), of_text)
+    new = tuple(heads(model)) if _is_self_supervised(file) else _new_layers(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
-    # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
-    # the head of another kind that a model of text had.
+    # An auxiliary head in the file may be missing in the model, since it is used in training alone. So may
+    # the head of another kind of a text model.
     offered = {
         k: v
         for k, v in found.items()
@@ -100,25 +100,25 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     }
     _reject_misfits(file, model, wanted, offered)
     reject_not_finite(offered, file)
-    _put(model, offered)
+    _copy_tensors(model, offered)
     keep_origin(model, preset, path)
-    notes = (_said(file, preset, own, wanted, found, new), *notes)
+    notes = (_loaded_note(file, preset, own, wanted, found, new), *notes)
     return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
 
 
 def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> Taken:
-    """Put the weights of `base`, which the model is built on, into that child of it, all but the head's."""
+    """Load the weights of `base`, which the model is built on, into that child of the model, without the head."""
     assert preset.network.built_on is not None
     child, _ = preset.network.built_on
     body = model.get_submodule(child)
     found, notes = _read(file, body, base)
     own = body.state_dict()
     ends = tuple(heads(shaped(base, base.config)))
-    # Norms that are frozen count no batches.
+    # Frozen norms have no batch counters.
     offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
     _reject_misfits(file, body, own, offered)
     reject_not_finite(offered, file)
-    _put(body, offered)
+    _copy_tensors(body, offered)
     new = tuple(name for name, part in model.named_children() if name != child and part.state_dict())
     said = (
         f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
@@ -128,7 +128,7 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
 
 
 @torch.no_grad()
-def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _copy_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy the tensors into the model's parameters and buffers of these names."""
     own = model.state_dict()
     for name, tensor in tensors.items():
@@ -136,17 +136,17 @@ def _put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
-    """Have the model know what is said beside the weights at `path`; nothing, where they are gone since."""
+    """Attach the origin stored with the weights at `path` to the model, unless the file no longer exists."""
     try:
-        origin = _origin(_file(path, preset))
+        origin = _read_origin(_find_file(path, preset))
     except FileError:
         return
     if origin is not None:
-        model.origin = origin  # type: ignore[assignment]  # no module or tensor
+        model.origin = origin  # type: ignore[assignment]  # a plain attribute
 
 
 def resized_at(path: str, preset: Preset) -> Shapes:
-    """The shapes that the weights at `path` have by pruning of channels; none, where they are gone since."""
+    """Return the shapes that channel pruning gave the weights at `path`; empty if the file no longer exists."""
     try:
         return find_weights(path, preset).resized
     except FileError:
@@ -154,7 +154,7 @@ def resized_at(path: str, preset: Preset) -> Shapes:
 
 
 def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
-    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    """Return a note on the model settings taken from the weights; none if they equal the preset's."""
     theirs = begun.settings(preset)
     other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
     if not other:
@@ -164,25 +164,25 @@ def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, 
 
 
 def find_weights(path: str, preset: Preset) -> Source:
-    """What stands at `path`: whose weights, for which config, with which tokenizer. No tensor is read.
+    """Find the weights at `path`, with their config and tokenizer. No tensor is read.
 
-    Raises FileError where there are none, or those of another model; ModelError where they are of a network of
+    Raises FileError if there are none, or they are of another model; ModelError if they are of a network of
     transformers that `preset` is not.
     """
-    file = _file(path, preset)
-    if _is_hugging(file):
+    file = _find_file(path, preset)
+    if _is_hugging_face(file):
         folder = Folder(file.parent)
         folder.preset(preset.name)
         return Source(file, folder.config, folder.tokenizer)
-    if (base := _base_of(file, preset)) is not None:
-        written = (_meta(file) or {}).get("config", {})
-        theirs = {**vars(base.config), **{k: _plain(v) for k, v in base.as_now(written).items()}}
+    if (base := _backbone_preset(file, preset)) is not None:
+        written = (_read_metadata(file) or {}).get("config", {})
+        theirs = {**vars(base.config), **{k: _to_tuples(v) for k, v in base.as_now(written).items()}}
         shared = {k: v for k, v in theirs.items() if k in preset.setting_names}
         return Source(file, dataclasses.replace(preset.config, **shared))
-    meta = _meta(file)
+    meta = _read_metadata(file)
     if meta is None and family_of(preset.name) is not None:
         reject_pickle(file)
-        Folder(file.parent)  # says what the folder lacks
+        Folder(file.parent)  # raises an error on what the folder lacks
         raise FileError(
             f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
         )
@@ -194,14 +194,16 @@ def find_weights(path: str, preset: Preset) -> Source:
             f"{file} holds a quantized model, whose numbers are rounded, and training moves them by less than a step: "
             "begin with the run that it was made of."
         )
-    theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
+    theirs = {k: _to_tuples(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
-    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file), resized)
+    return Source(file, dataclasses.replace(preset.config, **theirs), _find_tokenizer(file), resized)
 
 
-def _file(given: str, preset: Preset) -> Path:
-    """The file that holds the weights, or names those that do: the path itself, or that of a folder, which is fetched
-    where it is one of the Hub."""
+def _find_file(given: str, preset: Preset) -> Path:
+    """Return the file that holds the weights, or their index: the path itself, or a file in that folder.
+
+    A folder on the Hugging Face Hub is downloaded.
+    """
     path = here(given)
     if path.is_file():
         return path
@@ -222,32 +224,32 @@ def _file(given: str, preset: Preset) -> Path:
     return file
 
 
-def _is_hugging(file: Path) -> bool:
-    """Whether the file is the weights of a Hugging Face folder."""
+def _is_hugging_face(file: Path) -> bool:
+    """Return whether the file holds the weights of a Hugging Face folder."""
     return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
 
 
-def _of_no_labels(file: Path) -> bool:
-    """Whether the weights beside are of a network that learned without labels: its head answers no question."""
-    found = _beside(file.parent / TOKENIZERS[1])
+def _is_self_supervised(file: Path) -> bool:
+    """Return whether the weights were trained without labels, so that their head gives no predictions."""
+    found = _read_json_object(file.parent / TOKENIZERS[1])
     for key in ("spec", "target"):
         inner = found.get(key)
         found = inner if isinstance(inner, dict) else {}
     return found.get("kind") in UNLABELLED
 
 
-def _beside(path: Path) -> dict[str, Any]:
-    """What a JSON document beside weights says; nothing where there is none, or it is no object."""
+def _read_json_object(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file next to the weights; empty if it does not exist or is not an object."""
     document = read_json(path) if path.is_file() else None
     return document if isinstance(document, dict) else {}
 
 
-def _tokenizer_beside(file: Path) -> Path | None:
-    """The file beside weights of ours that holds the one tokenizer of their texts."""
+def _find_tokenizer(file: Path) -> Path | None:
+    """Return the file next to Cutaway's weights that holds their single tokenizer, or None."""
     for name in TOKENIZERS:
         beside = file.parent / name
         if beside.is_file():
-            document = _beside(beside)
+            document = _read_json_object(beside)
             source, target = document.get("source"), document.get("target")
             shared = kind_now(document.get("kind")) == "seq2seq" and target in (None, source)
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
@@ -255,11 +257,11 @@ def _tokenizer_beside(file: Path) -> Path | None:
     return None
 
 
-def _base_of(file: Path, preset: Preset) -> Preset | None:
-    """The preset whose weights these are, where it is a network that `preset` is built on; else None."""
-    if preset.network.built_on is None or _is_hugging(file):
+def _backbone_preset(file: Path, preset: Preset) -> Preset | None:
+    """Return the preset of these weights, if it is the network that `preset` is built on; else None."""
+    if preset.network.built_on is None or _is_hugging_face(file):
         return None
-    network, meta = preset.network.built_on[1], _meta(file)
+    network, meta = preset.network.built_on[1], _read_metadata(file)
     with with_numbers():
         name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
     base = find(str(name))
@@ -267,37 +269,37 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
 
 
 def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
-    """The named tensors of the file under our names, and what a person should know of them."""
-    if _is_hugging(file):
+    """Return the tensors of the file under Cutaway's names, and notes on them."""
+    if _is_hugging_face(file):
         shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
         return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
-    if _meta(file) is None:
+    if _read_metadata(file) is None:
         with with_numbers():
             loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_weights(file)
     _reject_other(file, meta, preset)
     theirs = preset.as_now(meta["config"])
-    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
+    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every model has a config
     changed = [
-        f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
+        f"{key} {as_text(_to_tuples(theirs[key]))} there, {as_text(_to_tuples(value))} here"
         for key, value in ours.items()
-        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
+        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _to_tuples(theirs[key]) != _to_tuples(value)
     ]
     notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
     return tensors, notes
 
 
-def _origin(file: Path) -> Origin | None:
-    """What the folder of the weights says beside them; a head that it had not will be learned now."""
-    if _is_hugging(file):
+def _read_origin(file: Path) -> Origin | None:
+    """Return the origin stored with the weights. Their new layers are cleared, since these are trained now."""
+    if _is_hugging_face(file):
         return Folder(file.parent).origin()
-    document = (_meta(file) or {}).get("origin")
+    document = (_read_metadata(file) or {}).get("origin")
     return dataclasses.replace(origin_from_json(document), new=()) if document else None
 
 
-def _meta(file: Path) -> dict[str, Any] | None:
-    """What Cutaway wrote in the header of the file; None where another program wrote it."""
+def _read_metadata(file: Path) -> dict[str, Any] | None:
+    """Return the metadata that Cutaway wrote in the header of the file; None for files of other programs."""
     try:
         if file.name == INDEX:
             found = read_json(file)["metadata"]["cutaway"]
@@ -311,17 +313,17 @@ def _meta(file: Path) -> dict[str, Any] | None:
 
 
 def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
-    """Raise FileError where a file of ours holds no model, or one of another preset."""
+    """Raise FileError if a file of Cutaway holds no model, or one of another preset."""
     if "preset" not in meta:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
         raise FileError(
             f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"
-            f"{_or_of_its_backbone(preset)}, or train a {meta['preset']}."
+            f"{_backbone_hint(preset)}, or train a {meta['preset']}."
         )
 
 
-def _or_of_its_backbone(preset: Preset) -> str:
+def _backbone_hint(preset: Preset) -> str:
     if preset.network.built_on is None:
         return ""
     network = preset.network.built_on[1]
@@ -330,18 +332,22 @@ def _or_of_its_backbone(preset: Preset) -> str:
 
 
 def digest(file: Path) -> str:
-    """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
+    """Return the SHA-256 of the file in hexadecimal; for a Hugging Face index, that of the files it lists."""
     digest = hashlib.sha256()
-    for part in Folder(file.parent).files if _is_hugging(file) else (file,):
+    for part in Folder(file.parent).files if _is_hugging_face(file) else (file,):
         with open_regular(part) as content:
             while block := content.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
 
 
-def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool) -> tuple[str, ...]:
-    """The heads whose classes are others than in the file, and the auxiliary heads that it has not. The head of a model
-    of text may be of another kind: of it, all layers that the file has not in that shape."""
+def _new_layers(
+    own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool
+) -> tuple[str, ...]:
+    """Return the heads with another number of classes than in the file, and the auxiliary heads that the file lacks.
+
+    For a text model, whose head may be of another kind, these are all head layers that the file lacks in that shape.
+    """
     if of_text and HEAD in ends:
         unlike = [k for k in own if _belongs(k, (HEAD,)) and (k not in found or found[k].shape != own[k].shape)]
         layers = dict.fromkeys(k.rpartition(".")[0] for k in own if _belongs(k, (HEAD,)))
@@ -361,8 +367,7 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
 
 
 def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
-    """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
-    where that is all."""
+    """Raise FileError with the first missing, unexpected and misshapen tensor, or for other input channels."""
     problems = misfits(wanted, offered)
     if not problems:
         return
@@ -391,7 +396,7 @@ def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: t
     )
 
 
-def _said(
+def _loaded_note(
     file: Path,
     preset: Preset,
     own: Mapping[str, Tensor],
@@ -399,7 +404,7 @@ def _said(
     found: Mapping[str, Tensor],
     new: tuple[str, ...],
 ) -> str:
-    """One sentence: what was taken and what is new."""
+    """Return a sentence on which tensors were loaded and which layers are new."""
     said = f"The {preset.name} begins with the weights of {file}: {len(wanted)} of its {len(own)} tensors"
     if not new:
         return f"{said}, the head too, since it has as many outputs."
@@ -419,6 +424,6 @@ def _belongs(key: str, modules: tuple[str, ...]) -> bool:
     return any(key.startswith(f"{module}.") for module in modules)
 
 
-def _plain(value: Any) -> Any:
-    """A config's value as JSON keeps it, with tuples for lists."""
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+def _to_tuples(value: Any) -> Any:
+    """Return a config value as JSON stores it, with tuples in place of lists."""
+    return tuple(map(_to_tuples, value)) if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Which processes a training has: how many are asked for, what they can learn, and which run they are at."""
+"""Processes of a training: their requested number, the supported settings, and the run that a launch belongs to."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .checkpoint import newest
 from .config import TrainSettings
 from .device import Placement
 
-# Others compare the examples of a whole batch, or remember what they have seen.
+# Other objectives compare the examples of a whole batch, or keep a state.
 SHARED = ("supervised", "mae")
 SETTINGS = ("processes", "max_restarts", "memory_fraction")
-EACH = 200 << 20  # bytes of its own that a process has once PyTorch is there, before it has a model or data
+EACH = 200 << 20  # bytes of a process that has imported PyTorch, without model and data
 
 
 def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
-    """What is said of processes by what is `given`, or else by the settings `known` of a run that is resumed.
+    """Return the settings of processes from `given`, or from the `known` settings of a resumed run.
 
-    Raises SettingError where torchrun has started another number of them.
+    Raises SettingError if torchrun has started another number of processes.
     """
     own = {**known, **given}
     settings = build(TrainSettings, {key: own[key] for key in SETTINGS if key in own})
@@ -45,7 +45,7 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
 
 
 def reject_beyond_machine(settings: TrainSettings) -> None:
-    """Raise SettingError where so many processes would take all memory of this machine before they learn anything."""
+    """Raise SettingError if the requested processes would use up the memory of this machine before training starts."""
     free = free_memory() if settings.memory_fraction else None
     if free is not None and settings.processes * EACH > settings.memory_fraction * free:
         raise SettingError(
@@ -56,8 +56,7 @@ def reject_beyond_machine(settings: TrainSettings) -> None:
 
 
 def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Module, name: str) -> None:
-    """Raise SettingError where training this model, called `name`, is not for several processes, or is not shared by as
-    many as are asked for."""
+    """Raise SettingError if the model, called `name`, cannot be trained by this number of processes."""
     there = place_in_group()[1]
     if settings.processes != there:
         raise SettingError(
@@ -75,7 +74,7 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
                 f"tensor_parallel={tensor} takes so many processes for each model, and processes={there} are no "
                 "multiple of that: give another number of either."
             )
-        from ..distributed.tensor_parallel import reject_for_tensor_parallel  # what it imports takes a second
+        from ..distributed.tensor_parallel import reject_for_tensor_parallel  # slow to import
 
         reject_for_tensor_parallel(model, name, tensor)
     if there > 1:
@@ -86,9 +85,11 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
 def reject_small_batches(
     settings: TrainSettings, examples: int, processes: int, tensor: int, called: str = "processes"
 ) -> None:
-    """Raise SettingError where a batch has fewer `examples` than there are copies of the model that share it. `called`
-    is the setting that says how many processes there are. (The last batch of an epoch may have fewer: then each copy
-    learns from all of it.)"""
+    """Raise SettingError if a batch has fewer `examples` than there are copies of the model that share it.
+
+    `called` is the name of the setting for the number of processes. The last batch of an epoch may be smaller: then
+    each copy trains on all of it.
+    """
     copies = processes // tensor
     if examples >= copies:
         return
@@ -106,7 +107,7 @@ def reject_small_batches(
 
 
 def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> None:
-    """Raise SettingError for a strategy that these processes, or this model, cannot have."""
+    """Raise SettingError for a parallel strategy that these processes or this model do not support."""
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
         there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
         raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
@@ -121,15 +122,15 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
 
 
 def may_begin_in_parts(settings: TrainSettings) -> bool:
-    """Whether processes may hold the model in parts, so that none need have it whole when it begins."""
+    """Return whether processes may shard the model from the start, so that no process has to hold it whole."""
     may = settings.in_parts or settings.parallel == "auto"
     pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
-    whole = settings.vectors or pruned  # each looks at weights as they begin
+    whole = settings.vectors or pruned  # these need the initial weights
     return may and not whole and place_in_group()[1] > 1
 
 
 def parts_at_most(settings: TrainSettings) -> int:
-    """In how many parts processes may hold the model."""
+    """Return the largest number of shards into which processes may divide the model."""
     if not may_begin_in_parts(settings):
         return 1
     if settings.parallel == "hsdp":
@@ -138,7 +139,7 @@ def parts_at_most(settings: TrainSettings) -> int:
 
 
 def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
-    """What needs weights that are whole in each process, if anything does."""
+    """Return the name of a setting that requires whole weights in each process, or None."""
     found = {
         f"freeze_epochs={settings.freeze_epochs}": settings.freeze_epochs,
         "compile=true": settings.compile,
@@ -152,7 +153,7 @@ def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
 
 
 def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
-    """Raise SettingError for what cannot be had of weights in parts."""
+    """Raise SettingError for settings that sharded weights do not support."""
     what = whole_weights_for(settings, model)
     if what is None:
         return
@@ -165,7 +166,7 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
 
 
 def run_of(launch: str | None, out: str | Path | None) -> Path | None:
-    """The run that the processes of a launch began, in `out` or in runs/, if they have begun one."""
+    """Return the run that the processes of a launch have started, in `out` or in runs/, or None."""
     for document in [Path(out) / "run.json"] if out is not None else sorted(Path("runs").glob("*/run.json")):
         if launch is not None and document.is_file() and _launch(document) == launch:
             return document.parent
@@ -178,7 +179,7 @@ def _launch(document: Path) -> Any:
 
 
 def and_how_to_go_on(lost: LostProcess, run: Path | None) -> LostProcess:
-    """The same error, with what is left of the run."""
+    """Return the same error, extended by how to resume the run."""
     if run is not None and newest(run / "checkpoints") is not None:
         way = f"Its checkpoint is kept, and any number of processes can go on: cutaway train --resume {run}"
     else:

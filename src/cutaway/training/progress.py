@@ -1,4 +1,4 @@
-"""What a person sees while a model learns: a bar on a terminal; in a notebook, a log or a pipe, a line now and then."""
+"""Display of training progress: a progress bar on a terminal, occasional lines in a notebook, a log or a pipe."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from .checkpoint import State
 
-DRAW_EVERY = 0.1  # seconds: often enough to look alive, too seldom to slow a step
-LINES = 20  # for epochs, about, where there is no bar
-SILENCE = 10.0  # seconds after which there is a line all the same
+DRAW_EVERY = 0.1  # seconds between updates of the bar
+LINES = 20  # approximate number of lines for epochs, without a bar
+SILENCE = 10.0  # seconds after which a line is printed in any case
 
 
 class Progress:
-    """The progress of one run, on standard error. Used as a context; every call is cheap."""
+    """Progress display of one run on standard error. It is a context manager, and every call is cheap."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
         self._bar: rich.progress.Progress | None = None
-        self._said = time.perf_counter()  # when the bar was drawn, or a line was written, last
+        self._said = time.perf_counter()  # time of the last update or line
         self._epoch = ""
 
     def __enter__(self) -> Progress:
@@ -54,21 +54,21 @@ class Progress:
             self._bar.stop()
 
     def note(self, sentence: str) -> None:
-        """What is to be known of this training as it begins."""
+        """Print a note at the start of training."""
         if self._bar:
             self._bar.console.print(f"note: {sentence}", markup=False, highlight=False)
         elif self.shown:
             print(f"note: {sentence}", file=sys.stderr, flush=True)
 
     def epoch(self, epoch: int, epochs: int, batches: int, done: int) -> None:
-        """An epoch of so many batches begins, of which `done` are done."""
+        """Start an epoch of `batches` batches, `done` of which are done."""
         self._epoch = f"epoch {epoch + 1}/{epochs}"
         self._began, self._first, self._batches = time.perf_counter(), done, batches
         self._offset, self._total = epoch * batches, epochs * batches
         self._is_due = (epoch + 1) * LINES // epochs > epoch * LINES // epochs
 
     def step(self, state: State, loss: float) -> None:
-        """A step is done."""
+        """Report a finished step."""
         now = time.perf_counter()
         if not self.shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):
             return
@@ -86,7 +86,7 @@ class Progress:
             self._line(f"step {state.batch}/{self._batches}  loss {loss:.4f}  {rate}")
 
     def epoch_done(self, row: dict[str, Any]) -> None:
-        """An epoch is done: its line stays above the bar."""
+        """Report a finished epoch. Its line remains above the bar."""
         metrics = [f"{column_name(k)} {v:.5g}" for k, v in row.items() if k.startswith(("train_", "val_"))]
         if self._bar:
             from rich.markup import escape

@@ -1,19 +1,19 @@
-"""Magnitude pruning while a model learns: the smallest weights become 0, more and more of them, and stay 0.
+"""Magnitude pruning during training: a growing fraction of the weights, the smallest ones, is set to 0 and stays 0.
 
 After S. Han, J. Pool, J. Tran, W. Dally, Learning both weights and connections for efficient neural networks, 2015
 <https://arxiv.org/abs/1506.02626>; the schedule after M. Zhu, S. Gupta, To prune, or not to prune, 2017, equation 1
-<https://arxiv.org/abs/1710.01878>, from no zeros at first to the fraction s_f that is asked for:
+<https://arxiv.org/abs/1710.01878>, from no zeros at first to the final fraction s_f:
 
     s_t = s_f − s_f (1 − t / n)³
 
-Much is pruned early, where much is left to spare, and little at the end.
+Most is pruned early, while many weights are redundant, and little at the end.
 
-What is pruned is told by the weights alone: it is 0. So a checkpoint, and a model that was pruned before, say it by
-themselves, and a run that was killed goes on bit for bit.
+A weight is pruned if and only if it is 0. Checkpoints and models that were pruned before therefore need no masks, and a
+run that was killed resumes with bit-identical results.
 
 In the pattern 2:4 two of each four consecutive inputs are 0, which some hardware multiplies faster: A. Mishra and
 others, Accelerating sparse deep neural networks, 2021 <https://arxiv.org/abs/2104.08378>. As there, the smaller two are
-pruned at once, and the others learn on.
+pruned at once, and the others are trained further.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..core.config import as_text, short
 from ..core.errors import SettingError
 from .config import PATTERN, TrainSettings
 
-TIMES = 100  # that the smallest weights are looked for while the schedule runs
+TIMES = 100  # number of pruning steps in the schedule
 IN_PATTERN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MultiheadAttention)  # weights are (outputs, inputs, …)
 PRUNED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear)
 NOT_WITH_SPARSITY = {
@@ -39,13 +39,14 @@ NOT_WITH_SPARSITY = {
 
 
 class Pruning:
-    """The weights of one model that are pruned while it learns."""
+    """Magnitude pruning of one model during training."""
 
     def __init__(self, model: nn.Module, sparsity: float, scope: str, until: float, begun: bool) -> None:
-        """Prune until a fraction `sparsity` is 0 of all weights together, or of each layer (`scope`: global or layer),
-        after a fraction `until` of training. `begun`: zeros that stand in the weights are pruned ones.
+        """Initialize the pruning.
 
-        Raises SettingError where the model has no layer that can be pruned.
+        Weights are pruned until a fraction `sparsity` of all weights, or of each layer, is 0 (`scope`: global or
+        layer), after a fraction `until` of training. If `begun`, weights that are 0 count as pruned. Raises
+        SettingError if the model has no layer that can be pruned.
         """
         self.weights = [weight for weight in prunable(model).values() if weight.requires_grad]
         if not self.weights:
@@ -55,17 +56,16 @@ class Pruning:
             )
         self.sparsity, self.scope, self.until = sparsity, scope, until
         self.masks = [weight != 0 if begun else torch.ones_like(weight, dtype=torch.bool) for weight in self.weights]
-        self._looked = -1  # how often the smallest weights were looked for
+        self._looked = -1  # last pruning step
 
     @property
     def zeros(self) -> int:
-        """How many weights are pruned."""
+        """Return the number of pruned weights."""
         return sum(int((~mask).sum()) for mask in self.masks)
 
     @torch.no_grad()
     def step(self, done: float) -> None:
-        """Prune what the schedule asks for when a fraction `done` of training is, and set to 0 what an update has
-        moved."""
+        """Prune to the fraction scheduled for progress `done` in [0, 1], and set all pruned weights to 0 again."""
         look = TIMES if done >= self.until else int(TIMES * done / self.until)
         if look > self._looked:
             self._looked = look
@@ -82,11 +82,11 @@ class Pruning:
 
 
 class PatternPruning(Pruning):
-    """The pattern 2:4 in the weights of one model while it learns, from the beginning on."""
+    """Pruning in the pattern 2:4, from the start of training."""
 
     @torch.no_grad()
     def __init__(self, model: nn.Module) -> None:
-        """Raises SettingError where no layer that learns has a multiple of four inputs."""
+        """Initialize the masks. Raises SettingError if no trainable layer has a multiple of four inputs."""
         found = prunable(model, IN_PATTERN).values()
         self.weights = [weight for weight in found if weight.requires_grad and weight.shape[1] % 4 == 0]
         if not self.weights:
@@ -100,13 +100,13 @@ class PatternPruning(Pruning):
 
     @torch.no_grad()
     def step(self, done: float) -> None:
-        """Set to 0 what an update has moved."""
+        """Reset pruned weights that the update has changed."""
         del done
         self._set_to_0()
 
 
 def pruning_of(model: nn.Module, settings: TrainSettings, begun: bool) -> Pruning | None:
-    """The pruning that is asked for, if any; `begun` as above."""
+    """Return the pruning for these settings, or None; `begun` as in `Pruning`."""
     if settings.prune_pattern == PATTERN:
         return PatternPruning(model)
     if not settings.sparsity:
@@ -115,8 +115,10 @@ def pruning_of(model: nn.Module, settings: TrainSettings, begun: bool) -> Prunin
 
 
 def smallest_out(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: float) -> list[Tensor]:
-    """Masks of the same shapes, False for that fraction of all these weights: for those that are False already, then
-    for the smallest by absolute value."""
+    """Return masks of the same shapes that are False for a fraction of all these weights.
+
+    Those that are already False come first, then the smallest by absolute value.
+    """
     sizes = torch.cat([(weight.abs() * mask).flatten() for weight, mask in zip(weights, masks)])
     pruned = sum(int((~mask).sum()) for mask in masks)
     count = max(pruned, round(fraction * len(sizes)))
@@ -126,8 +128,7 @@ def smallest_out(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: f
 
 
 def two_of_four(weight: Tensor) -> Tensor:
-    """A mask of the shape of a weight (outputs, inputs, …), False for the smaller two by absolute value of each four
-    consecutive inputs."""
+    """Return a mask for a weight (outputs, inputs, …), False for the smaller two of each four consecutive inputs."""
     sizes = weight.abs().movedim(1, -1)  # (outputs, …, inputs)
     groups = sizes.reshape(-1, 4)
     keep = torch.zeros_like(groups, dtype=torch.bool).scatter_(1, groups.topk(2, 1).indices, True)
@@ -135,8 +136,11 @@ def two_of_four(weight: Tensor) -> Tensor:
 
 
 def prunable(model: nn.Module, layers: tuple[type[nn.Module], ...] = PRUNED) -> dict[str, nn.Parameter]:
-    """The weights that magnitude pruning looks at, by name: matrices and kernels of linear, convolutional and recurrent
-    `layers`; no biases, no norms, and nothing that is an embedding too."""
+    """Return the weights that magnitude pruning applies to, by name.
+
+    These are matrices and kernels of linear, convolutional and recurrent `layers`, without biases, norms and weights
+    that are shared with an embedding.
+    """
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
     found: dict[str, nn.Parameter] = {}
     for name, module in model.named_modules():
@@ -147,13 +151,13 @@ def prunable(model: nn.Module, layers: tuple[type[nn.Module], ...] = PRUNED) -> 
 
 
 def sparsity_of(model: nn.Module) -> float:
-    """The fraction of the weights that can be pruned which are 0."""
+    """Return the fraction of prunable weights that are 0."""
     weights = prunable(model).values()
     return sum(int((w == 0).sum()) for w in weights) / max(1, sum(w.numel() for w in weights))
 
 
 def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
-    """Raise SettingError for a setting that does not go with pruning, nor do `tasks`, one after another."""
+    """Raise SettingError for settings that are incompatible with pruning, and for a sequence of `tasks`."""
     patterned = settings.prune_pattern == PATTERN
     if not settings.sparsity and not patterned:
         return

@@ -1,12 +1,12 @@
-"""Quantization-aware training: a model learns with the weights and inputs that it will have when it is quantized.
+"""Quantization-aware training: a model is trained with weights and inputs rounded as in the quantized model.
 
-After B. Jacob et al., 2018 <https://arxiv.org/abs/1712.05877>, with the straight-through estimator of Y. Bengio,
-N. Léonard, A. Courville, 2013 <https://arxiv.org/abs/1308.3432>: the forward and the backward pass see rounded numbers,
-and the gradient moves those that are not rounded, as if rounding were nothing:
+After B. Jacob et al., 2018 <https://arxiv.org/abs/1712.05877>, with the straight-through estimator of Y. Bengio, N.
+Léonard, A. Courville, 2013 <https://arxiv.org/abs/1308.3432>: the forward and the backward pass use rounded numbers,
+and the gradient updates the unrounded ones, as if rounding were the identity:
 
     ŵ = round(w),    w ← w − η ∂L/∂ŵ
 
-Batch normalization stays: each channel of a kernel has a step of its own, and folding scales both alike.
+Batch normalization is not folded, since each channel of a kernel has its own step, and folding would scale both alike.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from ..nn.low_precision import layers_for, stored_bits
 from ..nn.quantized import SEEN, TINY, dequantize_groups, dequantize_rows, quantize_groups, quantize_rows, steps_of
 from .config import TrainSettings
 
-NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # a kind of layer, by method
+NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # required kind of layer, by method
 LAYERS = {"static": "convolution", "dynamic": "linear layer", "weight-only": "layer"}
 
 
 class Rounding:
-    """The weights of a model that are rounded while it learns, and the layers whose inputs are."""
+    """Weights that are rounded during training, and layers whose inputs are."""
 
     def __init__(self, model: nn.Module, method: str, group: int) -> None:
-        """`method` is one of static, dynamic and weight-only; with a `group` weights have 4 bits, else 8. Raises
-        SettingError where the model has no layer for it."""
+        """Initialize from `method`: static, dynamic or weight-only. With a `group` weights have 4 bits, else 8.
+
+        Raises SettingError if the model has no layer for the method.
+        """
         layers = layers_for(model, method)
         if NEEDS[method] not in layers.values():
             raise SettingError(
@@ -41,7 +43,7 @@ class Rounding:
             )
         self.group = group
         whole = {name: model.get_submodule(name) for name in layers}
-        kinds = {"static": _observed, "dynamic": _by_row}
+        kinds = {"static": _round_static, "dynamic": _round_dynamic}
         self.inputs = [(whole[name], kinds[kind]) for name, kind in layers.items() if kind in kinds]
         rounded = {id(layer.weight): (layer.weight, 8) for layer, _ in self.inputs}
         parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -52,12 +54,12 @@ class Rounding:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside the block the weights are rounded, and so are inputs; afterwards the weights are what they were."""
+        """Round weights and inputs within this context, and restore the weights on exit."""
         floats = [weight.data for weight, _ in self.weights]
-        handles = [layer.register_forward_pre_hook(partial(_rounding, how)) for layer, how in self.inputs]
+        handles = [layer.register_forward_pre_hook(partial(_round_input, how)) for layer, how in self.inputs]
         try:
             for weight, bits in self.weights:
-                weight.data = self._rounded(weight.data, bits)
+                weight.data = self._round_weight(weight.data, bits)
             yield
         finally:
             for (weight, _), before in zip(self.weights, floats):
@@ -65,41 +67,41 @@ class Rounding:
             for handle in handles:
                 handle.remove()
 
-    def _rounded(self, w: Tensor, bits: int) -> Tensor:
+    def _round_weight(self, w: Tensor, bits: int) -> Tensor:
         if bits == 4:
             return dequantize_groups(*quantize_groups(w, self.group), self.group, w.shape).to(w.dtype)
         return dequantize_rows(*quantize_rows(w))
 
 
 def rounding_of(model: nn.Module, settings: TrainSettings) -> Rounding | None:
-    """The rounding that is asked for, if any."""
+    """Return the rounding for these settings, or None."""
     return None if settings.qat == "none" else Rounding(model, settings.qat, settings.qat_group)
 
 
-def _rounding(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _round_input(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x, *more = args
-    return (x + (how(x.detach()) - x.detach()), *more)  # whose gradient is that of x
+    return (x + (how(x.detach()) - x.detach()), *more)  # straight-through: the gradient is that of x
 
 
-def _observed(x: Tensor) -> Tensor:
-    """As a static layer has its inputs, over the range of this batch."""
-    # Not by `observe` and `quantize_observed`, which take the range as numbers of Python: a GPU would be waited for in
-    # every layer of every step. Those multiply by 1/s in one pass, and an input that lies between two steps can go
-    # either way.
+def _round_static(x: Tensor) -> Tensor:
+    """Round as a static layer rounds its inputs, over the range of this batch."""
+    # `observe` and `quantize_observed` are not used: they convert the range to Python numbers, which synchronizes a
+    # GPU in every layer of every step. They also multiply by 1/s in one pass, so inputs halfway between two steps may
+    # round differently.
     low, high = (edge.float() for edge in torch.aminmax(x))
     scale = ((high.clamp_min(0) - low.clamp_max(0)) / SEEN).clamp_min(TINY)
     zero = (-low.clamp_max(0) / scale).round()
     return ((torch.floor(x / scale + zero + 0.5).clamp(0, SEEN) - zero) * scale).to(x.dtype)
 
 
-def _by_row(x: Tensor) -> Tensor:
-    """As a dynamic layer has its inputs."""
+def _round_dynamic(x: Tensor) -> Tensor:
+    """Round as a dynamic layer rounds its inputs."""
     step = steps_of(x)
     return (x / step).round() * step
 
 
 def reject_for_rounding(settings: TrainSettings) -> None:
-    """Raise SettingError for a setting that does not go with quantization-aware training."""
+    """Raise SettingError for settings that are incompatible with quantization-aware training."""
     if settings.qat == "none":
         return
     asked = f"qat={settings.qat}"

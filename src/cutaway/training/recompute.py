@@ -1,15 +1,15 @@
-"""Activation checkpointing: what a block computed is not kept for the backward pass, and is computed again there.
+"""Activation checkpointing: activations of a block are not kept for the backward pass but recomputed there.
 
 T. Chen, B. Xu, C. Zhang, C. Guestrin, Training deep nets with sublinear memory cost, 2016
 <https://arxiv.org/abs/1604.06174>; selectively: V. A. Korthikanti et al., Reducing activation recomputation in large
 Transformer models, 2022 <https://arxiv.org/abs/2205.05198>.
 
-    none        all that a block computes is kept
-    selective   what products with weights, convolutions and fused attention gave is kept, the rest computed again
-    full        what enters a block is kept, and the block computed again: a third more arithmetic
+    none        all activations of a block are kept
+    selective   results of products with weights, convolutions and fused attention are kept, the rest is recomputed
+    full        the input of a block is kept, and the block recomputed: a third more arithmetic
 
-PyTorch's `checkpoint` does it, in its form that is not reentrant. Dropout draws again what it drew. Hooks on the
-modules within a block (`cutaway.inspect`) are called twice in a step, once in the backward pass.
+It uses PyTorch's `checkpoint` in its non-reentrant form. Dropout repeats its random numbers. Hooks on the modules in a
+block (`cutaway.inspect`) are called twice in a step, once of them in the backward pass.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ..core.errors import SettingError
 from .config import TrainSettings
 from .parameter_groups import NORMS, blocks
 
-# What costs much time for the memory that it takes. Attention written out, whose scores are as large as a text is long
-# squared, is made of `bmm`, and computed again. What processes sent one another is not sent twice.
+# Operations that take much time relative to their memory. Unfused attention, whose scores are quadratic in the text
+# length, consists of `bmm` and is recomputed. Communication is not repeated.
 KEPT = {
     "aten::mm",
     "aten::addmm",
@@ -49,8 +49,11 @@ Context = AbstractContextManager[Any]
 def recomputing(
     recomputed: Sequence[nn.Module], how: str, within: Callable[[], Context] = nullcontext
 ) -> Iterator[None]:
-    """Within this context, of a forward and a backward pass, these blocks keep as much as `how` says. What is computed
-    again is computed in the context `within`: the backward pass has left those of the forward pass."""
+    """Recompute these blocks as `how` says within this context, which spans a forward and a backward pass.
+
+    The recomputation runs in the context `within`, since the backward pass is outside of the contexts of the forward
+    pass.
+    """
     if how == "none":
         yield
         return
@@ -65,7 +68,7 @@ def recomputing(
 
 
 def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: bool) -> None:
-    """Raise SettingError where nothing of this model can be computed again; `weighable` is the objective's."""
+    """Raise SettingError if this model cannot recompute; `weighable` is the attribute of the objective."""
     asked = f"recompute={settings.recompute}"
     if settings.recompute == "none":
         return
@@ -81,30 +84,31 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
 
 
 def _contexts(block: nn.Module, within: Callable[[], Context], selective: bool) -> tuple[Context, Context]:
-    """The contexts in which a block is computed, and computed again."""
+    """Return the contexts for computing and recomputing a block."""
     if not selective:
-        return nullcontext(), _again(block, within(), nullcontext())
+        return nullcontext(), _recompute_contexts(block, within(), nullcontext())
     first, kept = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call]
-    return first, _again(block, within(), kept)
+    return first, _recompute_contexts(block, within(), kept)
 
 
 def _policy(context: object, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    """Whether the outcome of an operation is kept. One that draws at random is computed again: else what is drawn
-    after it would be drawn otherwise."""
-    kept = operation.name().partition(".")[0] in KEPT and not _argument("dropout_p", operation, args, kwargs)
+    """Return the checkpoint policy of an operation: to keep or to recompute its result.
+
+    Random operations are recomputed, since skipping one would change the random numbers of those after it.
+    """
+    kept = operation.name().partition(".")[0] in KEPT and not _operation_argument("dropout_p", operation, args, kwargs)
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _argument(name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operation is given as the argument of that name; None where it has none, or is not given it."""
+def _operation_argument(name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the argument of that name of an operation; None if it has none or it is not given."""
     names = [argument.name for argument in operation._schema.arguments]
     return kwargs.get(name, dict(zip(names, args)).get(name))
 
 
 @contextmanager
-def _again(block: nn.Module, *contexts: Context) -> Iterator[None]:
-    """Those contexts, in which no batch norm of the block takes the batch, which it has seen already, into its running
-    statistics."""
+def _recompute_contexts(block: nn.Module, *contexts: Context) -> Iterator[None]:
+    """Enter the contexts with frozen running statistics of batch norms, which have already seen the batch."""
     norms: list[Any] = [module for module in block.modules() if isinstance(module, NORMS)]
     own = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     for norm in norms:

@@ -1,7 +1,7 @@
-"""What a resumed run needs to end, bit for bit, where the uninterrupted one ends; and saying so where it will not.
+"""Reproducibility of resumed runs: they end bit-identical to uninterrupted ones, or a note says why not.
 
-Sums are made in parts, one for each CPU thread, and floating-point sums depend on their parts: the number of threads
-is part of what is computed. So it is recorded when a run begins, and taken again when it goes on.
+Sums are split over CPU threads, and floating-point sums depend on how they are split. The result therefore depends on
+the number of threads, which is recorded when a run starts and restored when it is resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .device import Placement
 
 
 def take_threads(about: Mapping[str, Any]) -> list[str]:
-    """Take the number of CPU threads that run.json records; a sentence on it where this process has another."""
+    """Set the number of CPU threads that run.json records, and return a note if this process had another."""
     then, here = about["machine"].get("threads"), torch.get_num_threads()
     if then is None or then == here:
         return []
@@ -27,7 +27,7 @@ def take_threads(about: Mapping[str, Any]) -> list[str]:
 
 
 def differences(about: Mapping[str, Any], place: Placement) -> list[str]:
-    """A sentence on what is not as it was when the run began, and changes the last digits of what is computed."""
+    """Return a note on changes since the start of the run that affect the last digits of the results."""
     machine, versions = about["machine"], about["versions"]
     both = {
         "CPU threads": (machine.get("threads"), torch.get_num_threads()),
@@ -42,5 +42,5 @@ def differences(about: Mapping[str, Any], place: Placement) -> list[str]:
 
 
 def instructions() -> str:
-    """The set of instructions that PyTorch's kernels use on this CPU, such as AVX2."""
+    """Return the CPU instruction set that PyTorch's kernels use, such as AVX2."""
     return str(torch.backends.cpu.get_cpu_capability())

@@ -1,8 +1,8 @@
-"""The folder of a run: making it, giving it to one process at a time, and clearing what kills leave in it.
+"""Folders of runs: creating them, locking them for one process, and removing leftovers of killed processes.
 
-A process that trains holds a lock on `.lock` in the folder. The system takes it back when the process ends, however it
-ends, so that a run which was killed can be resumed at once. The file says who holds it; what it says once nobody does
-is no matter.
+A process that trains holds a lock on `.lock` in the folder. The system releases it when the process ends for any
+reason, so that a killed run can be resumed at once. The file names the holder of the lock; without a lock its content
+has no meaning.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json,
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: nothing is held
+except ImportError:  # this system has no such locks
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
-UNFINISHED = ".unfinished"  # stands in the folder of a run that is written as a whole, until it is whole
-WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what each leaves
+UNFINISHED = ".unfinished"  # marks a run that is not complete yet
+WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and the names of their results
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
-OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # the library's own, which stood beside the files in earlier versions
-_held: set[int] = set()  # descriptors of this process
+OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
+_locks: set[int] = set()  # descriptors of this process
 
 
 class RunInUse(FileError):
-    """Another process works on this run: `holder` says which."""
+    """Raised if another process, the `holder`, works on this run."""
 
     def __init__(self, folder: Path, holder: str) -> None:
         self.holder = holder
@@ -45,12 +45,12 @@ class RunInUse(FileError):
 
 
 class RunExists(FileError):
-    """A folder for a new run holds another run."""
+    """Raised if the folder for a new run holds another run."""
 
 
 def reject_no_run(folder: Path) -> None:
-    """Raise FileError for what is not the folder of a run, or of one that was never completed."""
-    if (folder / UNFINISHED).is_file() and not any(_is_still(handle, folder / LOCK) for handle in _held):
+    """Raise FileError if the folder is not a run, or a run that was never completed."""
+    if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
             "command again: it begins anew."
@@ -72,7 +72,7 @@ def reject_no_run(folder: Path) -> None:
 
 
 def reject_not_utf8(folder: Path) -> None:
-    """Raise FileError for a folder of weights whose name safetensors cannot open."""
+    """Raise FileError for a folder name that safetensors cannot open."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:
@@ -84,24 +84,26 @@ def reject_not_utf8(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder, so that no other process does. Raises RunInUse where one does, FileError where the folder
-    cannot be written to."""
+    """Lock the run's folder within this context.
+
+    Raises RunInUse if another process holds it, and FileError if the folder is not writable.
+    """
     path = folder / LOCK
     handle = _lock(path)
-    _held.add(handle)
+    _locks.add(handle)
     try:
         with watch_folder(folder):
             yield
     finally:
-        _held.discard(handle)
+        _locks.discard(handle)
         with contextlib.suppress(OSError):
-            if _is_still(handle, path):
-                path.unlink()  # while it is held: who waits for it finds that it is gone, and makes another
+            if _is_same_file(handle, path):
+                path.unlink()  # before unlocking: a waiting process notices this and creates a new file
         os.close(handle)
 
 
 def _lock(path: Path) -> int:
-    """A descriptor of the file, locked, with who holds it written into it."""
+    """Open and lock the file, write the holder into it, and return its descriptor."""
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -114,53 +116,53 @@ def _lock(path: Path) -> int:
             holder = os.pread(handle, 300, 0).decode("utf-8", "replace").strip()
             os.close(handle)
             raise RunInUse(path.parent, holder or "another process") from None
-        except OSError:  # a file system without locks: better no lock than no training
+        except OSError:  # the file system has no locks: train without one
             pass
-        if _is_still(handle, path):
+        if _is_same_file(handle, path):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
             said = f"process {os.getpid()} on {socket.gethostname()}, since {since},"
-            with contextlib.suppress(OSError):  # on a full disk it is held all the same, by nobody in particular
+            with contextlib.suppress(OSError):  # on a full disk the lock is held without a name
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, said.encode(), 0)
             return handle
         os.close(handle)
 
 
-def _is_still(handle: int, path: Path) -> bool:
-    """Whether the file of that name is still the one that was opened."""
+def _is_same_file(handle: int, path: Path) -> bool:
+    """Return whether the path still refers to the opened file."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except OSError:
         return False
 
 
-def _let_go() -> None:
-    """A child, such as one that reads images, would hold its parent's lock on after that one's end."""
-    for handle in _held:
+def _close_inherited_locks() -> None:
+    """Close the locks in a forked child, which would otherwise hold them after the parent has ended."""
+    for handle in _locks:
         os.close(handle)
-    _held.clear()
+    _locks.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
-    """A folder for a new run: `out`, or the next free runs/NAME-N. With `overwrite` it may hold a run, whose files are
-    to be cleared once it is locked.
+    """Return a folder for a new run: `out`, or the next free runs/NAME-N.
 
-    Raises FileError where it holds anything else, or one of `inputs`, paths that are read, stands in it.
+    With `overwrite` it may hold a run, whose files are removed once it is locked. Raises FileError if it holds anything
+    else, or contains one of the paths in `inputs`.
     """
     if out is None:
         for n in range(1, 1_000_000):
             with contextlib.suppress(FileExistsError):
-                return _made(Path("runs") / f"{name}-{n}", exist_ok=False)
+                return _make_folder(Path("runs") / f"{name}-{n}", exist_ok=False)
         raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
     folder = Path(out)
     reject_not_utf8(folder)
-    # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
-    if not folder.exists() or (folder.is_dir() and all(_is_nothing(entry) for entry in folder.iterdir())):
-        return _made(folder, exist_ok=True)
+    # A kill before run.json was written leaves only leftovers: the folder counts as empty.
+    if not folder.exists() or (folder.is_dir() and all(_is_lock_or_leftover(entry) for entry in folder.iterdir())):
+        return _make_folder(folder, exist_ok=True)
     if (folder / UNFINISHED).is_file():
         raise FileError(
             f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
@@ -169,7 +171,7 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     if not (folder / RUN).is_file():
         raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder.")
     if not overwrite:
-        way = "" if _learns_no_more(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
+        way = "" if _cannot_resume(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
@@ -179,8 +181,8 @@ def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Itera
     return folder
 
 
-def _learns_no_more(folder: Path) -> bool:
-    """Whether the run in a folder cannot be resumed: a quantized one, or one whose run.json cannot be read."""
+def _cannot_resume(folder: Path) -> bool:
+    """Return whether the run in a folder cannot be resumed: it is quantized, or its run.json cannot be read."""
     try:
         return "quantized" in read_json(folder / RUN)
     except FileError:
@@ -189,9 +191,11 @@ def _learns_no_more(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
-    """A folder for a new run, as `new_folder` makes it, held while it is filled. Where that fails nothing is left in
-    it: a run is whole, or it is not there. What a kill left is removed when the same folder is asked for again. Raises
-    FileError, before anything is computed, where it cannot be."""
+    """Create a folder for a new run, as `new_folder` does, and lock it within this context.
+
+    If the block fails, everything in the folder is removed: a run is either complete or absent. Leftovers of a killed
+    process are removed when the same folder is requested again. Raises FileError before anything is computed.
+    """
     fresh, done = out is None or not Path(out).exists(), False
     if out is not None and (Path(out) / UNFINISHED).is_file():
         with locked(Path(out)):
@@ -206,7 +210,7 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
                 done = True
             finally:
                 if not done:
-                    with contextlib.suppress(FileError):  # what went wrong before is to be told
+                    with contextlib.suppress(FileError):  # report the original error
                         _clear(folder)
     finally:
         if fresh and not done:
@@ -215,10 +219,10 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
 
 
 def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
-    """The folder of what trains several runs, a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
+    """Return the folder of a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
 
-    It may hold the same already, as told by its file `about`, or nothing but the files `beside` that. Raises FileError
-    where it holds anything else.
+    It may hold the same one already, identified by its file `about`, or only the files in `beside`. Raises FileError if
+    it holds anything else.
     """
     if out is None:
         for n in range(1, 1_000_000):
@@ -243,8 +247,10 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
 
 
 def about_several(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
-    """The file `about` of such a folder, which has these keys at least. Raises FileError where there is none, or it is
-    damaged."""
+    """Return the content of the file `about` in such a folder, which has at least these keys.
+
+    Raises FileError if the file does not exist or is damaged.
+    """
     path, what = Path(folder) / about, WHAT[command]
     if not path.is_file():
         reject_address(folder)
@@ -258,7 +264,7 @@ def about_several(folder: str | Path, command: str, about: str, keys: Iterable[s
     return found
 
 
-def _made(folder: Path, exist_ok: bool) -> Path:
+def _make_folder(folder: Path, exist_ok: bool) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
@@ -271,21 +277,21 @@ def _made(folder: Path, exist_ok: bool) -> Path:
 
 
 def clear_run(folder: Path) -> None:
-    """Remove the files that make a folder a run, run.json first, and leave what else stands in it."""
+    """Remove the files of a run, run.json first, and keep all other files."""
     for entry in (folder / RUN, *folder.iterdir()):
         if entry.name in OF_A_RUN or entry.name.startswith(BOARD):
             _remove(entry)
 
 
 def _clear(folder: Path) -> None:
-    """Remove everything but the lock."""
+    """Remove everything except the lock."""
     for entry in folder.iterdir():
         if entry.name != LOCK:
             _remove(entry)
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what kills left half-written: a checkpoint's can be as large as the checkpoint."""
+    """Remove partial files of killed processes, which can be as large as a checkpoint."""
     inside = [entry for name in HOLD_WEIGHTS for entry in (folder / name).glob(".tmp*")]
     for entry in [entry for entry in folder.rglob(".*.part") if is_leftover(entry)]:
         _remove(entry)
@@ -304,5 +310,5 @@ def _remove(entry: Path) -> None:
         raise FileError(f"{entry} could not be removed: {error.strerror}. Check its permissions.") from error
 
 
-def _is_nothing(entry: Path) -> bool:
+def _is_lock_or_leftover(entry: Path) -> bool:
     return entry.name == LOCK or is_leftover(entry)

@@ -1,6 +1,6 @@
-"""How the learning rate moves: the factor on the base rate as a function of the fraction of training that is done.
+"""Learning-rate schedules: the factor on the base rate as a function of training progress.
 
-Everything is a function of progress t ∈ [0, 1], so that a schedule means the same for epochs and for a time budget.
+Progress t is in [0, 1], so that a schedule means the same for epochs and for a time budget.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .config import TrainSettings
 
 
 def factor(settings: TrainSettings, t: float, steps: int) -> float:
-    """The factor on the learning rate when the fraction `t` of training is done, of `steps` updates in all.
+    """Return the factor on the learning rate at progress `t` of a training with `steps` updates.
 
     constant       1
     step           gamma^(milestones passed); K. He et al. 2015 drop to 0.1 at 1/2 and 3/4
@@ -39,7 +39,7 @@ def factor(settings: TrainSettings, t: float, steps: int) -> float:
     if name == "noam":
         s, w = t * steps + 1, max(1.0, settings.warmup * steps)
         return min(s / w, math.sqrt(w / s))
-    # The first update of a linear rise is not at zero, where it would be lost.
+    # A linear rise does not start at 0, where the first update would have no effect.
     rise = min(1.0, (t * steps + 1) / (settings.warmup * steps)) if settings.warmup * steps >= 1 else 1.0
     if name == "warmup-cosine":
         rest = max(1.0 - settings.warmup, 1e-12)

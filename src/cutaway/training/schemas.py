@@ -1,6 +1,7 @@
-"""What the documents of a run hold, for who reads them: run.json and evaluation.json, read and held to their schema.
+"""Schemas of a run's documents: run.json, evaluation.json and layers.json are validated when they are read.
 
-What every run has must be there; what only some have, or what earlier versions did not write, is optional.
+Entries that every run has are required. Entries that only some runs have, or that earlier versions did not write, are
+optional.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..data.settings import DataSettings
 from ..models.registry import find
 from .config import TrainSettings
 
-TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
-METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: why there is no interval
+TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null for infinity and NaN
+METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE, "note?": str}  # note: reason for a missing interval
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
 
 COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
@@ -29,7 +30,7 @@ DISTRIBUTION = {
 }  # fmt: skip
 RUN = {
     "model": str,
-    "own?": str,  # of a module of one's own, where its class stands
+    "own?": str,  # for your own module: the path of its class
     "data": {
         "source": str,
         "path?": str,
@@ -64,7 +65,7 @@ RUN = {
     "finished?": str,
     "resumed?": int,
     "cutaway?": str,
-    # Where training has come to an end:
+    # After the end of training:
     "epochs_done?": int,
     "seconds?": NUMBER,
     "stopped?": str,
@@ -122,7 +123,7 @@ EVALUATION = {
     },
 }  # fmt: skip
 
-# What stood at these places before 0.7, and where it stands now: runs of that time are read. To be dropped at 1.0.
+# Keys before 0.7 and their current names, for reading old runs. To be removed in 1.0.
 MOVED = {
     "data.parts": "splits",
     "part": "split",
@@ -156,13 +157,13 @@ LAYERS = {
 
 
 def read_layers(folder: Path) -> dict[str, Any] | None:
-    """The document layers.json of a run's folder, None where there is none. Raises FileError as `read_run` does."""
+    """Read layers.json of a run's folder; None if it does not exist. Raises FileError as `read_run` does."""
     path = folder / "layers.json"
     return _read(path, LAYERS, "`cutaway report RUN` writes it again.") if path.is_file() else None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
+    """Read run.json of a run's folder. Raises FileError with file and key if it does not match the schema."""
     about = _read(folder / "run.json", RUN, "Restore it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
@@ -174,16 +175,17 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def source_of(data: Mapping[str, Any]) -> str:
-    """Where the data of a run is opened again: its whole path, as a run can be opened from another folder, else its
-    name. `data` is that part of run.json. Raises DataError where it was given in Python."""
+    """Return the source from which the data of a run is opened again: its absolute path if there is one, else its name.
+
+    `data` is that part of run.json. Raises DataError if the data was passed in Python.
+    """
     if data["source"] == IN_MEMORY:
         raise DataError("This run's data was given in Python, and is not at hand.", fix=GIVEN_AGAIN)
     return str(data.get("path") or data["source"])
 
 
 def read_evaluation(folder: Path) -> dict[str, Any] | None:
-    """The document evaluation.json of a run's folder, None where the run ended before there was one. Raises FileError
-    as `read_run` does."""
+    """Read evaluation.json of a run's folder; None if the run has none. Raises FileError as `read_run` does."""
     path = folder / "evaluation.json"
     fix = "Restore it from a copy, or train again; `cutaway evaluate RUN` computes the metrics and prints them."
     if not path.is_file():
@@ -202,7 +204,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-# The lists of a part of evaluation.json that have one entry each for the same things.
+# Lists in a part of evaluation.json that must have equal lengths.
 OF_ONE_LENGTH = (
     ("values", "actual", "predicted"),
     ("classes", "names", "per_class", "confusion"),
@@ -211,7 +213,7 @@ OF_ONE_LENGTH = (
 
 
 def write_evaluation(folder: Path, document: dict[str, Any]) -> None:
-    """Write evaluation.json of a run's folder; what is undefined in it (NaN, infinity) becomes null."""
+    """Write evaluation.json of a run's folder. Undefined values (NaN, infinity) become null."""
     write_document(folder / "evaluation.json", document, EVALUATION)
 
 

@@ -1,4 +1,4 @@
-"""A model fitted to a data set, ready to learn or to be judged: what `train`, `check` and `quantize` have in common."""
+"""Setup of a model for a data set, ready for training or evaluation, as used by `train`, `check` and `quantize`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Prepared:
-    """Everything that the loop needs, and where it comes from."""
+    """Everything that the training loop needs: data, model, task, device and settings."""
 
     preset: Preset
     data: DataSet
@@ -55,10 +55,10 @@ class Prepared:
     settings: TrainSettings
     data_settings: DataSettings
     model_settings: dict[str, Any]
-    sizes: ImageSizes  # of images, as the data was asked for
-    teacher: Teacher | None = None  # that is learned from, beside the labels
-    taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
-    deferred: Deferred | None = None  # what gives the model its numbers, where it has shapes alone so far
+    sizes: ImageSizes  # of images, as requested from the data
+    teacher: Teacher | None = None  # teacher for distillation
+    taken: Taken | None = None  # record of the pretrained weights
+    deferred: Deferred | None = None  # deferred initialization, if the model is on the meta device
 
 
 def prepare(
@@ -69,18 +69,18 @@ def prepare(
     opened: Callable[..., DataSet] | None = None,
     shapes: bool = False,
 ) -> Prepared:
-    """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
+    """Open the data, fit the model's config to it, build the model from the seed, and select task and device.
 
-    `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
-    its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_guarded`'s place. With `shapes` alone the model stands on the meta device, as large as
-    it may be. Where processes may hold it in parts its numbers are `deferred`, and it is whole nowhere. Raises what a
-    person can fix.
+    `given` is the flat mapping of settings, with model settings as `model.KEY`. If a run is `resumed`, its weights come
+    from the checkpoint and not from the file it started with. `opened` replaces `open_guarded` for data that several
+    trainings share. With `shapes` the model is built on the meta device, of any size. If processes may shard the model,
+    its initialization is `deferred`, and no process holds it whole. Raises CutawayError for errors that the user can
+    fix.
     """
     found = preset_for(model)
     asked = resolve(found, source, given, resumed)
 
-    opened = opened or (open_data if resumed or shapes else open_guarded)  # of a run that goes on, all is said
+    opened = opened or (open_data if resumed or shapes else open_guarded)  # a resumed run has been checked already
     data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
@@ -96,15 +96,15 @@ def prepare(
     torch.manual_seed(asked.training.seed)
     deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
     try:
-        network, taken = _built(found, config, asked, data, resumed, shapes, deferred)
-    except NeedsNumbers:  # to be built
+        network, taken = _build_model(found, config, asked, data, resumed, shapes, deferred)
+    except NeedsNumbers:  # it cannot be deferred
         torch.manual_seed(asked.training.seed)
         deferred = None
-        network, taken = _built(found, config, asked, data, resumed, shapes, None)
+        network, taken = _build_model(found, config, asked, data, resumed, shapes, None)
     leave_out_crowded(network, data, asked.data.missing)
     settings, data_settings = settle(asked, data, network, taken)
     if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
-        settings = replace(settings, label_smoothing=0.0)  # of the card, which is for classes
+        settings = replace(settings, label_smoothing=0.0)  # the card's value is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
@@ -122,7 +122,7 @@ def prepare(
 
 
 def prepared_of(run: Run, data: DataSet) -> Prepared:
-    """What a run was trained with, and its model as it stands, to be judged on its data."""
+    """Return the setup of a finished run with its trained model, for evaluation on its data."""
     settings = run.about["settings"]
     return Prepared(
         run.preset,
@@ -138,7 +138,7 @@ def prepared_of(run: Run, data: DataSet) -> Prepared:
     )
 
 
-def _built(
+def _build_model(
     found: Preset,
     config: Any,
     asked: Resolved,
@@ -147,20 +147,24 @@ def _built(
     shapes: bool,
     deferred: Deferred | None,
 ) -> tuple[nn.Module, Taken | None]:
-    """The model with the weights that it begins with and what only learning needs, and what was taken of the weights.
-    Raises NeedsNumbers where it cannot be `deferred`."""
+    """Build the model with its initial weights and training modules, and return it with a record of the weights.
+
+    Raises NeedsNumbers if initialization cannot be `deferred`.
+    """
     with deferred or nullcontext():
         fraction = 0 if deferred else asked.training.memory_fraction
         network = shaped(found, config) if shapes else found.build(config, fraction)
-        taken = _begin(network, found, asked, data, resumed)
+        taken = _load_initial_weights(network, found, asked, data, resumed)
         if asked.training.prune_channels:
             data.notes.append(_prune_channels(network, data, asked.training))
         data.notes += learning(network, data.spec, asked.training)
     return network, taken
 
 
-def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:
-    """Put the weights and the word vectors that are asked for into the model; what was taken of the weights."""
+def _load_initial_weights(
+    network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool
+) -> Taken | None:
+    """Load pretrained weights and word vectors into the model as requested, and return a record of the weights."""
     taken, path = None, asked.training.weights
     if path:
         resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
@@ -175,7 +179,7 @@ def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, re
 
 
 def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
-    """Take channels out of the model, before it learns; a sentence on how much that is."""
+    """Prune channels of the model before training, and return a note on the remaining weights."""
     if not settings.weights:
         raise SettingError(
             f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
@@ -189,14 +193,16 @@ def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) ->
 
 
 def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
-    """Put word vectors into the model's embedding; a sentence on how many there were. Raises SettingError for a model
-    or data without words."""
+    """Load word vectors into the model's embedding, and return a note on their number.
+
+    Raises SettingError for a model or data without words.
+    """
     embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
         raise SettingError(f"vectors={short(path)} is for the words of text: leave it out.")
     with torch.no_grad():
         said = take_vectors(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
         second = getattr(model, "static_embedding", None)
-        if isinstance(second, nn.Embedding):  # a second channel, which keeps them as they are
+        if isinstance(second, nn.Embedding):  # a second channel, which stays frozen
             second.load_state_dict(embedding.state_dict())
     return said

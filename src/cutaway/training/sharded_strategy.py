@@ -1,4 +1,4 @@
-"""Weights that processes hold in parts, by rows, by heads and hidden units or by both: a strategy of the loop."""
+"""Parallel strategy with sharded weights: by rows, by heads and hidden units, or both."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from .parameter_groups import blocks
 
 
 class Sharded(Alone):
-    """Each process holds a part of every weight, and learns from a copy of the model, which is shared before it has
-    numbers; of the model itself the shapes are left, for the end."""
+    """Strategy in which each process holds a shard of every weight.
+
+    Training uses a copy of the model, which is sharded before its weights are initialized. The model itself keeps only
+    its shapes until the end.
+    """
 
     def __init__(
         self, model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None
@@ -43,19 +46,22 @@ class Sharded(Alone):
         self.saver = Saver()
 
     def learn(self, loss: Callable[..., Any]) -> None:
-        """The same, by all processes."""
+        """Set the loss in all processes."""
         self.root.loss = loss
 
     @contextmanager
     def batch(self, last: bool) -> Iterator[None]:
-        """Until the last batch of an update gradients wait, whole, in each process."""
+        """Return the context of a batch.
+
+        Before the last batch of an update, whole gradients are accumulated in each process.
+        """
         collect_gradients(self.root, last)
         with super().batch(last), self.normalizing():
             yield
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """What stands outside of blocks is whole here; a block's weights come when it computes."""
+        """Gather the parameters outside of blocks within this context. A block gathers its own when it computes."""
         self.root.unshard()
         try:
             yield
@@ -63,16 +69,16 @@ class Sharded(Alone):
             self.root.reshard()
 
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
-        """The norm is that of the whole gradient."""
+        """Clip the gradients by the norm of the whole gradient over all shards, and return that norm."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = norm_of(gradients)
         torch._foreach_mul_([part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
     def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
-        """Each process writes the parts that it holds, while the loop goes on."""
+        """Write the shards of each process in the background."""
         self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
 
     def saved(self) -> None:
-        """As above."""
+        """Wait until the shards are written. Raises FileError."""
         self.saver.wait()

@@ -1,4 +1,4 @@
-"""Weights along the way: copies that are kept while a run learns, to look back at what it was."""
+"""Snapshots: copies of the weights during training, to look back at earlier states."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ FOLDER = "snapshots"  # in the run's folder
 
 
 def moments(updates: int, count: int) -> frozenset[int]:
-    """After which updates weights are kept: `count` times from 0, the beginning, to the last of `updates`, closer to
-    each other at the beginning, where most happens: the k-th after updates · (k / (count − 1))²."""
+    """Return the updates after which snapshots are written.
+
+    There are `count` of them from 0 to the last of `updates`, denser at the start, where most changes happen: the k-th
+    after updates · (k / (count − 1))².
+    """
     if count == 0:
         return frozenset()
     return frozenset(round(updates * (k / max(1, count - 1)) ** 2) for k in range(count))
 
 
 class Snapshots:
-    """Keeps weights at some moments, each in a file of its own: RUN/snapshots/step-120.safetensors."""
+    """Writer of snapshots, each in its own file: RUN/snapshots/step-120.safetensors."""
 
     def __init__(self, run_folder: Path, at: frozenset[int], writes: bool = True) -> None:
-        """`writes`: whether this process, of several, is the one that writes them."""
+        """Initialize the writer. Of several processes, only the one with `writes` writes files."""
         self.folder, self.at, self.writes = run_folder / FOLDER, at, writes
 
     def keep(self, update: int, weights: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Write the weights after that update, if they are to be kept. Written again, they are the same."""
+        """Write the weights if a snapshot is due after this update. Writing it again gives the same file."""
         if update in self.at:
             found = dict(weights())
             if self.writes:
@@ -37,7 +40,7 @@ class Snapshots:
 
 
 def kept(run_folder: Path) -> dict[int, Path]:
-    """The files that were kept, by the update after which they were, in order."""
+    """Return the snapshot files by update, in order."""
     found = {}
     for path in (run_folder / FOLDER).glob("step-*.safetensors"):
         if match := re.fullmatch(r"step-(\d+)\.safetensors", path.name):

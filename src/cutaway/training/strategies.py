@@ -1,4 +1,4 @@
-"""Which strategy the processes of a training share a model by."""
+"""Selection of the parallel strategy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .parallel import Alone, Replicated
 
 
 def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None) -> Alone:
-    """How the processes share this model, whose numbers may be `deferred`."""
+    """Return the parallel strategy for this model, whose initialization may be `deferred`."""
     if place.processes * place.tensor == 1:
         return Alone(place.model(model), place, settings)
     if not settings.in_parts:
         return Replicated(place.model(model), place, settings)
-    from .sharded_strategy import Sharded  # what it imports takes a second
+    from .sharded_strategy import Sharded  # slow to import
 
     return Sharded(model, place, settings, deferred)

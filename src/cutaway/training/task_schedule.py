@@ -1,7 +1,7 @@
-"""Which examples an epoch is made of, where tasks are learned one after another.
+"""Epochs of a sequence of tasks that are learned one after another.
 
-`epochs` are those of each task, and each task has a schedule of its own, so that the last is learned at the rate of the
-first. Data without tasks is a sequence of one, and so are tasks that are learned all at once.
+`epochs` counts the epochs of each task. Each task has its own learning-rate schedule, so that the last one is learned
+at the same rate as the first. Data without tasks is a sequence of one task, and so are tasks that are learned together.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ from .device import Placement
 from .evaluation import AT_ONCE, Results, results_of
 from .weight_averaging import lent
 
-# What would end the sequence early, or keep other weights than those at its end.
+# Settings that would end the sequence early, or keep other weights than the last.
 NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
 
 
 class Sequence:
-    """The tasks of a training split, one after another."""
+    """Sequence of the tasks of a training split."""
 
     def __init__(self, tasks: Tasks | None, train: Split, epochs: int, at_once: bool = False) -> None:
-        """`epochs` are those of each task; with `at_once` all tasks are learned together."""
+        """Initialize the sequence with `epochs` for each task. With `at_once` all tasks are learned together."""
         self.tasks, self.each = tasks, epochs
         self.count = tasks.count if tasks is not None and not at_once else 1
         self.of = tasks.of(train) if tasks is not None and not at_once else None  # the task of each example, (n,)
 
     @property
     def epochs(self) -> int:
-        """The epochs of all tasks."""
+        """Return the number of epochs of all tasks."""
         return self.each * self.count
 
     def task(self, epoch: int) -> int:
-        """The task of an epoch."""
+        """Return the task of an epoch."""
         return min(epoch // self.each, self.count - 1)
 
     def begins(self, epoch: int) -> bool:
-        """Whether a task begins with that epoch."""
+        """Return whether a task starts with that epoch."""
         return epoch % self.each == 0 and epoch < self.epochs
 
     def ends(self, epoch: int) -> bool:
-        """Whether a task ends with that epoch, and another one comes after it."""
+        """Return whether a task ends with that epoch and another one follows."""
         return epoch + 1 < self.epochs and (epoch + 1) % self.each == 0
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
-        """The example numbers of each batch of an epoch, all of its task."""
+        """Return the example indices of each batch of an epoch, all of its task."""
         if self.of is None:
             return batches_of(train, settings, epoch)
         return batches_of(train, settings, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
 
     def seen(self, split: Split, epoch: int) -> Split:
-        """Those of the examples of a split whose tasks have been learned, or are being learned in that epoch."""
+        """Return the part of a split whose tasks have been learned by that epoch, including the current task."""
         return self.tasks.seen(split, self.task(epoch)) if self.tasks is not None and self.count > 1 else split
 
     def keep(self, checkpoints: Path, epoch: int, weights: Mapping[str, Tensor]) -> None:
-        """Write the weights after the task that ends with that epoch: they are judged when the test split is opened."""
-        save_weights(_kept(checkpoints, self.task(epoch)), dict(weights))
+        """Write the weights at the end of the task that ends with that epoch, for evaluation on the test split."""
+        save_weights(_task_weights_path(checkpoints, self.task(epoch)), dict(weights))
 
 
 def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
-    """Raise SettingError for a setting that a sequence of tasks gives no meaning to."""
+    """Raise SettingError for settings that are incompatible with a sequence of tasks."""
     usual = TrainSettings()
     if data.tasks is None:
         return
@@ -88,7 +88,7 @@ def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
 
 
 def reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) -> None:
-    """Raise SettingError for a loss that a sequence of tasks cannot be learned by."""
+    """Raise SettingError for a loss that is incompatible with a sequence of tasks."""
     if data.tasks is not None and task.loss_name == "perceptron":
         raise SettingError(
             "loss=perceptron ends training at the first epoch without a mistake, and tasks come one after another: "
@@ -102,7 +102,7 @@ def reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) ->
 
 
 def reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[str, Any]) -> None:
-    """Raise SettingError where a run of several tasks is to be resumed with other epochs than it `before` had."""
+    """Raise SettingError if a run of several tasks is resumed with another number of epochs than `before`."""
     if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
         raise SettingError(
             f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
@@ -119,16 +119,15 @@ def over_tasks(
     run: Path,
     results: Results,
 ) -> tuple[dict[str, Metric], dict[str, Any]]:
-    """How well each task was answered after each task was learned: metrics, and what the report draws; without tasks
-    nothing.
+    """Return metrics of each task after each task was learned, and details for the report; both empty without tasks.
 
-    `results` are the model's answers for the split. Those of the times before come from the weights that the run in
-    that folder kept; where it has none, as after joint training, or where they were removed, there is the end alone.
+    `results` are the model's outputs for the split. Outputs at earlier times are computed with the weights that the run
+    saved after each task. If there are none, as after joint training, only the final results are used.
     """
     if tasks is None:
         return {}, {}
     assert isinstance(task, Classification)
-    kept = [_kept(run / "checkpoints", k) for k in range(tasks.count - 1)]
+    kept = [_task_weights_path(run / "checkpoints", k) for k in range(tasks.count - 1)]
     answers = []
     if all(path.is_file() for path in kept):
         for path in kept:
@@ -139,5 +138,5 @@ def over_tasks(
     return continual.metrics(right, of, original), continual.details(right, of, tasks.names)
 
 
-def _kept(checkpoints: Path, task: int) -> Path:
+def _task_weights_path(checkpoints: Path, task: int) -> Path:
     return checkpoints / f"task-{task + 1}.safetensors"

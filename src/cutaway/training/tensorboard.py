@@ -1,4 +1,4 @@
-"""TensorBoard's event file."""
+"""TensorBoard logging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.files import cause, is_unmoved
 
 
 class Board:
-    """TensorBoard's event file, where it is wanted."""
+    """Writer of TensorBoard's event file, which does nothing if it is not `wanted`."""
 
     def __init__(self, folder: Path, wanted: bool) -> None:
         self.folder = folder
@@ -34,14 +34,17 @@ class Board:
         try:
             self.writer.close()
         except OSError as failed:
-            if error[0] is None:  # else that one is told
+            if error[0] is None:  # do not hide the original error
                 raise self._unwritten(failed) from failed
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """One point on every curve that the row has a number for. What an earlier sitting wrote of this step and of
-        later ones, before it was killed, is no longer shown. Raises FileError where it cannot be written."""
+        """Add one point to the curve of every number in the row.
+
+        Points that an earlier session wrote for this step and later ones, before it was killed, are hidden. Raises
+        FileError if the file cannot be written.
+        """
         try:
-            if self._new is not None and not is_unmoved(self.folder):  # TensorBoard would make it again
+            if self._new is not None and not is_unmoved(self.folder):  # TensorBoard would create it again
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             if self._new is not None and self.writer is None:
                 self.writer = self._new(self.folder, purge_step=row["step"])

@@ -1,4 +1,4 @@
-"""How long models take for an example, in turns, so that a machine that grows slower does so for all of them."""
+"""Timing of several calls in turns, so that a machine that slows down affects all of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-SECONDS, TURNS = 2.0, 50  # for all of them at most
+SECONDS, TURNS = 2.0, 50  # limits for all calls together
 
 
 def in_turns(calls: Sequence[Callable[[], object]]) -> list[float]:
-    """The median milliseconds of each call."""
+    """Return the median milliseconds of each call."""
     for call in calls:
-        call()  # what is made once is made now
+        call()  # warm-up
     spent: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + SECONDS
     while calls and (len(spent[0]) < 3 or (len(spent[0]) < TURNS and time.perf_counter() < end)):

@@ -1,4 +1,4 @@
-"""From a model's name and a source of data to a run's folder: everything around the loop."""
+"""Training of a run, from the name of a model and a data source to the run's folder: everything around the loop."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from .task_schedule import reject_other_epochs
 from .tensorboard import Board
 from .trainer import SAVE_EVERY, Mean, Trainer
 
-# A run that had stopped goes on where one of these is changed.
+# A finished run continues if one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
-ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
+ADAPTER = "adapter"  # folder next to the model with the LoRA weights alone
 MAY_CHANGE = (
     *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
     "max_restarts", "device", "tensorboard", "memory_fraction",
@@ -72,33 +72,32 @@ def fit(
     overwrite: bool = False,
     judged: bool = True,
 ) -> Run:
-    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict. A module of one's
-    own learns itself, and holds at the end what the run keeps.
+    """Train a model, and return the run, whose folder holds everything to repeat, resume, evaluate and predict.
 
-    With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Unless it is to be `judged`, the test split is not
-    opened, and there is no evaluation. Meanwhile no other process can work on the run, but
-    those that share the work: where `processes` are asked for they are started here, and where torchrun has started
-    this one it joins the others.
-    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
+    Your own module is trained in place and has the run's final weights at the end. With `resume` that run is continued:
+    model, data and settings are its own, and only the settings in `MAY_CHANGE` may be given. With `overwrite` the run
+    in `out` is replaced. Unless `judged` is set, the test split is not opened and no evaluation is written. The run is
+    locked against other processes. If several `processes` are requested they are started here, and a process that
+    torchrun started joins the others. Raises Interrupted if training is stopped, after writing the checkpoint, and
+    CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
-        model = preset_for(model).given  # type: ignore[attr-defined]  # of Own, as whatever else is rejected
+        model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
     source = as_source(source)[0]
     several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.launched() and several.processes == 1:
-        return _fit(model, source, given, out, resume, progress, overwrite, judged)
+        return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.launched():
             with joined():
                 begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
-                if begun is not None:  # before the processes were started again
+                if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
-                    return _fit(own, None, {}, None, begun, progress, overwrite=False)
-                return _fit(model, source, given, out, resume, progress, overwrite, judged)
+                    return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
+                return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
         reject_beyond_machine(several)
-        if resume is None:  # what is typed wrong is told before any is started
+        if resume is None:  # report invalid settings before processes are started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
             asked_of = resolve(preset_for(model), source, given, resumed=False).training
@@ -125,7 +124,7 @@ def fit(
         raise Interrupted(Path(str(stopped))) from None
 
 
-def _fit(
+def _train_in_process(
     model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
@@ -135,7 +134,7 @@ def _fit(
     overwrite: bool,
     judged: bool = True,
 ) -> Run:
-    """Train in this process, which may be one of several: they do the same, and the first alone writes."""
+    """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
     if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
@@ -145,7 +144,7 @@ def _fit(
     earlier = Run(resume, own) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
-        # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
+        # With an explicit number MKL never uses fewer threads, neither now nor in a resumed run.
         torch.set_num_threads(torch.get_num_threads())
         before: dict[str, Any] = {}
         notes: list[str] = []
@@ -155,7 +154,7 @@ def _fit(
             before = by_first(lambda: earlier.about)
             earlier.reject_other_module()
             as_many = before["settings"].get("processes", 1) == processes
-            model, source, given = _resumed(before, model, source, given)
+            model, source, given = _resume_arguments(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
             if not as_many and "parallel" not in typed:
                 given["parallel"] = "auto"
@@ -178,28 +177,30 @@ def _fit(
         else:
             name = f"{ready.preset.file_name}-{ready.data.name}"
 
-            def begun() -> Path:
-                folder = new_folder(out, name, overwrite, _inputs(ready))
+            def create_folder() -> Path:
+                folder = new_folder(out, name, overwrite, _input_paths(ready))
                 held.enter_context(locked(folder))
                 clear_run(folder)
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
-                ):  # before time is spent
+                ):  # before training starts
                     print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
-            folder = by_first(begun)
+            folder = by_first(create_folder)
         by_first(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
         try:
-            _train(folder, ready, before, given, goes_on, notes, bar, judged)
+            _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged)
         except FileError as error:
-            if not is_unmoved(folder) or not ((folder / RUN).is_file() or (folder / LOCK).exists()):  # which were there
+            if not is_unmoved(folder) or not (
+                (folder / RUN).is_file() or (folder / LOCK).exists()
+            ):  # they existed before
                 raise FileError(
                     f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
                     "is left there to resume. Train again, and leave the folder where it is until training ends."
                 ) from error
-            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # as of a full disk
+            if (folder / RUN).is_file() and isinstance(error.__cause__, OSError):  # such as a full disk
                 error.args = (f"{error} Then go on with the run: cutaway train --resume {folder}",)
             raise
         if own is not None:
@@ -208,7 +209,7 @@ def _fit(
         return run.hand_over(source) if isinstance(source, Given) else run
 
 
-def _train(
+def _train_in_folder(
     folder: Path,
     ready: Prepared,
     before: Mapping[str, Any],
@@ -218,8 +219,10 @@ def _train(
     progress: Progress,
     judged: bool,
 ) -> None:
-    """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
-    earlier sitting left it, and `notes` are what is to be said of this one."""
+    """Train in the locked folder of the run, from the start or from its checkpoint.
+
+    `before` is run.json of earlier sessions, and `notes` are the notes on this one.
+    """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
     about["launch"] = environment.launch_id()
@@ -234,7 +237,7 @@ def _train(
         for sentence in notes:
             bar.note(sentence)
 
-        written = -math.inf  # when, in seconds of training, metrics.csv was, which is written anew each time
+        written = -math.inf  # seconds of training when metrics.csv was last written
 
         def on_row(state: State) -> None:
             nonlocal written
@@ -257,7 +260,7 @@ def _train(
                     f"{newest(folder / 'checkpoints')} is the checkpoint of another run, of other data or with other "
                     "settings. Resume with the run's own checkpoint, from a copy of its folder, or train anew."
                 )
-            if writes:  # now that there is something to go on from
+            if writes:  # the checkpoint has been loaded
                 write_json(folder / "run.json", about)
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
@@ -274,14 +277,16 @@ def _train(
         finally:
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
-    if writes:  # and tests, by itself
+    if writes:  # evaluates without the other processes
         ready.place = alone(ready.place, ready.model, ready.settings.memory_fraction)
         finish(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
-    """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
-    `typed`; `cut` is how many epochs may have been left early."""
+    """Set the number of epochs to what `max_steps` takes, if that is set and the user has not set epochs.
+
+    `cut` is the number of epochs that may have ended early.
+    """
     split, settings = ready.data.splits["train"], ready.settings
     if settings.max_steps and "epochs" not in typed:
         epochs = reach(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
@@ -297,8 +302,10 @@ def finish(
     mean: Mean | None = None,
     judged: bool = True,
 ) -> None:
-    """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, and is to be judged, open the test split, once."""
+    """Save the best weights, or the mean of the last ones, as the run's model, and write run.json.
+
+    When training is finished, and `judged` is set, the model is evaluated on the test split, once.
+    """
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         give_memory(ready.model)
@@ -319,7 +326,7 @@ def finish(
             "metric": ready.settings.monitor or ready.task.watch,
             "value": _finite(state.best_score),
         },
-        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # what is kept instead of the best
+        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # saved in place of the best
         "resumed": state.resumed,
         "summary": None,
     }
@@ -330,8 +337,10 @@ def finish(
 
 
 def judge(ready: Prepared, folder: Path) -> None:
-    """Write evaluation.json of a run: of the test split, or where there is none of the next best. What was learned
-    without classes has none that it could be judged by, and no such file."""
+    """Write evaluation.json of a run for the test split, or the validation or training split otherwise.
+
+    A model that was trained without classes cannot be evaluated, and no file is written.
+    """
     splits, target = ready.data.splits, ready.data.spec.target
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
@@ -340,12 +349,12 @@ def judge(ready: Prepared, folder: Path) -> None:
 
 
 def _finite(score: float | None) -> float | None:
-    """The score where it is a number, which JSON has; None for infinity, as a perplexity can be, and NaN."""
+    """Return the score if it is finite, which JSON requires, else None. A perplexity can be infinite."""
     return score if score is not None and math.isfinite(score) else None
 
 
-def _inputs(ready: Prepared) -> list[str]:
-    """The paths that the run reads: data, weights, vectors and a tokenizer."""
+def _input_paths(ready: Prepared) -> list[str]:
+    """Return the paths that the run reads: data, weights, vectors and tokenizer."""
     settings, source = ready.settings, documents.path_of(ready.data.source)
     tokenizer = ready.data_settings.tokenizer
     named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
@@ -353,7 +362,7 @@ def _inputs(ready: Prepared) -> list[str]:
 
 
 def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
-    """Raise SettingError where a run that is resumed is to stand elsewhere, or to be replaced."""
+    """Raise SettingError if a resumed run is to be moved to another folder or replaced."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(
             f"A run is resumed where it stands, in {folder}, and --out {out} names another folder: leave --out out, or "
@@ -364,8 +373,10 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
 
 
 def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
-    """Raise FileError where the teacher of a run that is resumed is another now, or where one that was stopped before
-    its first checkpoint would begin with other weights."""
+    """Raise FileError if the teacher of a resumed run has changed.
+
+    The same holds for the initial weights of a run that was stopped before its first checkpoint.
+    """
     if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
         raise FileError(
             f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
@@ -377,11 +388,13 @@ def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
         )
 
 
-def _resumed(
+def _resume_arguments(
     about: dict[str, Any], model: str | nn.Module | None, source: Any, given: Mapping[str, Any]
 ) -> tuple[str | nn.Module, Any, dict[str, Any]]:
-    """Model, source and settings of a run that is resumed, with what may change changed. A module of one's own was
-    handed over again, or there is none to go on with."""
+    """Return model, source and settings of a resumed run, with the changes that are allowed.
+
+    A run of your own module requires that module again.
+    """
     if "quantized" in about:
         raise SettingError(
             "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "

@@ -1,8 +1,8 @@
-"""The loop: what is done with every batch, epoch after epoch, and how it stops and goes on.
+"""The training loop: steps, epochs, validation, checkpoints, stopping and resuming.
 
-Everything random follows from the seed and from where the loop stands (the order of an epoch, the augmentation of a
-batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and resumed
-ends bit for bit where the uninterrupted one ends.
+All random numbers follow from the seed and the position in training (the order of an epoch, the augmentation of a
+batch), or are part of the checkpoint (torch's random state, for dropout). A run that was killed and resumed is
+therefore bit-identical to an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from .snapshots import Snapshots, moments
 from .strategies import strategy
 from .weight_averaging import Average, LastEpochs, lent
 
-LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
-SAVE_EVERY = 1.0  # seconds of training, at least, between checkpoints at ends of epochs: many are shorter than a save
-FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
+LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
+SAVE_EVERY = 1.0  # least seconds of training between checkpoints at ends of epochs
+FIRST_IMAGES = 5000  # images for data-dependent initialization
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
 
 class Trainer:
-    """One model learning from one data set."""
+    """Training loop of one model on one data set."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Trainer:
         self.augment: Augment | None = data.augment
         self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
-        self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
+        self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
         self.network = contract_of(self.model)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
@@ -87,26 +87,29 @@ class Trainer:
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
-        self.pruning: Pruning | None = None  # where there is some, once the weights are there
-        self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
+        self.pruning: Pruning | None = None  # set once the weights are loaded
+        self.mean: Mean | None = None  # record of the averaged weights, at the end
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
         self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
-        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
-        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
+        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # last update
+        at = moments(self._total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
-        self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
-        self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
+        self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
+        self._losses: list[Tensor] = []  # of the steps since they were last read, still on the device
+        self._inputs: tuple[Tensor, ...] = ()  # of the current step, to find a layer with non-finite values
         self._stop = Stop()
         self._random = torch.Generator(place.device)
 
     # --- the epochs -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Give a model that is initialized from training images (`initialize_from`) up to 5 000 of them, as they are
-        without augmentation; unless it has its weights from a file. Each process draws by itself from then on."""
+        """Start a new training.
+
+        A model that is initialized from training images (`initialize_from`) gets up to 5 000 of them without
+        augmentation, unless it has pretrained weights. From here on each process draws its own random numbers.
+        """
         if self.place.rank:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         self.pruning = pruning_of(self.model, self.settings, begun=self.settings.weights is not None)
@@ -120,20 +123,20 @@ class Trainer:
             self.average.load(self.model.state_dict())
 
     def fit(self) -> State:
-        """Train from `self.state` until the epochs, the updates, the minutes or the patience are used up.
+        """Train from `self.state` until the epochs, updates, minutes or patience are used up.
 
-        Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
+        Raises Interrupted (after writing a checkpoint) when stopped, and TrainingError if a loss is not finite.
         """
         state, settings = self.state, self.settings
         began, self._saved = time.perf_counter() - state.seconds, (state.seconds, state.epoch)
-        in_all, an_epoch = self._in_all()
+        in_all, an_epoch = self._total_updates()
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
             self.snapshots.keep(0, self.weights)
         with self._stop.heard():
             while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
                 for last in self.epoch():
-                    state.seconds, asked_to_stop = self._agreed(time.perf_counter() - began)
+                    state.seconds, asked_to_stop = self._sync_stop(time.perf_counter() - began)
                     self.progress.step(state, self.train_loss)
                     out_of_time = 0 < budget < state.seconds
                     ends = last or state.update >= self.updates or out_of_time
@@ -157,27 +160,30 @@ class Trainer:
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
-            self.mean = self._mean_of(self.last_epochs)
+            self.mean = self._save_mean(self.last_epochs)
         return state
 
     def epoch(self) -> Iterator[bool]:
-        """Do the running epoch from where it stands, an update for each value that is taken: whether it is the last."""
+        """Run the current epoch from its current position. Yield after each update whether it was the last one."""
         state, settings = self.state, self.settings
         batches = self.batches_of(state.epoch)
-        steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
+        steps = self._start_phase(math.ceil(len(batches) / settings.accumulate))
         if state.batch == 0:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
         own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
-        for group in _grouped(remaining, settings.accumulate):
+        for group in _batch_groups(remaining, settings.accumulate):
             self.step(group, steps)
             self.snapshots.keep(state.update, self.weights)
             yield state.batch == len(batches)
 
     def next_epoch(self) -> bool:
-        """End the epoch and begin the next; whether it was the perceptron rule's last, without a mistake."""
+        """End the epoch and start the next.
+
+        Return whether the perceptron rule has converged, with no mistake in the epoch.
+        """
         state = self.state
         if self.sequence.ends(state.epoch):
             self.objective.end_task(self.train, self.place, state.epoch)
@@ -190,11 +196,12 @@ class Trainer:
         state.row_loss_sum, state.row_counted = 0.0, 0.0
         return converged
 
-    def _enter_phase(self, an_epoch: int) -> int:
-        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
-        if each of its epochs has as many as this one.
+    def _start_phase(self, an_epoch: int) -> int:
+        """Set the trainable parameters of the epoch, and return the number of updates in its phase.
 
-        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well; a task is one.
+        A phase trains the head alone, or everything that is not frozen. The number assumes that each epoch of the phase
+        has as many updates as this one. Each phase has its own schedule, so that pretrained layers are warmed up too. A
+        task is one phase.
         """
         state, alone = self.state, self.settings.freeze_epochs or 0
         if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
@@ -207,25 +214,24 @@ class Trainer:
         return an_epoch * (alone if heads_only else self.sequence.each - alone)
 
     def step(self, group: list[Batch], steps: int) -> None:
-        """One update: the gradient of the mean loss over the batches of `group`, which are this process's share of
-        them, then the optimizers' step.
+        """Run one update: the gradient of the mean loss over the batches in `group`, then the optimizers' step.
 
-        `steps` are the updates of the running phase.
+        The batches are this process's share. `steps` is the number of updates of the current phase.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
-        state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
+        state.lr = settings.lr * factor(settings, self._progress(steps), steps)
         for optimizer in self.optimizers:
             for parameters in optimizer.param_groups:
                 parameters["lr"] = state.lr * parameters["scale"]
         for parameter in self._parameters:
-            parameter.grad = None  # what zero_grad does, at a third of its cost
+            parameter.grad = None  # like zero_grad, at a third of its cost
         sizes = [len(index) for _, index in zip(group, self.plan[state.batch :])] if place.processes > 1 else []
         weights = [place.weight(size, self.objective.carries) for size in sizes] or [1.0] * len(group)
         (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, group)))
-        # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
+        # Word vectors use sums. If a batch has no targets, the sum is 0.
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         for weight in weights:
-            inputs, target = place.batch(group.pop(0).bare)  # popped: what was copied there is not kept here too
+            inputs, target = place.batch(group.pop(0).bare)  # popped, so that no second copy is kept
             index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
             own = (place.rank,) if place.processes > 1 else ()
             self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))
@@ -255,10 +261,10 @@ class Trainer:
             self.average.update(state.update)
         state.update += 1
         if self.pruning:
-            self.pruning.step(self._share_done(steps))
+            self.pruning.step(self._progress(steps))
 
     def _end_epoch(self) -> None:
-        """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
+        """Validate, save the best weights, write the row and the checkpoint, and start the next epoch."""
         state, settings = self.state, self.settings
         self.look()
         self._reject_broken_weights()
@@ -267,7 +273,7 @@ class Trainer:
         if self.sequence.ends(state.epoch) and self.place.writes:
             self.sequence.keep(self.checkpoints, state.epoch, self.weights())
         converged = self.next_epoch()
-        if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
+        if not scores or self.sequence.count > 1 or self._is_better(scores):  # with tasks the last weights are saved
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
             state.best_zeros = self.pruning.zeros if self.pruning else 0
@@ -288,7 +294,7 @@ class Trainer:
         self.on_row(state)
 
     def _add_row_within(self, an_epoch: int) -> None:
-        """Write a row within an epoch. It changes nothing of the training, nor of what is random in it."""
+        """Write a row within an epoch, without an effect on training or its random numbers."""
         self.look()
         scores: dict[str, float] = {}
         if self.val is not None and is_cheap(self.state, an_epoch, len(self.train), len(self.val)):
@@ -298,8 +304,11 @@ class Trainer:
         self.on_row(self.state)
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether an epoch with these metrics is better than the best one so far: of sparser weights while a model is
-        pruned, else by the metric that is monitored, and where that cannot rise, as accuracy comes to, by the loss."""
+        """Return whether an epoch with these metrics is better than the best one so far.
+
+        While a model is pruned, sparser weights are better. Otherwise the monitored metric decides, and then the loss,
+        for metrics that are often equal, such as accuracy.
+        """
         if self.pruning and self.pruning.zeros > self.state.best_zeros:
             return True
         sign = 1 if self.higher_is_better else -1
@@ -311,11 +320,14 @@ class Trainer:
         best = rank(self.state.best_score, self.state.best_loss)
         return rank(scores[self.monitor], scores["loss"]) > best or not self.state.best_epoch
 
-    # --- what a step needs ------------------------------------------------------------------------------------
+    # --- helpers of a step ------------------------------------------------------------------------------------
 
     def validate(self, split: Split) -> dict[str, float]:
-        """Loss and quick metrics on a split, of tasks on those so far, and the one that is monitored, with the averaged
-        weights where there are some; or what the objective says of it, where it judges by itself."""
+        """Return the loss, fast metrics and the monitored metric on a split, with averaged weights if there are any.
+
+        For a sequence of tasks only the tasks so far are used. An objective with its own validation returns its own
+        scores.
+        """
         settings = self.settings
         if self.objective.scores is not None:
             with self.average.applied() if self.average else nullcontext():
@@ -336,9 +348,9 @@ class Trainer:
             metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
         return metrics
 
-    def _mean_of(self, last: LastEpochs) -> Mean:
-        """Write the mean weights after the last epochs, which are made of files alone, and score them."""
-        self.place.together(None)  # the first has written the last of them
+    def _save_mean(self, last: LastEpochs) -> Mean:
+        """Write the mean of the weights after the last epochs, which is read from their files, and evaluate it."""
+        self.place.together(None)  # barrier: the first process has written the last file
         weights, first = last.mean(self.state.epoch)
         if self.place.writes:
             save_weights(self.checkpoints / "average.safetensors", weights)
@@ -347,42 +359,42 @@ class Trainer:
         return Mean(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to keep, in the process that writes: the averaged ones where there are some."""
+        """Return the weights to save, averaged if there is an average. Only the process that writes gets them."""
         return gathered(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
 
     @property
     def train_loss(self) -> float:
-        """The mean training loss of the running epoch."""
+        """Return the mean training loss of the current epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
     def batches_of(self, epoch: int) -> Batches:
-        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        """Return the example indices of each batch of an epoch, the same on every call."""
         return self.objective.batches(self.train, self.settings, epoch)
 
-    def _in_all(self) -> tuple[int, int]:
-        """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
+    def _total_updates(self) -> tuple[int, int]:
+        """Return the number of updates of the whole training, if nothing ends it early, and that of the first epoch."""
         firsts = range(0, self.sequence.epochs, self.sequence.each)
         by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
         return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
 
-    def _agreed(self, seconds: float) -> tuple[float, bool]:
-        """The seconds of the first process, by which all go, and whether any was asked to stop."""
+    def _sync_stop(self, seconds: float) -> tuple[float, bool]:
+        """Return the time of the first process, which all processes use, and whether any process was asked to stop."""
         own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
         seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
-    def _share_done(self, steps: int) -> float:
-        """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
+    def _progress(self, steps: int) -> float:
+        """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
         state, by_time = self.state, 0.0
         if self.settings.minutes:
-            left = 60 * self.settings.minutes - state.phase_seconds  # when the phase began
+            left = 60 * self.settings.minutes - state.phase_seconds  # at the start of the phase
             by_time = (state.seconds - state.phase_seconds) / left if left > 0 else 1.0
         return max((state.update - state.phase_update) / steps, by_time)
 
-    # --- stopping, failing, going on --------------------------------------------------------------------------
+    # --- stopping, failing, resuming --------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Go on from the last checkpoint."""
+        """Resume from the last checkpoint."""
         parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
@@ -390,7 +402,7 @@ class Trainer:
         self.pruning = pruning_of(self.model, self.settings, begun=True)
 
     def checkpoint_now(self) -> None:
-        """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
+        """Write a checkpoint. Non-finite values are rejected first, so that the previous one remains valid."""
         self.look()
         self._reject_broken_weights()
         self.strategy.share_statistics()
@@ -402,7 +414,7 @@ class Trainer:
         self._saved = self.state.seconds, self.state.epoch
 
     def look(self) -> None:
-        """Bring the losses over from the device, and stop the run where one is not a number."""
+        """Synchronize the losses from the device, and stop the run if one is not finite."""
         losses = [loss.item() for loss in self._losses]
         if self.place.processes > 1:
             losses = [*self.place.total(sum(losses))]
@@ -413,13 +425,13 @@ class Trainer:
             self._reject("the loss")
 
     def _reject_broken_weights(self) -> None:
-        """A gradient that was not finite is in the weights one update later: none such is ever saved."""
+        """Reject non-finite weights, which follow a non-finite gradient by one update, so that they are never saved."""
         broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
         if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:
-        """Raise TrainingError: which update, which layer, what is left, what to try."""
+        """Raise TrainingError with the update, the layer, the last good checkpoint, and what to try."""
         state, where = self.state, first_broken(self.model, self._inputs)
         if where.startswith("the weights"):
             said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
@@ -437,13 +449,13 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of the weights after the last epochs, which is what is kept where it was asked for."""
+    """Record of the mean of the weights after the last epochs, which replaces the best weights if it was requested."""
 
     first: int  # epoch, counted from 1
     last: int
-    score: float | None  # the metric that is monitored, on the validation split
+    score: float | None  # monitored metric on the validation split
 
 
-def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group

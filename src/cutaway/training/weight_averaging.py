@@ -1,13 +1,13 @@
-"""Averages of the weights, which often score better than the weights themselves.
+"""Weight averaging, which often improves the validation score.
 
-A moving average, over all updates:
+An exponential moving average over all updates:
 
     w̄ ← d w̄ + (1 − d) w   after every update, d = min(decay, (1 + s) / (10 + s)) at update s
 
-B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992; the rising d is that of
+B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992. The rising d is that of
 TensorFlow's ExponentialMovingAverage: early weights are soon forgotten. Buffers (batch norm's statistics) are copied.
 
-Or the mean of the weights after the last epochs: A. Vaswani et al., 2017, section 6.1, take the last 5 checkpoints
+Or the mean of the weights after the last epochs: A. Vaswani et al., 2017, section 6.1, average the last 5 checkpoints
 <https://arxiv.org/abs/1706.03762>.
 """
 
@@ -25,7 +25,7 @@ from ..distributed.dtensors import like, load
 
 
 class Average:
-    """The average of one model's weights."""
+    """Exponential moving average of a model's weights."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -34,7 +34,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after update number `step`, counted from 0."""
+        """Update the average with the weights after update number `step`, counted from 0."""
         d = min(self.decay, (1 + step) / (10 + step))
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         torch._foreach_lerp_([self.weights[k] for k in parameters], list(parameters.values()), 1 - d)
@@ -44,33 +44,35 @@ class Average:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Within this context the model has the averaged weights."""
+        """Use the averaged weights within this context."""
         with lent(self.model, self.weights):
             yield
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Go on from saved averages."""
+        """Load a saved average."""
         for key, value in weights.items():
             self.weights[key].copy_(like(value, self.weights[key]))
 
 
 class LastEpochs:
-    """The weights after each of the last epochs, in files beside the checkpoint: what was written before a kill is
-    there after it, and an epoch that is done again writes the same."""
+    """Weights after each of the last epochs, in files next to the checkpoint.
+
+    Files that were written before a kill remain valid, and an epoch that is repeated writes the same file.
+    """
 
     def __init__(self, folder: Path, epochs: int) -> None:
-        """`epochs` are how many are kept."""
+        """Initialize the folder. `epochs` is the number of epochs to keep."""
         self.folder, self.epochs = folder, epochs
 
     def keep(self, epoch: int, weights: dict[str, Tensor]) -> None:
-        """Write the weights after this epoch, counted from 1, and remove those that are too old."""
+        """Write the weights after this epoch, counted from 1, and remove those that are no longer needed."""
         if not weights:  # another process writes them
             return
         write_tensors(self._file(epoch), weights, {})
         self._file(epoch - self.epochs).unlink(missing_ok=True)
 
     def mean(self, epoch: int) -> tuple[dict[str, Tensor], int]:
-        """The mean weights after the epochs up to this one, summed in double precision, and the first of them.
+        """Return the mean of the last weights up to this epoch, summed in double precision, and the first epoch in it.
 
         Statistics of batch norm are averaged too; counts are those of the last epoch.
         """
@@ -90,7 +92,7 @@ class LastEpochs:
 
 @contextlib.contextmanager
 def lent(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Within this context the model has these weights, and its own again after it."""
+    """Use these weights in the model within this context, and restore its own on exit."""
     live = {k: v.detach().clone() for k, v in model.state_dict().items()}
     load(model, weights)
     try:

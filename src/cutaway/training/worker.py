@@ -1,4 +1,4 @@
-"""One of several processes that train: python -m cutaway.training.worker FOLDER, as `distributed.launch` runs it."""
+"""Entry point of a training process: python -m cutaway.training.worker FOLDER, as `distributed.launch` starts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .train import fit
 
 
 def main(folder: Path) -> int:
-    """Train as the folder asks, and leave the run's folder or what went wrong there."""
+    """Train as the folder specifies, and write the run's folder or the error there. Returns the exit status."""
     try:
         run = fit(**json.loads((folder / "asked.json").read_text()))
     except CutawayError as error:
@@ -33,8 +33,10 @@ def main(folder: Path) -> int:
 
 
 def stop_without(parent: int) -> None:
-    """Ask this process to stop, as SIGTERM does, once the one that started it is gone: killed, that one cannot ask, and
-    nobody would know that training goes on."""
+    """Send SIGTERM to this process once its parent has ended.
+
+    A parent that was killed cannot stop its children, which would keep on training unnoticed.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,1 +1,1 @@
-"""What a step holds: imagined on tensors without numbers, and laid out over the processes that share it."""
+"""Memory of a training step, simulated on fake tensors and distributed over the processes that share it."""

@@ -1,6 +1,6 @@
-"""Which strategy fits, as `cutaway plan` has it: what `parallel=auto` means, and what is rejected before it begins.
+"""Selection of the parallel strategy by memory: resolves `parallel=auto`, and rejects trainings that do not fit.
 
-All reckon with the same step, made of shapes, and with the same room, that of one device.
+All functions use the same simulated step and the same memory of one device as `cutaway plan`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .strategies import Memory, holders, memory_of, weights_of
 
 
 def settle_parallel(ready: Prepared) -> None:
-    """Say which strategy `parallel=auto` is, where several processes share the batches; all of them ask for it.
+    """Resolve `parallel=auto`, if several processes share the batches. All processes must call it.
 
-    Raises SettingError where the model does not fit whole, and cannot be held in parts.
+    Raises SettingError if the model does not fit whole and cannot be sharded.
     """
     settings, place = ready.settings, ready.place
     if settings.parallel == "auto" and place.processes > 1:
-        room = _room(ready)
+        room = _min_room(ready)
         too_large = room is not None and held_by_each(ready, "ddp").total > room
         ready.settings = replace(settings, parallel="fsdp" if too_large else "ddp")
         reject_parallel(ready.settings, ready.model, place)
@@ -42,16 +42,16 @@ def settle_parallel(ready: Prepared) -> None:
 
 
 def reject_beyond_memory(ready: Prepared) -> list[str]:
-    """A sentence on what training will take, where that is much of what is free; call it before the first step, when
-    the strategy is settled. All processes ask for it.
+    """Return a note on the memory of training, if it is a large part of the free memory.
 
-    Raises SettingError, with what would fit, where training takes more of a device than memory_fraction allows.
+    All processes must call it before the first step, after the strategy is resolved. Raises SettingError, with what
+    would fit, if training takes more of a device than memory_fraction allows.
     """
     settings, place = ready.settings, ready.place
     count = place.processes * place.tensor
     if count == 1 or not can_be_watched(ready):
         return reject_step_beyond_memory(ready)
-    room = _room(ready)
+    room = _min_room(ready)
     if room is None or room == math.inf:
         return []
     strategy = settings.parallel if settings.parallel in ("fsdp", "hsdp") else "ddp"
@@ -62,12 +62,12 @@ def reject_beyond_memory(ready: Prepared) -> list[str]:
     )
     if held.total > room:
         free = f"{in_bytes(room)} of each may be taken (memory_fraction={settings.memory_fraction:g})"
-        raise SettingError(f"{said}, and {free}. {_way_out(ready, strategy, room)}")
+        raise SettingError(f"{said}, and {free}. {_suggest_fix(ready, strategy, room)}")
     return [f"{said}; {in_bytes(room)} may be taken."] if held.total > WORTH_SAYING * room else []
 
 
-def _way_out(ready: Prepared, strategy: str, room: float) -> str:
-    """What would make it fit, the surest first."""
+def _suggest_fix(ready: Prepared, strategy: str, room: float) -> str:
+    """Return what would make the training fit, the most certain first."""
     if strategy == "ddp" and whole_weights_for(ready.settings, ready.model) is None:
         parts = held_by_each(ready, "fsdp").total
         if parts <= room:
@@ -83,17 +83,17 @@ def _way_out(ready: Prepared, strategy: str, room: float) -> str:
 
 
 def held_by_each(ready: Prepared, strategy: str) -> Memory:
-    """Bytes that each of the processes holds in a step by that strategy; the first finds it for all."""
+    """Return the memory of each process in a step with that strategy. The first process computes it for all."""
     try:
-        return by_first(lambda: _held(ready, strategy))
+        return by_first(lambda: _simulate_memory(ready, strategy))
     except NeedsNumbers:
         if ready.deferred is None:
             raise
         fill(ready)
-        return by_first(lambda: _held(ready, strategy))
+        return by_first(lambda: _simulate_memory(ready, strategy))
 
 
-def _held(ready: Prepared, strategy: str) -> Memory:
+def _simulate_memory(ready: Prepared, strategy: str) -> Memory:
     settings, place = ready.settings, ready.place
     alone = replace(
         ready,
@@ -109,22 +109,24 @@ def _held(ready: Prepared, strategy: str) -> Memory:
 
 
 def fill(ready: Prepared) -> None:
-    """Give a model that begins whole its numbers, where they were deferred."""
+    """Initialize a model whose initialization was deferred, if processes hold it whole."""
     if ready.deferred is not None:
         ready.deferred.fill(ready.model)
         ready.deferred = None
 
 
-def _room(ready: Prepared) -> float | None:
-    """Bytes that each process may take: those of the one that has least."""
+def _min_room(ready: Prepared) -> float | None:
+    """Return the bytes that each process may use: the smallest number of any process; None if unknown."""
     device = ready.place.device
     rooms = ready.place.together(room_here(ready.model, device, ready.settings, sharing(device)))
     return None if None in rooms else min(room for room in rooms if room is not None)
 
 
 def room_here(model: nn.Module, device: torch.device, settings: TrainSettings, processes: int = 1) -> float | None:
-    """Bytes of the device that each of so many processes which share it may take, with those that the model has taken
-    already; None where the system does not say."""
+    """Return the bytes of the device that each of `processes` processes may use, including those of the loaded model.
+
+    The result is None if the system does not report free memory.
+    """
     free = free_memory(device)
     weights = [*model.parameters(), *model.buffers()]
     held = 0 if any(x.is_meta for x in weights) else sum(x.nbytes for x in weights)

@@ -1,7 +1,7 @@
-"""One step of a training, imagined: the real loop, model and optimizer, on tensors that have shapes and no numbers.
+"""Simulation of one training step: the real loop, model and optimizer on fake tensors, which have shapes but no data.
 
-So what a step takes is known to the byte, of a model that this machine could never hold too. The batch is a real one:
-masks, lengths and targets have their numbers, and a network goes the way that it would go.
+It gives the memory of a step to the byte, also for models that do not fit on this machine. The batch is real: masks,
+lengths and targets have values, so that the network takes its usual path.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ STAYS = 0.01  # fraction of the peak
 
 
 class NeedsNumbers(ModelError):
-    """A network that goes no way without numbers, and has none."""
+    """Raised if a network needs real values in its forward pass and has none."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a block of the model keeps of the forward pass for the backward pass, in bytes."""
+    """Memory of a block's activations for the backward pass, in bytes."""
 
-    keeps: int  # all that it makes and keeps
-    products: int  # results of matrix products, convolutions and attention among it
-    gives: int  # its output
+    keeps: int  # all activations
+    products: int  # those that are results of matrix products, convolutions and attention
+    gives: int  # the output
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step in one process: what is alive at its peaks, and what is computed in it."""
+    """Memory and compute of a step in one process."""
 
     examples: int  # of the batch
-    tokens: int  # of the batch: places of a sequence; examples, where there are none
-    peak: Mapping[str, int]  # bytes by kind (`tracker.KINDS`) where most is alive
-    of_batch: Mapping[str, int]  # and where most is alive of what is of the batch
-    gradients: int  # bytes of those of all weights, when the backward pass is over
+    tokens: int  # of the batch: positions of sequences, else examples
+    peak: Mapping[str, int]  # bytes by kind (`tracker.KINDS`) at the peak
+    of_batch: Mapping[str, int]  # bytes by kind at the peak of the batch's own tensors
+    gradients: int  # bytes of all gradients after the backward pass
     flops: int  # of products, two for each multiply-add, forward and backward
     moved: int  # bytes that operations read and write
     kernels: int  # operations that are not views
     blocks: tuple[Block, ...]
-    imagined: bool  # of shapes alone; otherwise the step was made, on this machine
-    not_counted: tuple[str, ...]  # operations whose products are not known
-    accumulates: bool = False  # whether a batch is learned from in parts, whose gradients are added up
+    imagined: bool  # simulated on fake tensors, else run on this machine
+    not_counted: tuple[str, ...]  # operations with unknown FLOPs
+    accumulates: bool = False  # whether gradients are accumulated over batches
 
     @property
     def total(self) -> int:
-        """Bytes at the peak."""
+        """Return the bytes at the peak."""
         return sum(self.peak.values())
 
 
 def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
-    """The largest step of a training, or what one of so many processes does of it, each with its part of the batch. On
-    a `gpu` attention keeps no weights, with dropout too, and more logits are held at a time.
+    """Simulate the largest step of a training, or the part of one of `parts` processes with its share of the batch.
 
-    `ready.model` may have shapes alone. Raises NeedsNumbers where the network must see numbers and has none, and
-    SettingError for an objective whose steps cannot be watched.
+    On a `gpu` attention keeps no weights, with dropout too, and larger chunks of logits are held. `ready.model` may be
+    on the meta device. Raises NeedsNumbers if the network needs real values and has none, and SettingError for an
+    objective whose steps cannot be traced.
     """
     if not can_be_watched(ready):
         raise SettingError(
@@ -82,10 +82,10 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
             "`cutaway check` times them here, and estimates their memory."
         )
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    log.setLevel(logging.CRITICAL)  # which tells of operations that it does not know; they are asked otherwise below
+    log.setLevel(logging.CRITICAL)  # it reports unsupported operations, which are handled below
     try:
         return _step(ready, parts, gpu, imagined=True)
-    except (RuntimeError, TypeError) as error:  # a network of sparse matrices, or one that asks for a value
+    except (RuntimeError, TypeError) as error:  # sparse matrices, or data-dependent control flow
         if any(x.is_meta for x in ready.model.parameters()):
             raise NeedsNumbers(
                 f"{ready.preset.name} asks for numbers on its way, so a step of it is to be made on this machine to be "
@@ -95,7 +95,7 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
 
 
 def can_be_watched(ready: Prepared) -> bool:
-    """Whether the steps of this training can be planned."""
+    """Return whether the steps of this training can be traced."""
     return OBJECTIVES[ready.settings.objective].weighable
 
 
@@ -104,7 +104,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
     place = ready.place
     if imagined:
         model = without_numbers(ready.model, place)
-        place = _Imagined(**{field.name: getattr(place, field.name) for field in fields(place)})
+        place = _FakeContext(**{field.name: getattr(place, field.name) for field in fields(place)})
     else:
         model = copy.deepcopy(ready.model)
     with ledger, torch.random.fork_rng(), _FusedAttention() if gpu else nullcontext():
@@ -119,14 +119,14 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         trainer.plan = [index] * passes
         for x in (*batch.inputs, batch.target):
             ledger.count(x, "activations")
-        with ledger.watching(trainer.model, blocks(trainer.model)), _apart(trainer, ledger):
+        with ledger.watching(trainer.model, blocks(trainer.model)), _count_logits_apart(trainer, ledger):
             for _ in range(2):
                 before = ledger.now["activations"]
                 ledger.begin()
                 trainer.state.batch = 0
                 trainer.step([batch] * passes, steps=1000)
                 if ledger.now["activations"] - before < STAYS * ledger.peak.total():
-                    break  # else the first made something that stays, such as a sorted graph, which the next one has
+                    break  # else the step cached something, such as a sorted graph: repeat it
     return Step(
         len(index),
         _tokens(batch),
@@ -143,8 +143,8 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
     )
 
 
-class _Imagined(Placement):
-    """A placement of tensors without numbers: there is no loss to look at."""
+class _FakeContext(Placement):
+    """Device context for fake tensors, whose losses cannot be read."""
 
     @property
     def looks_at_every_step(self) -> bool:
@@ -155,7 +155,7 @@ class _Imagined(Placement):
 
 
 def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
-    """A copy of the model at that place whose tensors have shapes and take no memory; what shares one still does."""
+    """Return a copy of the model with fake tensors, which take no memory. Tensors that share storage still share it."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     found: dict[int, Any] = {}
 
@@ -167,7 +167,7 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
 
     for x in (*model.parameters(), *model.buffers()):
         found.setdefault(id(x), imagine(x))
-    copied = copy.deepcopy(model, found)  # which takes what it finds there for copies that have been made
+    copied = copy.deepcopy(model, found)  # `found` serves as the memo of copies
     if place.channels_last:
         for conv in (m for m in copied.modules() if isinstance(m, nn.Conv2d)):
             conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
@@ -176,20 +176,20 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
 
 def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
     trainer = unseen(ready)
-    trainer.state.update = 1  # before the first, the loss is looked at
+    trainer.state.update = 1  # the loss is read before the first update
     ledger.kind = "optimizer"
     for parameter in (p for p in trainer.model.parameters() if p.requires_grad):
         parameter.grad = torch.zeros_like(parameter)
     for optimizer in trainer.optimizers:
-        optimizer.step()  # makes what it keeps from step to step
+        optimizer.step()  # creates the optimizer state
         optimizer.zero_grad()
         optimizer.register_step_pre_hook(lambda *_: setattr(ledger, "kind", "optimizer"))
     return trainer
 
 
 @contextmanager
-def _apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
-    """Tell outputs apart where the head is left to the loss, which makes them a part at a time."""
+def _count_logits_apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
+    """Count logits separately if the loss computes the head in chunks."""
     words: Any = trainer.objective.words
     if words is None:
         yield
@@ -214,13 +214,13 @@ def _batch(ready: Prepared, index: Tensor) -> Batch:
 
 
 def _tokens(batch: Batch) -> int:
-    """Places of a batch of token ids (N, T), or its examples."""
+    """Return the number of positions in a batch of token ids (N, T), or of examples in other batches."""
     first = batch.inputs[0]
     return first.numel() if first.ndim == 2 and not first.is_floating_point() else len(first)
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Attention as GPUs have it: their fused kernels know dropout, and the CPU's does not."""
+    """Function mode without dropout in attention, since the fused kernels of GPUs support it and the CPU's does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -1,4 +1,4 @@
-"""Operations on tensors that have shapes and no numbers, where shapes alone do not tell what comes out."""
+"""Operations on fake tensors whose output shapes PyTorch cannot derive from input shapes."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ BY_PLACES = ("index", "index_put", "_unsafe_index", "_index_put_impl")
 
 
 def carry_out(op: OpOverload, args: Any, kwargs: Any) -> Any:
-    """What the operation gives, as PyTorch says it, but for what it does not know of `FakeTensor`s."""
+    """Run the operation, with corrections for what `FakeTensor` does not support."""
     name = name_of(op)
-    result = op(*(_by_number(args) if name in BY_PLACES else args), **kwargs)
+    result = op(*(_masks_to_indices(args) if name in BY_PLACES else args), **kwargs)
     if name == "mkldnn_rnn_layer" and isinstance(result[0], FakeTensor):
         return (*result[:3], result[3].new_empty(_workspace(op, args)))
     return result
 
 
 def held_within(op: OpOverload, args: Any) -> int:
-    """Bytes that a kernel takes for itself, as far as they are many: a recurrent layer's backward pass holds the
-    gradients of all gates at all steps, (T, N, 4 · hidden)."""
+    """Return the bytes that a kernel allocates internally, if they are many.
+
+    The backward pass of a recurrent layer holds the gradients of all gates at all steps, (T, N, 4 · hidden).
+    """
     if name_of(op) != "mkldnn_rnn_layer_backward":
         return 0
     x, weight = args[:2]  # (T, N, F), (4 · hidden, F)
     return int(x.shape[0] * x.shape[1] * weight.shape[0] * x.element_size())
 
 
-def _by_number(args: Any) -> Any:
-    """The arguments with numbers of places for masks: how many are chosen depends on what is true, which a batch knows,
-    and a tensor without numbers does not."""
+def _masks_to_indices(args: Any) -> Any:
+    """Return the arguments with index tensors in place of masks.
+
+    The number of True values in a mask is known from the real batch, but not from a fake tensor.
+    """
     indices: list[Tensor | None] = []
     for index in args[1]:
         mask = index is not None and index.dtype is torch.bool and not isinstance(index, FakeTensor)
@@ -44,13 +48,15 @@ def _by_number(args: Any) -> Any:
 
 
 def _workspace(op: OpOverload, args: Any) -> int:
-    """Bytes that oneDNN keeps of a recurrent layer for its backward pass: so many for each step, and some besides. It
-    alone knows, and is asked by sequences of one step and of two."""
+    """Return the bytes that oneDNN keeps of a recurrent layer for its backward pass.
+
+    They are linear in the number of steps, and are measured with sequences of one and two steps.
+    """
     x, *held = args[:7]  # (T, N, F); weights and states
     held = [torch.zeros(h.shape) for h in held]
 
-    def kept(steps: int) -> int:
+    def workspace_bytes(steps: int) -> int:
         return int(op(torch.zeros(steps, *x.shape[1:]), *held, *args[7:])[3].nbytes)
 
-    one, two = kept(1), kept(2)
+    one, two = workspace_bytes(1), workspace_bytes(2)
     return int((one + (len(x) - 1) * (two - one)) * x.element_size() // torch.float32.itemsize)

@@ -1,13 +1,13 @@
-"""What each process holds by each strategy, and what the processes send one another.
+"""Memory of each process under each parallel strategy, and the bytes that processes send.
 
     strategy   weights, gradients, optimizer    sent in a step, of each process
     one        all                              nothing
-    ddp        all, and a bucket as it is sent  gradients, added up: 2 (N − 1)/N of them
-    fsdp       1/N, and the blocks at work      weights twice, gradients once: (N − 1)/N of each
+    ddp        all, and a bucket being sent     gradients, all-reduced: 2 (N − 1)/N of them
+    fsdp       1/N, and the active blocks       weights twice, gradients once: (N − 1)/N of each
     hsdp       1/n, n GPUs of a machine         the same within a machine, 1/n of the gradients between machines
 
 ddp: S. Li et al., 2020 <https://arxiv.org/abs/2006.15704>; fsdp: stage 3 of S. Rajbhandari et al., ZeRO, 2019
-<https://arxiv.org/abs/1910.02054>, as PyTorch's `fully_shard` does it. What is of a batch is that of 1/N of it.
+<https://arxiv.org/abs/1910.02054>, as PyTorch's `fully_shard` implements it. Activations are those of 1/N of the batch.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from torch import nn
 from .fake_step import Block, Step
 
 STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
-WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for products, as an H200's allocator has them
+WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for matrix products, as measured on an H200
 FIRST, BUCKET = 2**20, 25 * 2**20  # bytes at which DistributedDataParallel closes a bucket of gradients
-SENDING = 2  # of a bucket: what comes from the others, and a copy of gloo's own
-GATHERED = 2  # blocks whose weights are whole at once: the one that computes, and the next
-# Of a Transformer block's 34 bytes a number of its input, those that tensor parallelism leaves whole: V. Korthikanti
+SENDING = 2  # copies of a bucket: the received one, and one in gloo
+GATHERED = 2  # blocks that are gathered at once: the current and the next one
+# Fraction of a Transformer block's activations that tensor parallelism does not shard: 10 of 34 bytes. V. Korthikanti
 # et al., Reducing activation recomputation in large Transformer models, 2022, table 2 <https://arxiv.org/abs/2205.05198>.
 NOT_SHARED = 10 / 34
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's parameters as strategies see them, in bytes of the format that they are kept in."""
+    """Parameters of a model as strategies use them, in bytes of their storage format."""
 
     shapes: tuple[tuple[int, ...], ...]
     itemsize: int
-    compute: int  # bytes of a number in products
+    compute: int  # bytes per number in products
     blocks: tuple[int, ...]  # bytes of each block's parameters
-    matrices: int  # bytes of the matrices of blocks, which tensor parallelism shares
-    copies: int = 0  # further copies of weights, as of a moving average
+    matrices: int  # bytes of the matrices of blocks, which tensor parallelism shards
+    copies: int = 0  # further copies of weights, such as a moving average
 
     @property
     def total(self) -> int:
-        """Bytes of all parameters."""
+        """Return the bytes of all parameters."""
         return self.itemsize * sum(math.prod(shape) for shape in self.shapes)
 
     @property
     def root(self) -> int:
-        """Bytes of what stands outside of blocks: embeddings and head."""
+        """Return the bytes of parameters outside of blocks: embeddings and head."""
         return self.total - sum(self.blocks)
 
     @property
     def bucket(self) -> int:
-        """Bytes of the largest of the buckets that DistributedDataParallel makes of parameters in their order."""
+        """Return the bytes of the largest bucket that DistributedDataParallel forms from the parameters in order."""
         most, now, end = 0, 0, FIRST
         for shape in self.shapes:
             now += self.itemsize * math.prod(shape)
@@ -64,7 +64,7 @@ class Weights:
         return most
 
     def sharded(self, ranks: int) -> float:
-        """The fraction of all parameters that the first of so many processes has: some rows of each."""
+        """Return the fraction of all parameters in the first of `ranks` processes, which has some rows of each."""
         rows = (math.ceil(shape[0] / ranks) * math.prod(shape[1:]) if shape else 1 for shape in self.shapes)
         return sum(rows) * self.itemsize / max(1, self.total)
 
@@ -72,7 +72,7 @@ class Weights:
 def weights_of(
     model: nn.Module, blocks: list[nn.Module], dtype: torch.dtype, compute: torch.dtype | None, copies: int = 0
 ) -> Weights:
-    """Those of a model, whose parameters are kept as `dtype` and are brought to `compute` for products."""
+    """Return the weights of a model whose parameters are stored as `dtype` and converted to `compute` for products."""
     size = dtype.itemsize
     inside = [list(block.parameters()) for block in blocks]
     return Weights(
@@ -87,7 +87,7 @@ def weights_of(
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that one process holds where it holds most."""
+    """Peak memory of one process, in bytes."""
 
     weights: float  # and buffers
     casts: float  # weights in the number format of products
@@ -95,25 +95,27 @@ class Memory:
     optimizer: float
     activations: float
     outputs: float
-    working: float  # what comes and goes in the backward pass
-    communication: float  # buckets, and weights and gradients that are whole for as long as they are at work
-    checkpoint: float = 0.0  # the copy of parts that is written while steps go on
-    workspace: float = 0.0  # that products have of their own
+    working: float  # temporary tensors of the backward pass
+    communication: float  # buckets, and gathered weights and gradients
+    checkpoint: float = 0.0  # copy of the shards that is written in the background
+    workspace: float = 0.0  # of matrix products
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return float(sum(getattr(self, field.name) for field in fields(self)))
 
     @property
     def of_batch(self) -> float:
-        """What grows with the batch."""
+        """Return the part that grows with the batch."""
         return self.activations + self.outputs + self.working
 
 
 def holders(strategy: str, copies: int, within: int) -> int:
-    """How many processes hold the weights together, each a part of them: of the `copies` that share a batch, `within`
-    of them on each machine."""
+    """Return the number of processes over which the weights are sharded.
+
+    `copies` processes share a batch, `within` of them on each machine.
+    """
     return {"fsdp": copies, "hsdp": within}.get(strategy, 1)
 
 
@@ -127,27 +129,29 @@ def memory_of(
     reserved: bool = False,
     copied: bool = False,
 ) -> Memory:
-    """What one of the processes holds that share the weights by `strategy`, each of whose steps is `step`; `ranks` of
-    them hold the weights together (see `holders`). On a GPU, where room is `reserved`, products have a workspace, and
-    the gradients of several processes count in full: its allocator keeps their room from step to step. A checkpoint of
-    parts is `copied` to the memory that they are in, as on a CPU, or to another."""
+    """Return the memory of one process under `strategy`, if `step` is its step.
+
+    `ranks` processes shard the weights (see `holders`). On a GPU (`reserved`) products have a workspace, and the
+    gradients of several processes count in full, since the allocator keeps their memory from step to step. A sharded
+    checkpoint is `copied` to the same memory, as on a CPU, or to another.
+    """
     matrices = weights.matrices / max(1, weights.total)
     own = 1 - matrices + matrices / tensor_parallel  # of all weights, with tensor parallelism
     part = own * (weights.sharded(ranks) if strategy in ("fsdp", "hsdp") else 1.0)
     kept = 1.0 if tensor_parallel == 1 else NOT_SHARED + (1 - NOT_SHARED) / tensor_parallel
-    saved = _saved(step.blocks, recompute)
+    saved = _bytes_saved(step.blocks, recompute)
     in_buckets = strategy == "ddp" and tensor_parallel == 1  # DistributedDataParallel's; else `replicate` sends them
     copies = copied and (strategy in ("fsdp", "hsdp") or tensor_parallel > 1)
 
     def at(peak: Mapping[str, int], waiting: bool = step.accumulates) -> Memory:
         in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
         gradients = step.gradients if in_full else peak["gradients"]
-        if in_buckets:  # which are there from the beginning, and sums of a batch's parts wait beside them
+        if in_buckets:  # allocated from the start, next to accumulated gradients
             gradients = step.gradients + (peak["gradients"] if waiting else 0)
             alive = 0.0 if waiting else alive
             sent = alive * SENDING * weights.bucket
         else:
-            sent = _communication(strategy, weights, 1.0 if in_full else alive)
+            sent = _communication_bytes(strategy, weights, 1.0 if in_full else alive)
         buffers = peak["weights"] - weights.total * (1 + weights.copies)
         return Memory(
             weights=buffers + part * (peak["weights"] - buffers),
@@ -163,45 +167,50 @@ def memory_of(
         )
 
     found = [at(step.peak), at(step.of_batch)]
-    if in_buckets:  # the last is sent when there is little left of the batch, and nothing waits any more
+    if in_buckets:  # the last bucket is sent when few activations are left
         of_batch = dict.fromkeys(("activations", "outputs", "working"), 0)
         found.append(at({**step.peak, **of_batch, "gradients": step.gradients}, waiting=False))
     return max(found, key=lambda memory: memory.total)
 
 
-def _saved(blocks: tuple[Block, ...], recompute: str) -> float:
-    """Bytes that recomputing leaves out: all that blocks keep but their outputs (and products, where it is selective),
-    and but for one block, which is computed again while its gradients are."""
+def _bytes_saved(blocks: tuple[Block, ...], recompute: str) -> float:
+    """Return the bytes that recomputing saves.
+
+    Blocks then keep only their outputs (and products, if it is selective), except for one block, which is recomputed
+    while its gradients are computed.
+    """
     if recompute == "none" or not blocks:
         return 0
     left = [max(0, b.keeps - b.gives - (b.products if recompute == "selective" else 0)) for b in blocks]
     return sum(left) - max(left)
 
 
-def _communication(strategy: str, weights: Weights, alive: float) -> float:
-    """Bytes of what is sent, and of what is whole while it is at work; `alive` is the fraction of gradients there."""
+def _communication_bytes(strategy: str, weights: Weights, alive: float) -> float:
+    """Return the bytes of communication buffers and gathered weights; `alive` is the fraction of live gradients."""
     if strategy == "ddp":
         return weights.total + alive * min(weights.total, 3 * BUCKET)
     if strategy not in ("fsdp", "hsdp"):
         return 0
     block = max(weights.blocks, default=0)
     narrow = weights.compute / weights.itemsize
-    # Whole: what stands outside of blocks and its gradient; two blocks; a block's gradient, before and as it is sent.
+    # Gathered: parameters outside of blocks and their gradient, two blocks, and a block's gradient twice (being sent).
     return 2 * weights.root + GATHERED * narrow * block + narrow * block + block
 
 
 def bytes_sent(
     strategy: str, step: Step, weights: Weights, gpus: int, node: int, tensor_parallel: int = 1
 ) -> tuple[float, float]:
-    """Bytes that each GPU sends in a step: within its machine of `node` GPUs, and between machines. Rings send
-    (N − 1)/N of what is gathered or scattered, and twice that of what is added up for all."""
+    """Return the bytes that each GPU sends in a step within its machine of `node` GPUs, and between machines.
+
+    Ring algorithms send (N − 1)/N of gathered or scattered data, and twice that of all-reduced data.
+    """
     if gpus == 1 or strategy == "one":
         return 0.0, 0.0
     copies, within = gpus // tensor_parallel, node // tensor_parallel
     own = 1 - (weights.matrices / max(1, weights.total)) * (1 - 1 / tensor_parallel)
     gradients = own * weights.total
     gathered = own * weights.total * weights.compute / weights.itemsize
-    inside = _of_blocks(step, weights, tensor_parallel)
+    inside = _tensor_parallel_bytes(step, weights, tensor_parallel)
 
     def ring(n: int) -> float:
         return (n - 1) / n
@@ -216,8 +225,8 @@ def bytes_sent(
     return (inside + sent, 0.0) if gpus <= node else (inside, sent)
 
 
-def _of_blocks(step: Step, weights: Weights, tensor_parallel: int) -> float:
-    """What tensor parallelism sends: four sums of a block's output in each block, two going forward and two back."""
+def _tensor_parallel_bytes(step: Step, weights: Weights, tensor_parallel: int) -> float:
+    """Return the bytes that tensor parallelism sends: four sums of each block's output, two in each direction."""
     if tensor_parallel == 1:
         return 0.0
     return 4 * 2 * (tensor_parallel - 1) / tensor_parallel * sum(block.gives for block in step.blocks)

@@ -1,8 +1,8 @@
-"""What of a step is alive in memory, moment by moment, and what the step computes.
+"""Tracker of the live memory of a step, and of its compute.
 
-Every operation that PyTorch carries out is seen (`TorchDispatchMode`), whether its tensors have numbers or are
-`FakeTensor`s, which have shapes alone. A storage is counted once, from the operation that makes it until it is freed.
-What a kernel takes for itself and gives back before it ends is not seen, but for what `shapes.held_within` knows.
+It sees every operation that PyTorch runs (`TorchDispatchMode`), on real tensors or `FakeTensor`s, which have only
+shapes. A storage is counted once, from its creation until it is freed. Memory that a kernel allocates and frees
+internally is not seen, except for that reported by `shapes.held_within`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...inspect.costs import multiply_adds, name_of
 from .shapes import carry_out, held_within
 
 KINDS = ("weights", "casts", "gradients", "optimizer", "activations", "outputs", "working")
-OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # in names of operations that are products
+OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # parts of the names of matrix products
 PRODUCTS = (
     "mm",
     "addmm",
@@ -31,37 +31,37 @@ PRODUCTS = (
     "baddbmm",
     "convolution",
     "linear",
-)  # what selective recomputation keeps the result of
+)  # operations whose results selective recomputation keeps
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
-    """Bytes that are alive, by kind, now and at the peak; operations, bytes moved and kernels, in all.
+    """Dispatch mode that counts live bytes by kind, now and at the peak, and total operations, bytes and kernels.
 
-    The kinds: weights, with buffers and a moving average; `casts`, weights in the number format of products; gradients;
-    what the optimizer remembers; activations, with the batch; outputs, with what the loss makes of them; and `working`,
-    what comes and goes in the backward pass. There are two peaks: of all kinds, and of the last
-    three, which are of the batch.
+    The kinds are: weights, with buffers and a moving average; `casts`, weights in the number format of products;
+    gradients; optimizer state; activations, with the batch; outputs, with tensors that the loss computes from them; and
+    `working`, temporary tensors of the backward pass. There are two peaks: that of all kinds, and that of the last
+    three, which depend on the batch.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kind = "weights"  # of what is made now
+        self.kind = "weights"  # kind of the tensors created now
         self.now: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
-        self.of_batch: Counter[str] = Counter()  # and where most is alive of what is of the batch
+        self.of_batch: Counter[str] = Counter()  # at the peak of the batch's own tensors
         self.flops = self.moved = self.kernels = 0
-        self.not_counted: set[str] = set()  # operations whose multiply-adds are not known
-        self.blocks: list[Counter[str]] = []  # of each block: what it keeps, what of it is products, what it gives
-        self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by a storage's address
+        self.not_counted: set[str] = set()  # operations with unknown multiply-adds
+        self.blocks: list[Counter[str]] = []  # bytes of each block: kept, products among them, output
+        self._alive: dict[int, tuple[str, int, weakref.ref[Any]]] = {}  # by address of the storage
         self._inside: Counter[str] | None = None
         self._forward = True  # until the first backward pass begins
         self._most = self._most_of_batch = 0
 
-    # --- what is alive ------------------------------------------------------------------------------------------
+    # --- live memory ------------------------------------------------------------------------------------------
 
     def count(self, x: Tensor, kind: str) -> None:
-        """Count the tensor's storage under that kind, from now on."""
-        for part in _strided(x):
+        """Count the tensor's storage as that kind from now on."""
+        for part in _strided_parts(x):
             storage = part.untyped_storage()
             address = storage._cdata
             if address in self._alive:
@@ -73,8 +73,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
                 self._alive[address] = (kind, size, weakref.ref(storage, self._freed(address)))
             self.now[kind] += size
 
-    def _look(self, passing: int = 0) -> None:
-        """Remember what is alive, with what a kernel holds for itself, where it is more than before."""
+    def _update_peaks(self, passing: int = 0) -> None:
+        """Update the peaks with the live bytes and those that a kernel holds internally."""
         now = self.now
         of_batch = passing + now["activations"] + now["outputs"] + now["working"]
         total = of_batch + now["weights"] + now["casts"] + now["gradients"] + now["optimizer"]
@@ -88,55 +88,55 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
     def _freed(self, address: int) -> Callable[[Any], None]:
         def freed(reference: Any) -> None:
             kind, size, known = self._alive[address]
-            if known is reference:  # the address may be another storage's by now
+            if known is reference:  # the address may have been reused
                 del self._alive[address]
                 self.now[kind] -= size
 
         return freed
 
     def begin(self) -> None:
-        """Forget what was computed, and the peak: what is alive stays."""
+        """Reset the counts of compute and the peaks, but not the live tensors."""
         self.kind, self._forward, self.blocks = "activations", True, []
         self._most = self._most_of_batch = 0
         self.flops = self.moved = self.kernels = 0
 
-    # --- what is computed ---------------------------------------------------------------------------------------
+    # --- compute ---------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the operation out and count what it makes."""
+        """Run the operation and count its results."""
         kwargs = kwargs or {}
-        if op.namespace == "prim":  # asks for a tensor's device
+        if op.namespace == "prim":  # queries such as a tensor's device
             return op(*args, **kwargs)
-        self._look()
+        self._update_peaks()
         result = carry_out(op, args, kwargs)
         backward = torch._C._current_graph_task_id() != -1
         self._forward = self._forward and not backward
-        kind = "working" if backward else "casts" if self._casts(op, args) else self.kind
+        kind = "working" if backward else "casts" if self._is_weight_cast(op, args) else self.kind
         made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         for x in made:
-            for part in _strided(x):
+            for part in _strided_parts(x):
                 if part.untyped_storage()._cdata not in self._alive:
                     self.count(part, kind)
                     if self._inside is not None and kind != "casts":
-                        self._keep(op, part)
-        # Autograd adds gradients up in place, which it does not while a dispatch mode watches.
+                        self._count_in_block(op, part)
+        # Autograd accumulates gradients in place, but not under a dispatch mode.
         if not (backward and op is torch.ops.aten.add.Tensor):
-            self._look(held_within(op, args))
+            self._update_peaks(held_within(op, args))
         if not op.is_view and made:
             read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-            self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided(x))
+            self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided_parts(x))
             self.kernels += 1
             self.flops += self._flops(op, args, result)
         return result
 
-    def _casts(self, op: OpOverload, args: Any) -> bool:
-        """Whether a weight is brought to another number format."""
+    def _is_weight_cast(self, op: OpOverload, args: Any) -> bool:
+        """Return whether the operation converts a weight to another number format."""
         if name_of(op) != "_to_copy":
             return False
         return self._alive.get(args[0].untyped_storage()._cdata, ("",))[0] == "weights"
 
     def _flops(self, op: OpOverload, args: Any, result: Any) -> int:
-        """Two for each multiply-add."""
+        """Return the floating-point operations, two for each multiply-add."""
         if (cost := BACKWARD.get(name_of(op))) is not None:
             return 2 * cost(args)
         found = multiply_adds(op, args, result)
@@ -144,11 +144,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             self.not_counted.add(name_of(op))
         return 2 * (found or 0)
 
-    # --- where in the model -------------------------------------------------------------------------------------
+    # --- parts of the model -------------------------------------------------------------------------------------
 
     @contextmanager
     def watching(self, model: nn.Module, blocks: list[nn.Module]) -> Iterator[None]:
-        """Tell activations, outputs and gradients of the model apart, and what each of its blocks keeps."""
+        """Track activations, outputs and gradients of the model separately, and the memory that each block keeps."""
 
         def entering(module: nn.Module, args: Any) -> None:
             self.kind = "activations"
@@ -184,8 +184,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             for handle in handles:
                 handle.remove()
 
-    def _keep(self, op: OpOverload, x: Tensor) -> None:
-        """Count what the running block has made, for as long as it is kept."""
+    def _count_in_block(self, op: OpOverload, x: Tensor) -> None:
+        """Count a result of the current block until it is freed."""
         inside, storage = self._inside, x.untyped_storage()
         assert inside is not None
         size = storage.nbytes()
@@ -201,8 +201,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         weakref.finalize(storage, freed)
 
 
-def _strided(x: Tensor) -> list[Tensor]:
-    """The tensor, or those that a sparse one is made of."""
+def _strided_parts(x: Tensor) -> list[Tensor]:
+    """Return the tensor, or the parts of a sparse tensor, in a list."""
     if x.layout is torch.strided:
         return [x]
     if x.layout is torch.sparse_coo:
@@ -212,29 +212,29 @@ def _strided(x: Tensor) -> list[Tensor]:
     return []
 
 
-def _of_convolution(args: Any) -> int:
-    """Twice the forward pass: for the input, unless nobody asks, and for the kernel."""
+def _convolution_backward(args: Any) -> int:
+    """Return twice the forward pass: for the gradients of the input, if needed, and of the kernel."""
     gradient, x, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
     places = (x if transposed else gradient).numel()
     return int((wanted[0] + wanted[1]) * places * weight[0].numel())
 
 
-def _of_attention(args: Any) -> int:
-    """Four products where the forward pass has two."""
+def _attention_backward(args: Any) -> int:
+    """Return four products, where the forward pass has two."""
     q, k, v = args[1:4]
     return int(2 * q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
-def _of_recurrent(args: Any) -> int:
-    """Twice the forward pass."""
+def _recurrent_backward(args: Any) -> int:
+    """Return twice the forward pass."""
     return int(2 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in args[1:3]))
 
 
 BACKWARD: dict[str, Callable[[Any], int]] = {
-    "convolution_backward": _of_convolution,
-    "mkldnn_rnn_layer_backward": _of_recurrent,
+    "convolution_backward": _convolution_backward,
+    "mkldnn_rnn_layer_backward": _recurrent_backward,
     **{
-        f"_scaled_dot_product_{kernel}_backward": _of_attention
+        f"_scaled_dot_product_{kernel}_backward": _attention_backward
         for kernel in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
     },
 }

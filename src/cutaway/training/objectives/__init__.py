@@ -1,1 +1,1 @@
-"""How a network learns, beside how its steps are taken: an objective makes the loss of a batch."""
+"""Training objectives: the losses that a network is trained with."""

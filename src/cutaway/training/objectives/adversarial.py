@@ -1,4 +1,4 @@
-"""Adversarial training: a network learns from images that are changed so that it errs.
+"""Adversarial training: a network is trained on images that are changed to increase its loss.
 
 After A. Madry, A. Makelov, L. Schmidt, D. Tsipras, A. Vladu, Towards deep learning models resistant to adversarial
 attacks, 2017. <https://arxiv.org/abs/1706.06083>
@@ -18,7 +18,7 @@ from .supervised import Learned, Supervised
 
 
 class AdversarialTraining(Supervised):
-    """The task's loss on images that are changed by at most ε."""
+    """Loss of the task on images that are changed by at most ε."""
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
@@ -27,6 +27,6 @@ class AdversarialTraining(Supervised):
         self.attack = Attack(model, task, data.preprocessing, method, settings.attack_eps, settings.attack_steps)
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch."""
+        """Return the losses of an attacked batch."""
         x, *rest = inputs
         return super().loss((self.attack(x, target, random), *rest), target, index, random)

@@ -1,4 +1,4 @@
-"""Which objective the settings ask for, and what it adds to the network while it learns."""
+"""Selection of the objective, and of the modules that it adds to the network during training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .simclr import SimCLR
 from .star import ExpertIteration
 from .supervised import Supervised
 
-# By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
+# By the value of `objective`. Distillation and adversarial training are supervised learning with other settings.
 OBJECTIVES: dict[str, type[Supervised]] = {
     "supervised": Supervised,
     "simclr": SimCLR,
@@ -41,7 +41,7 @@ OBJECTIVES: dict[str, type[Supervised]] = {
 
 
 def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
-    """Raise SettingError for data, or for a setting, that the objective cannot have."""
+    """Raise SettingError for data or settings that the objective does not support."""
     objective = OBJECTIVES[settings.objective]
     objective.reject(settings, data)
     reject_for_tasks(settings, data)
@@ -53,15 +53,15 @@ def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
 
 
 def epochs_of(settings: TrainSettings, data: DataSet) -> int:
-    """The epochs of the whole training: of tasks that are learned one after another, those of all."""
+    """Return the number of epochs of the whole training, summed over tasks that are learned one after another."""
     tasks = None if OBJECTIVES[settings.objective].at_once else data.tasks
     return settings.epochs * (tasks.count if tasks is not None else 1)
 
 
 def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
-    """Add to the model what only learning needs, which is there until `learned`; a sentence on it, where it is much.
+    """Add the modules for training alone to the model, which `learned` removes, and return notes on LoRA.
 
-    Raises ModelError or SettingError where the model has no place for it.
+    Raises ModelError or SettingError if the model does not support them.
     """
     for name, module in OBJECTIVES[settings.objective].added(model, spec).items():
         model.add_module(name, module)
@@ -69,7 +69,7 @@ def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
 
 
 def learned(model: nn.Module, settings: TrainSettings) -> None:
-    """Make the model as it was made again, without what only learning needed."""
+    """Remove the modules for training alone from the model, and merge LoRA into its weights."""
     for name in OBJECTIVES[settings.objective].adds:
         delattr(model, name)
     merge(model)
@@ -84,7 +84,7 @@ def objective_for(
     place: Placement,
     teacher: Teacher | None,
 ) -> Supervised:
-    """How `model`, which is at its place, learns the task from the split."""
+    """Return the objective that trains `model`, which is on its device, on the split."""
     if settings.attack:
         return AdversarialTraining(model, task, settings, train, data)
     if teacher is not None:

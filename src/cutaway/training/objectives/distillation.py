@@ -1,17 +1,17 @@
-"""Knowledge distillation: what another network says of an example is learned from, beside its label.
+"""Knowledge distillation: a network is trained on the predictions of another network and on the labels.
 
 After G. Hinton, O. Vinyals, J. Dean, Distilling the knowledge in a neural network, 2015.
 <https://arxiv.org/abs/1503.02531>
 
     L = (1 − α) H(y, softmax(z)) + α T² KL( softmax(v / T) ‖ softmax(z / T) )
 
-z are the student's logits, v the teacher's, (N, K), T the temperature and α `teacher_weight`. How likely the teacher
-finds the wrong classes tells what an example is like, and T brings that out. T² keeps the second term's gradients as
-large as the first's when T changes.
+z are the student's logits, v the teacher's, (N, K), T the temperature and α `teacher_weight`. The teacher's
+probabilities of wrong classes carry information about an example, which T amplifies. T² keeps the gradients of the
+second term as large as those of the first when T changes.
 
-The teacher learned from the same training split, so that neither has seen an example of the test split. Where it is
-given an example in the form that the student is given, it is asked about each batch as augmentation left it; else, as
-with tokens of another tokenizer, once about every training example.
+The teacher was trained on the same training split, so that neither network has seen the test split. If teacher and
+student have the same preprocessing, the teacher is run on each augmented batch. Otherwise, such as with another
+tokenizer, it is run once on every training example.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ..evaluation import at_once, results_of
 from ..pretrained_weights import digest
 from .supervised import Learned, Supervised
 
-TEMPERATURE = 4.0  # unless another is asked for
+TEMPERATURE = 4.0  # default
 
 
 class Teacher:
-    """A trained run, asked for its logits of training examples."""
+    """Trained run that provides logits of training examples."""
 
     def __init__(self, settings: TrainSettings, data: DataSet, task: Task, mixed: bool) -> None:
         """Open the run of `settings.teacher`. With `mixed`, training blends examples.
@@ -77,11 +77,11 @@ class Teacher:
 
     @property
     def about(self) -> dict[str, str]:
-        """What run.json says of it."""
+        """Return the teacher's entry in run.json."""
         return {"path": str(self.run.folder), "model": self.run.about["model"], "sha256": self.sha256}
 
     def ready(self, place: Placement) -> None:
-        """Have it answer at that place; where it is given examples in another form, about all of them, now."""
+        """Move the teacher to the device. If its preprocessing differs, compute all its logits now."""
         self.place, self.model = place, place.model(self.run.model, learns=False).eval().requires_grad_(False)
         if self._logits is None and not self.like_ours:
             train = self.run.data().splits["train"]
@@ -89,7 +89,7 @@ class Teacher:
 
     @torch.no_grad()
     def logits(self, inputs: tuple[Tensor, ...], index: Tensor | None) -> Tensor:
-        """Its logits (N, K) of the examples of that `index` (N,), which the student is given as `inputs`."""
+        """Return the teacher's logits (N, K) for the examples `index` (N,), whose student inputs are `inputs`."""
         if self._logits is None:
             found: Tensor = self.model(*inputs)
             return found
@@ -98,8 +98,10 @@ class Teacher:
 
 
 class Distillation(Supervised):
-    """The task's loss, and the distance to the teacher's probabilities beside it. The loss that is told is the task's
-    alone, which validation tells too."""
+    """Loss of the task, and the divergence from the teacher's probabilities.
+
+    The loss that is reported is that of the task alone, as in validation.
+    """
 
     def __init__(
         self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet, teacher: Teacher
@@ -112,7 +114,7 @@ class Distillation(Supervised):
         )
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch."""
+        """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         assert outputs is not None, "classes are answered at once"
         beside = distillation(of_both(outputs), of_both(self.teacher.logits(inputs, index)), self.temperature).sum()

@@ -1,13 +1,14 @@
-"""Elastic weight consolidation: what mattered to earlier tasks is held where it was.
+"""Elastic weight consolidation: weights that are important for earlier tasks are kept near their values.
 
 After J. Kirkpatrick et al., Overcoming catastrophic forgetting in neural networks, 2016.
 <https://arxiv.org/abs/1612.00796>
 
     L(θ) = L_B(θ) + Σ_i λ/2 F_i (θ_i − θ*_A,i)²     (equation 3)
 
-θ*_A are the weights at the end of task A, F the diagonal Fisher information there (`nn.fisher`), λ is `ewc_lambda`. Of
-several earlier tasks each has such a penalty. Their sum has the gradient of one, with the F of all added up, about the
-mean of their θ* weighted by F: that one is held, so that memory does not grow with the tasks.
+θ*_A are the weights at the end of task A, F the diagonal Fisher information there (`nn.fisher`), λ is `ewc_lambda`.
+Several earlier tasks have one such penalty each. Their sum has the gradient of a single penalty, with the sum of all F
+about the mean of their θ* weighted by F. Only this one is stored, so that memory does not grow with the number of
+tasks.
 """
 
 from __future__ import annotations
@@ -30,34 +31,37 @@ from .supervised import Learned, Supervised
 
 
 class EWC(Supervised):
-    """The task's loss, and the quadratic penalty of the tasks before it. The loss that is told is the task's alone."""
+    """Loss of the task, and the quadratic penalty of earlier tasks.
+
+    The loss that is reported is that of the task alone.
+    """
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for what elastic weight consolidation cannot have."""
+        """Raise SettingError for data or settings that elastic weight consolidation does not support."""
         reject_without_tasks(settings, data, "holds what mattered to the tasks before")
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         self.strength, self.samples = settings.ewc_lambda, settings.fisher_samples
-        self.fisher: dict[str, Tensor] = {}  # F of all tasks that are over, summed
-        self.held: dict[str, Tensor] = {}  # the mean of their weights, weighted by F
+        self.fisher: dict[str, Tensor] = {}  # sum of F over finished tasks
+        self.held: dict[str, Tensor] = {}  # mean of their weights, weighted by F
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch."""
+        """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         if self.fisher:
-            total = total + self.task.count(target) * self.penalty()  # which the mean over examples has once
+            total = total + self.task.count(target) * self.penalty()  # so that the mean loss has it once
         return Learned(loss, total, outputs)
 
     def penalty(self) -> Tensor:
-        """Σ_i λ/2 F_i (θ_i − θ*_i)², ()."""
+        """Return Σ_i λ/2 F_i (θ_i − θ*_i)², ()."""
         learned = dict(self.model.named_parameters())
         parts = [(F * (learned[name] - self.held[name]).square()).sum() for name, F in self.fisher.items()]
         return self.strength / 2 * torch.stack(parts).sum()
 
     def end_task(self, train: Split, place: Placement, epoch: int) -> None:
-        """Add the task that ends with that epoch to what is held."""
+        """Add the task that ends with that epoch to the penalty."""
         assert self.sequence.of is not None, "tasks end where there are some"
         task = self.sequence.task(epoch)
         random = Generator().manual_seed(mix(self.settings.seed, task))
@@ -76,11 +80,11 @@ class EWC(Supervised):
                 self.fisher[name] = summed
 
     def remembered(self) -> dict[str, Tensor]:
-        """F and θ* of the tasks that are over, for the checkpoint."""
+        """Return F and θ* of finished tasks, for the checkpoint."""
         return {f"{what}.{k}": v for what, of in (("fisher", self.fisher), ("held", self.held)) for k, v in of.items()}
 
     def remember(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what a checkpoint has."""
+        """Load the state from a checkpoint."""
         for name, value in tensors.items():
             what, key = name.split(".", 1)
             (self.fisher if what == "fisher" else self.held)[key] = value

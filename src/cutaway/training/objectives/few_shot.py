@@ -1,9 +1,9 @@
-"""Meta-learning: a network learns so that it can tell new classes by a few examples, one episode after another.
+"""Meta-learning: a network is trained on episodes to classify new classes from a few examples.
 
-MAML (C. Finn, P. Abbeel, S. Levine, 2017 <https://arxiv.org/abs/1703.03400>) learns weights from which a step or a few
-of gradient descent on the support of an episode lead to a small loss on its queries; prototypical networks (J. Snell,
-K. Swersky, R. S. Zemel, 2017 <https://arxiv.org/abs/1703.05175>) learn features whose means over the support of a class
-its queries are nearest to. The equations are in `nn.few_shot`, what an episode is in `data.episodes`.
+MAML (C. Finn, P. Abbeel, S. Levine, 2017 <https://arxiv.org/abs/1703.03400>) learns weights from which one or a few
+steps of gradient descent on the support of an episode lead to a small loss on its queries. Prototypical networks (J.
+Snell, K. Swersky, R. S. Zemel, 2017 <https://arxiv.org/abs/1703.05175>) learn features such that queries are nearest to
+the mean over the support of their class. The equations are in `nn.few_shot`, episodes are defined in `data.episodes`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .supervised import Learned, Supervised
 
 
 class Prototypes(Supervised):
-    """The loss of queries by their distances to prototypes. The network's head is not asked."""
+    """Loss of queries by their distances to prototypes. The network's head is not used."""
 
-    numbers = False  # whether functions can be learned
+    numbers = False  # whether regression is supported
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for what few-shot learning cannot have."""
+        """Raise SettingError for data or settings that few-shot learning does not support."""
         said, target = f"objective={settings.objective}", data.spec.target
         if not isinstance(target, Episodes):
             raise SettingError(
@@ -58,7 +58,7 @@ class Prototypes(Supervised):
             )
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch of episodes."""
+        """Return the losses of a batch of episodes."""
         asked: Any = self.task
         outputs: Tensor = asked.asked(self.model, inputs[0], target, self.settings.first_order)
         loss = self.task.loss(outputs, target)
@@ -66,13 +66,13 @@ class Prototypes(Supervised):
 
 
 class MAML(Prototypes):
-    """The loss of queries after gradient descent on the support."""
+    """Loss of queries after gradient descent on the support."""
 
     numbers, weighable = True, False
 
     @classmethod
     def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
-        """The data with a target that says how an episode is learned, which evaluation needs too."""
+        """Return the data with a target that contains the settings of the inner loop, which evaluation needs too."""
         if not isinstance(data.spec.target, Episodes):
             return data
         inner = {"inner_lr": settings.inner_lr, "inner_steps": settings.inner_steps}

@@ -1,15 +1,16 @@
-"""GRPO: policy gradients with rewards that are verified, relative to a group of tries at the same problem.
+"""GRPO: policy gradients with verified rewards, relative to a group of attempts at the same problem.
 
 After Z. Shao et al., DeepSeekMath: pushing the limits of mathematical reasoning in open language models, 2024, section
-4.1 <https://arxiv.org/abs/2402.03300>. Of G tries at a problem, try i with the reward r_i, 1 where it is right, else 0:
+4.1 <https://arxiv.org/abs/2402.03300>. Of G attempts at a problem, attempt i has the reward r_i, 1 if it is right, else
+0:
 
     A_i = (r_i − mean(r)) / std(r)
     loss = −(1/G) Σ_i (1/|y_i|) Σ_t [ ρ_it A_i − β D_it ],   ρ_it = p_θ(y_it) / [p_θ(y_it)]
     D_it = p_ref(y_it) / p_θ(y_it) − ln(p_ref(y_it) / p_θ(y_it)) − 1
 
-[·] is a constant: tries are drawn by the network as it is, and each is learned from once, so that the clipping of ρ,
-which is 1, never acts. p_ref is the network as it was when training began. β is `kl_weight`. A group whose tries are
-all right or all wrong has A = 0 and teaches nothing but to stay near p_ref.
+[·] is a constant: attempts are sampled from the current network, and each is used once, so that ρ is 1 and is never
+clipped. p_ref is the network at the start of training. β is `kl_weight`. A group whose attempts are all right or all
+wrong has A = 0 and only keeps the network near p_ref.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .supervised import Learned
 
 
 class GRPO(OwnAnswers):
-    """Tries that are better than the others of their group become likelier, worse ones less likely."""
+    """Policy gradient that makes attempts better than the mean of their group more likely, others less likely."""
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
@@ -37,7 +38,7 @@ class GRPO(OwnAnswers):
         self.reference = copy.deepcopy(model).requires_grad_(False)
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch of problems; their given solutions are not looked at."""
+        """Return the losses of a batch of problems. Their given solutions are not used."""
         assert index is not None
         tries = self.tries(index, random)
         real = tries.target != IGNORED  # (M, T)
@@ -54,17 +55,17 @@ class GRPO(OwnAnswers):
         return Learned(self.failed(tries, target), loss * self.task.count(target))
 
     def remembered(self) -> dict[str, Tensor]:
-        """p_ref, for the checkpoint."""
+        """Return p_ref, for the checkpoint."""
         return dict(self.reference.state_dict())
 
     def remember(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what a checkpoint has."""
+        """Load the state from a checkpoint."""
         if tensors:
             self.reference.load_state_dict(tensors)
 
 
 def advantages(tries: Tries) -> Tensor:
-    """A of each, (M,): 0 in groups whose tries are all right or all wrong."""
+    """Return the advantage A of each attempt, (M,): 0 in groups whose attempts are all right or all wrong."""
     groups = int(tries.problem.max()) + 1
     zeros = tries.reward.new_zeros(groups)
     total = zeros.index_add(0, tries.problem, tries.times)
@@ -75,7 +76,7 @@ def advantages(tries: Tries) -> Tensor:
 
 
 def _log_p(outputs: Tensor, target: Tensor) -> Tensor:
-    """ln p of each token of the target (M, T) by logits (M, T, V); 0 where it is IGNORED."""
+    """Return ln p of each target token (M, T) from logits (M, T, V); 0 where the target is IGNORED."""
     real = target != IGNORED
     precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     found = precise.log_softmax(2).gather(2, target.where(real, 0)[:, :, None])[:, :, 0]

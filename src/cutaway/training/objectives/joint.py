@@ -1,4 +1,4 @@
-"""Joint training: all tasks of a sequence at once, which is as good as learning one after another can become."""
+"""Joint training on all tasks of a sequence at once, an upper bound for learning them one after another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .supervised import Supervised
 
 
 def reject_without_tasks(settings: TrainSettings, data: DataSet, does: str) -> None:
-    """Raise SettingError where there is no sequence of tasks to learn; `does` says what the objective is for."""
+    """Raise SettingError if there is no sequence of tasks; `does` describes the objective in the message."""
     if data.tasks is None:
         raise SettingError(
             f"objective={settings.objective} {does}, and there are no tasks: give tasks=permuted:10 or "
@@ -18,11 +18,11 @@ def reject_without_tasks(settings: TrainSettings, data: DataSet, does: str) -> N
 
 
 class Joint(Supervised):
-    """The task's loss, of examples of all tasks in every batch."""
+    """Loss of the task, with examples of all tasks in every batch."""
 
     at_once = True
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError where there are no tasks."""
+        """Raise SettingError if there are no tasks."""
         reject_without_tasks(settings, data, "learns all tasks at once")

@@ -1,22 +1,22 @@
-"""Masked autoencoding: a network learns without labels, by telling masked patches of an image from the others.
+"""Masked autoencoding: a network is trained without labels to reconstruct masked patches of an image.
 
 After K. He, X. Chen, S. Xie, Y. Li, P. Dollár, R. Girshick, Masked autoencoders are scalable vision learners, 2021.
 <https://arxiv.org/abs/2111.06377>
 
     L = 1/|M| Σ_{i ∈ M} ‖x̂_i − x_i‖² / d,   M the masked patches, drawn at random, x_i the d = C P² pixels of one
 
-    the others ─▶ encoder ─▶ W ─┬─▶ each in its place ─▶ + positions ─▶ decoder ─▶ x̂
-                   mask token ──┘
+    visible ─▶ encoder ─▶ W ─┬─▶ each in its place ─▶ + positions ─▶ decoder ─▶ x̂
+                mask token ──┘
 
-The encoder is the network itself. It is given the patches that are not masked and computes no others, so that a step
-takes less time the more are masked (`mask_ratio`). With `norm_pix_loss` each patch x_i is brought to mean 0 and
-standard deviation 1 first, which the paper found better (its table 1d).
+The encoder is the network itself. It computes only the visible patches, so that a step is faster with a larger
+`mask_ratio`. With `norm_pix_loss` each patch x_i is first normalized to mean 0 and standard deviation 1, which the
+paper found better (its table 1d).
 
-W is the network's own head, with as many outputs as the decoder has numbers in a token (`decoder_dim`): a network that
-takes the weights gets a new one. The decoder, two blocks of a Vision Transformer between sinusoids for the places and a
-linear layer to pixels, is thrown away when training is over. How large it is hardly matters for fine-tuning (table 1a
-and 1b); a linear probe gains from a deeper one. Positions of the encoder are the network's, which are learned; the
-paper's are sinusoids there too.
+W is the network's own head, with as many outputs as the decoder's dimension (`decoder_dim`). A network that is
+fine-tuned from the weights gets a new head. The decoder has two blocks of a Vision Transformer, sinusoidal positions
+and a linear layer to pixels, and is discarded after training. Its size has little effect on fine-tuning (tables 1a and
+1b), but a linear probe gains from a deeper one. The encoder uses the network's learned positions, the paper's has
+sinusoids.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from ..parameter_groups import HEAD
 from .pretraining import Pretraining
 from .supervised import Learned
 
-DECODER = "decoder"  # the child that is there for as long as masked patches are told
+DECODER = "decoder"  # name of the child during training
 BLOCKS = 2  # of the decoder
-HEAD_DIM = 32  # numbers of each of its attention heads, about: as many as in the authors'
+HEAD_DIM = 32  # approximate dimension of an attention head, as in the authors' code
 
 
 class Decoder(nn.Module):
-    """The encoder's tokens of some patches, brought to `dim` numbers, to the `pixels` numbers of every patch."""
+    """Decoder from `dim` numbers for each visible patch to `pixels` numbers for every patch."""
 
     def __init__(self, rows: int, columns: int, dim: int, pixels: int) -> None:
         super().__init__()
@@ -60,12 +60,15 @@ class Decoder(nn.Module):
         nn.init.normal_(self.mask_token, std=0.02)
 
     def forward(self, z: Tensor, kept: Tensor) -> Tensor:
-        """Tokens z (N, K, dim) of the patches `kept` (N, K), others before them, to all patches (N, T, pixels)."""
+        """Map tokens z (N, K, dim) of the patches `kept` (N, K) to pixels of all patches (N, T, pixels).
+
+        z may begin with other tokens, such as a class token.
+        """
         before, (n, _), dim = z.shape[1] - kept.shape[1], kept.shape, z.shape[2]
         masked = self.mask_token.to(z.dtype).expand(n, self.rows * self.columns, dim)  # (N, T, dim)
         patches = masked.scatter(1, kept[..., None].expand(-1, -1, dim), z[:, before:])
         patches = patches + grid_sinusoids(self.rows, self.columns, dim, like=z)
-        z = torch.cat([z[:, :before], patches], dim=1)  # (N, before + T, dim): what is no patch has no place
+        z = torch.cat([z[:, :before], patches], dim=1)  # (N, before + T, dim); only patches have positions
         for block in self.blocks:
             z = block(z)
         found: Tensor = self.to_pixels(self.norm(z[:, before:]))  # (N, T, pixels)
@@ -73,33 +76,35 @@ class Decoder(nn.Module):
 
 
 def patches_of(x: Tensor, rows: int, columns: int) -> Tensor:
-    """Images (N, C, H, W) as their patches, row by row, each pixel after pixel: (N, T, P²·C)."""
+    """Split images (N, C, H, W) into patches in row order, each pixel by pixel: (N, T, P²·C)."""
     n, channels, height, width = x.shape
     x = x.reshape(n, channels, rows, height // rows, columns, width // columns)
     return x.permute(0, 2, 4, 3, 5, 1).reshape(n, rows * columns, -1)  # from (N, rows, columns, P, P, C)
 
 
 def normalized(patches: Tensor) -> Tensor:
-    """Each patch (…, d) with mean 0 and standard deviation 1; one that is of one colour is 0."""
+    """Normalize each patch (…, d) to mean 0 and standard deviation 1. A patch of one colour becomes 0."""
     return (patches - patches.mean(-1, keepdim=True)) / (patches.var(-1, keepdim=True) + 1e-6).sqrt()
 
 
 def parted(noise: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
-    """Which patches are kept, (N, K), and which are masked, (N, T − K): those of most noise (N, T). K is the whole part
-    of (1 − ratio) T, and at least 1."""
+    """Return the indices of visible patches, (N, K), and of masked ones, (N, T − K).
+
+    The patches with the largest noise (N, T) are masked. K is (1 − ratio) T rounded down, and at least 1.
+    """
     order = noise.argsort(dim=1)
     count = max(1, int((1 - ratio) * order.shape[1]))
     return order[:, :count], order[:, count:]
 
 
 class MAE(Pretraining):
-    """The mean squared error of the pixels of masked patches; the targets are not looked at."""
+    """Mean squared error of the pixels of masked patches. Targets are not used."""
 
     adds = (DECODER,)
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for what masked autoencoding cannot have."""
+        """Raise SettingError for data or settings that masked autoencoding does not support."""
         if not isinstance(data.spec.target, Patches):
             raise SettingError(
                 f"objective=mae masks patches of images with one class each, and this is {data.spec.kind} data that "
@@ -114,7 +119,7 @@ class MAE(Pretraining):
 
     @classmethod
     def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
-        """The data with a target that says how many numbers the head gives."""
+        """Return the data with a target that contains the number of outputs of the head."""
         spec: Any = data.spec
         preprocessing: Any = data.preprocessing
         spec = dataclasses.replace(spec, target=dataclasses.replace(spec.target, dim=settings.decoder_dim))
@@ -122,7 +127,7 @@ class MAE(Pretraining):
 
     @classmethod
     def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
-        """The decoder. Raises ModelError for a model that reads no patches, and for images of one patch."""
+        """Return the decoder. Raises ModelError for a model without patches, and for images of one patch."""
         assert isinstance(spec, ImageSpec), "what has patches"
         grid, head = contract_of(model).token_grid(spec.height, spec.width), getattr(model, HEAD, None)
         if not isinstance(model, EncodesPatches) or grid is None or not isinstance(head, nn.Linear):
@@ -149,14 +154,14 @@ class MAE(Pretraining):
         self.mask_ratio, self.normalizes = settings.mask_ratio, settings.norm_pix_loss
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch."""
+        """Return the losses of a batch."""
         x = inputs[0]
         noise = torch.rand(len(x), self.decoder.rows * self.decoder.columns, generator=random, device=x.device)
         loss = self.errors(x, noise).sum()
         return Learned(loss, loss)
 
     def errors(self, x: Tensor, noise: Tensor) -> Tensor:
-        """The mean squared error of each of the images x (N, C, H, W), (N,), where noise (N, T) says what is masked."""
+        """Return the mean squared error of each image x (N, C, H, W), (N,); noise (N, T) selects the masked patches."""
         kept, masked = parted(noise, self.mask_ratio)
         z = self.head(self.encoder.encode_patches(x, kept))  # (N, 1 + K, dim)
         patches = patches_of(x, self.decoder.rows, self.decoder.columns)  # (N, T, d)

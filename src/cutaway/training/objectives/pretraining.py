@@ -1,4 +1,4 @@
-"""Pre-training without labels: what its objectives have in common, whatever they make of an example."""
+"""Base class of objectives for pre-training without labels."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .supervised import Supervised
 
 
 class Pretraining(Supervised):
-    """A loss that looks at no target, and is validated by what it draws itself."""
+    """Objective without targets, which is validated on its own random views."""
 
-    least: ClassVar[int] = 1  # examples of a batch that has a loss
+    least: ClassVar[int] = 1  # smallest batch that has a loss
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for what is of labels, or of the whole model's answers."""
+        """Raise SettingError for settings that need labels or the whole model's output."""
         said = f"objective={settings.objective}"
         if settings.tta:
             raise SettingError(
@@ -41,8 +41,10 @@ class Pretraining(Supervised):
 
     @torch.no_grad()
     def _scores(self, split: Split, place: Placement) -> dict[str, float]:
-        """The loss on a split, of what is drawn the same each time, in batches as large as in training: how hard it is
-        to tell an image's views from the others' depends on how many others there are."""
+        """Return the loss on a split, with the same random numbers every time, in batches of the training batch size.
+
+        The difficulty of telling the views of an image from the others depends on the number of others.
+        """
         random, total, counted = Generator(place.device).manual_seed(0), 0.0, 0
         size = self.settings.batch_size or len(split)
         plan = [index for index in torch.split(torch.arange(len(split)), size) if len(index) >= self.least]

@@ -1,13 +1,13 @@
-"""Rehearsal: some examples of earlier tasks are stored, and learned again beside those of the running one.
+"""Rehearsal: some examples of earlier tasks are stored and replayed with those of the current task.
 
 After A. Robins, Catastrophic forgetting, rehearsal and pseudorehearsal, Connection Science 7, 1995
 <https://doi.org/10.1080/09540099550039318>; as experience replay with small memories in A. Chaudhry et al., On tiny
 episodic memories in continual learning, 2019 <https://arxiv.org/abs/1902.10486>.
 
-Stored are the first `buffer` examples, in an order drawn at random, of every class of each task that is over. To each
-batch of the running task as many stored ones are added (so that a step has twice `batch_size`), each as often as the
-others. Both follow from the seed, the task and the epoch alone, as the batches of any training do: a run that is
-resumed stores the same.
+Of every class of each finished task the first `buffer` examples in random order are stored. To each batch of the
+current task the same number of stored examples is added (so that a step has twice `batch_size`), all of them equally
+often. Both depend on the seed, the task and the epoch alone, like all training batches: a resumed run stores the same
+examples.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .supervised import Supervised
 
 
 class Rehearsal(Supervised):
-    """The task's loss, of the running task's examples and of stored ones."""
+    """Loss of the task on examples of the current task and stored ones."""
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError where there are no tasks, or fewer examples than are to be stored."""
+        """Raise SettingError if there are no tasks, or fewer examples than are to be stored."""
         reject_without_tasks(settings, data, "stores examples of the tasks before")
         train = data.splits["train"]
         assert data.tasks is not None
@@ -44,7 +44,7 @@ class Rehearsal(Supervised):
             )
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
-        """The batches of the epoch's task, each with as many stored examples after it."""
+        """Return the batches of the epoch's task, each followed by the same number of stored examples."""
         new, stored = super().batches(train, settings, epoch), self.stored(train, self.sequence.task(epoch))
         if not len(stored):
             return new
@@ -54,7 +54,7 @@ class Rehearsal(Supervised):
         return [torch.cat(both) for both in zip(new, old)]
 
     def stored(self, train: Split, task: int) -> Tensor:
-        """The numbers of the examples that are stored when that task begins."""
+        """Return the indices of the examples that are stored when that task starts."""
         assert self.sequence.of is not None
         assert train.target is not None
         found = [torch.empty(0, dtype=torch.int64)]

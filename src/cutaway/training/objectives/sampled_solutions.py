@@ -1,7 +1,7 @@
-"""What a network writes for a batch of problems by itself, and which of it is right: what it then learns from.
+"""Sampling of a network's own solutions of problems, which are verified and used for training.
 
-The tries are drawn as `inference.language_model_thinker` draws chains: those that are equal are one row that counts
-them. The seed follows from the place in training alone, so that a run that is resumed draws the same.
+The attempts are sampled as chains in `inference.language_model_thinker`, with one row and a count for equal ones. The
+seed depends on the position in training alone, so that a resumed run samples the same solutions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..config import TrainSettings
 from ..device import Placement
 from .supervised import Supervised
 
-VALIDATED = 200  # problems of validation that are solved after each epoch, at most
+VALIDATED = 200  # most validation problems that are solved after each epoch
 
 
 class Tries(NamedTuple):
-    """Different solutions of some problems, M in all."""
+    """Distinct solutions of some problems, M in total."""
 
     ids: Tensor  # (M, T), the problem and the solution but for its last token
     mask: Tensor  # (M, T), True where a token is real
@@ -37,12 +37,14 @@ class Tries(NamedTuple):
 
 
 class OwnAnswers(Supervised):
-    """What objectives share that learn from a network's own solutions. The loss that is told, of training and of
-    validation, is the fraction of tries that are wrong."""
+    """Base class of objectives that learn from a network's own solutions.
+
+    The loss that is reported, in training and validation, is the fraction of wrong attempts.
+    """
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError where there is nothing to be verified, or nothing that could be right."""
+        """Raise SettingError if solutions cannot be verified, or the network has not been trained to write any."""
         if not isinstance(data.splits["train"], ProblemSplit):
             raise SettingError(
                 f"objective={settings.objective} learns from solutions that are verified by computing, and "
@@ -73,7 +75,7 @@ class OwnAnswers(Supervised):
         self.scores = self._scores
 
     def tries(self, index: Tensor, random: Generator) -> Tries:
-        """`group_size` tries at the problem of each example of that `index` (N,)."""
+        """Sample `group_size` solutions of the problem of each example in `index` (N,)."""
         seed = int(torch.randint(1 << 62, (), generator=random, device=random.device))
         preprocessing, problems = self.problems.preprocessing, [self.problems.problem(i) for i in index.tolist()]
         thinker = LanguageThinker(self.model, preprocessing, temperature=self.temperature, seed=seed)
@@ -90,11 +92,11 @@ class OwnAnswers(Supervised):
         return Tries(ids, mask, target, of, times.float(), reward.float())
 
     def failed(self, tries: Tries, target: Tensor) -> Tensor:
-        """The fraction of tries that are wrong, summed as the loss of `target` is, ()."""
+        """Return the fraction of wrong attempts, scaled to a sum like the loss of `target`, ()."""
         return (1 - (tries.reward * tries.times).sum() / tries.times.sum()) * self.task.count(target)
 
     def _scores(self, split: Split, place: Placement) -> dict[str, float]:
-        """The fraction of problems that a greedy chain does not solve."""
+        """Return the fraction of problems that a greedy chain does not solve."""
         assert isinstance(split, ProblemSplit)
         problems = list(dict.fromkeys(split.problems))[:VALIDATED]
         _, _, verdicts = solved(self.model, split.preprocessing, problems, GREEDY)

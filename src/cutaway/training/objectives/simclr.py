@@ -1,15 +1,15 @@
-"""SimCLR: a network learns without labels, by telling which two views are of one image, or of one series.
+"""SimCLR: contrastive training without labels, which matches the two views of an image or a series.
 
 After T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
 representations, 2020. <https://arxiv.org/abs/2002.05709>
 
     ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
-    z = W₂ ReLU(W₁ h),   h what the network's head sees of a view (its features)
+    z = W₂ ReLU(W₁ h),   h the input of the network's head for a view (its features)
 
-Of the 2N views of a batch of N images, two are of each image (`data.images.contrastive_augmentation`; of series,
-`data.series.contrastive_augmentation`); the mean of ℓ(i, j) over all of them from either side is the loss (NT-Xent,
-`nn.losses.nt_xent`). W₁ is the projection, which is thrown away when training is over, and W₂ the network's own head
-with as many outputs as views are compared by: a network that takes the weights gets a new one. τ is `temperature`.
+A batch of N images has 2N views, two of each image (`data.images.contrastive_augmentation`; for series,
+`data.series.contrastive_augmentation`). The loss is the mean of ℓ(i, j) over all positive pairs in both directions
+(NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is discarded after training, and W₂ the network's own head,
+whose outputs are compared. A network that is fine-tuned from the weights gets a new head. τ is `temperature`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..parameter_groups import PROJECTION, auxiliary, heads
 from .pretraining import Pretraining
 from .supervised import Learned
 
-TEMPERATURE = 0.5  # unless another is asked for
+TEMPERATURE = 0.5  # default
 
 
 def head_of(model: nn.Module) -> nn.Linear:
-    """The linear layer that gives the outputs. Raises ModelError where something else does, as in LeNet-5."""
+    """Return the linear output layer. Raises ModelError if the outputs come from another layer, as in LeNet-5."""
     name = next(name for name in heads(model) if not auxiliary(name))
     head, config = model.get_submodule(name), getattr(model, "config", None)
     if not isinstance(head, nn.Linear) or head.out_features != getattr(config, "num_classes", None):
@@ -45,14 +45,14 @@ def head_of(model: nn.Module) -> nn.Linear:
 
 
 class SimCLR(Pretraining):
-    """The NT-Xent loss of two views of each image; the targets are not looked at."""
+    """NT-Xent loss of two views of each image. Targets are not used."""
 
     adds = (PROJECTION,)
     least = 2
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for what contrastive pre-training cannot have."""
+        """Raise SettingError for data or settings that contrastive pre-training does not support."""
         if not isinstance(data.spec.target, Views):
             raise SettingError(
                 "objective=simclr makes views of images and of series with one class each, and this is "
@@ -68,7 +68,7 @@ class SimCLR(Pretraining):
 
     @classmethod
     def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
-        """W₁ and the ReLU, as wide as what the head sees. Raises ModelError for a model whose head is not linear."""
+        """Return W₁ and the ReLU, as wide as the head's input. Raises ModelError for a model without a linear head."""
         dim = head_of(model).in_features
         return {PROJECTION: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())}
 
@@ -79,7 +79,7 @@ class SimCLR(Pretraining):
         self.head, self.temperature = head_of(model), settings.temperature or TEMPERATURE
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch."""
+        """Return the losses of a batch."""
         views = torch.cat(self.views(inputs[0], random))  # (2N, C, H, W), or (2N, T, F)
         h = self.model.features(views)  # type: ignore[operator]  # (2N, D)
         z: Tensor = self.head(self.model.get_submodule(PROJECTION)(h))  # (2N, dim)

@@ -1,14 +1,14 @@
-"""Expert iteration: a network learns from those of its own solutions that are right.
+"""Expert iteration: a network is trained on those of its own solutions that are right.
 
 After E. Zelikman, Y. Wu, J. Mu, N. D. Goodman, STaR: bootstrapping reasoning with reasoning, 2022
 <https://arxiv.org/abs/2203.14465>:
 
     D = {(x, y) : y ~ p_θ(· | x), y solves x},   θ ← θ − η ∇ −(1/n) Σ_{D} ln p_θ(token of y | x, those before it)
 
-There the solutions of all problems are drawn, the network is trained on those that are right from where it first began,
-and so on in turn; here each batch's are drawn by the network as it is, and learned from at once. Different solutions of
-a problem count alike however often they were drawn, so that seldom ones are not forgotten. Problems that no try solved
-teach nothing; there is no rationalization, which shows the answer.
+The paper alternates between sampling solutions of all problems and training the initial network on the right ones. Here
+the solutions of each batch are sampled from the current network and used at once. Distinct solutions of a problem have
+equal weight, however often they were sampled, so that rare ones are not forgotten. Problems without a right solution do
+not contribute. There is no rationalization, which shows the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ExpertIteration(OwnAnswers):
     """Cross-entropy of the network's own right solutions."""
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch of problems; their given solutions are not looked at."""
+        """Return the losses of a batch of problems. Their given solutions are not used."""
         assert index is not None
         tries = self.tries(index, random)
         right = tries.reward > 0

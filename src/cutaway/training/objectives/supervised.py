@@ -1,4 +1,4 @@
-"""Supervised learning: the loss of what the network answers, given what it should have answered."""
+"""Supervised learning: the loss of the network's outputs and the targets. It is the base class of all objectives."""
 
 from __future__ import annotations
 
@@ -22,37 +22,39 @@ from ..task_schedule import Sequence
 
 
 class Learned(NamedTuple):
-    """What comes of a batch."""
+    """Losses and outputs of a batch."""
 
-    loss: Tensor  # (), summed over what the task counts: the one that is told
-    total: Tensor  # (), summed likewise: the one whose gradient is taken, of the loss and of what is beside it
-    outputs: Tensor | None = None  # what the network answered, where that was held
+    loss: Tensor  # (), summed over the batch: the loss that is reported
+    total: Tensor  # (), summed over the batch: the loss with all penalties, which is optimized
+    outputs: Tensor | None = None  # the network's outputs, if they were held
 
 
 class Supervised:
-    """The task's loss of the network's outputs, and of its auxiliary heads where it has some.
+    """Loss of the task for the network's outputs, and for those of auxiliary heads if there are any.
 
-    An objective of another kind is a subclass with a `loss` of its own. What it cannot have it rejects, before there is
-    a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
+    Other objectives are subclasses with their own `loss`. Each rejects settings that it does not support before the
+    model is built. Modules that are needed for training alone are `added` to the model and removed after training.
     """
 
-    adds: ClassVar[tuple[str, ...]] = ()  # the modules that the model has while it learns, by name: those of `added`
+    adds: ClassVar[tuple[str, ...]] = ()  # names of the modules in `added`
     at_once = False  # whether the tasks of a sequence are learned together
-    weighable: ClassVar[bool] = True  # whether a step's memory can be traced: not that of second derivatives
+    weighable: ClassVar[bool] = True  # whether a step's memory can be traced, which second derivatives prevent
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
-        """Raise SettingError for data, or for another setting, that this objective cannot have."""
+        """Raise SettingError for data or settings that this objective does not support."""
 
     @classmethod
     def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
-        """The data as this objective learns from it."""
+        """Return the data as this objective uses it."""
         return data
 
     @classmethod
     def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
-        """The modules, by name, that the model has while it learns from such data and loses afterwards; ModelError
-        where it has no place for them."""
+        """Return the modules, by name, that the model has only during training on such data.
+
+        Raises ModelError if the model does not support them.
+        """
         return {}
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
@@ -61,13 +63,15 @@ class Supervised:
         self.sequence = Sequence(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
-        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # of a split, where it judges itself
+        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # own validation of a split
         self.carries = carries(model, train)
-        self.carried: tuple[Tensor, ...] = ()  # what goes on from batch to batch of an epoch: a model's state
+        self.carried: tuple[Tensor, ...] = ()  # state of the model, carried between batches
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
-        """What comes of a batch, of the examples of that `index` (N,); what is random in it is drawn from `random`.
-        Auxiliary heads add their part to the gradient, and to nothing else that is counted or shown."""
+        """Return the losses of a batch with the examples `index` (N,), with random numbers from `random`.
+
+        Auxiliary heads contribute to the gradient, but not to any loss or metric that is reported.
+        """
         if self.words and self.words.many(target):
             loss = self.words.loss(inputs, target)
             return Learned(loss, loss)
@@ -77,24 +81,24 @@ class Supervised:
         return Learned(loss, sum(beside, loss), outputs)
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
-        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        """Return the example indices of each batch of an epoch, the same on every call."""
         return self.sequence.batches(train, settings, epoch)
 
     def end_task(self, train: Split, place: Placement, epoch: int) -> None:
-        """What is to be done when the task that ends with that epoch, of several, has been learned."""
+        """Finish the task that ends with that epoch, if there are several."""
 
     def remembered(self) -> dict[str, Tensor]:
-        """What goes on from task to task beside the weights, by name, for the checkpoint."""
+        """Return the state that the objective carries from task to task, by name, for the checkpoint."""
         return {}
 
     def remember(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what a checkpoint has: `remembered`."""
+        """Load the state from a checkpoint."""
 
     def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The model's outputs for a batch, those of auxiliary heads after them.
+        """Return the model's outputs for a batch, followed by those of auxiliary heads.
 
-        Where batches go on where the ones before ended, so does the model, from the state it had there; gradients go no
-        further back than the batch: truncated back-propagation through time.
+        If batches continue one another, the model continues from its previous state. Gradients do not go beyond the
+        batch, which is truncated back-propagation through time.
         """
         if not self.carries:
             return answers_of(self.forward(*inputs))
