@@ -145,7 +145,7 @@ class Analogies:
 def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
     """Return the rank correlation (C. Spearman, 1904) of cosines with the ratings of a file such as WordSim-353.
 
-    A line has two words and a rating, separated by tabs or blanks; `#` begins a comment. An unknown word is looked up
+    A line has two words and a rating, separated by tabs or blanks; `#` begins a comment. An unknown word is searched
     in lower case. Raises DataError, with the lines, if the file has another format, or if fewer than two pairs are
     known.
     """
