@@ -7,8 +7,7 @@
 
 A share of 1 means that the part alone restores the whole difference, 0 that it restores nothing, and below 0 that it
 increases the difference. Shares need not sum to 1. (K. Meng et al., 2022, <https://arxiv.org/abs/2202.05262>;
-S. Heimersheim,
-N. Nanda, How to use and interpret activation patching, 2024, <https://arxiv.org/abs/2404.15255>.)
+S. Heimersheim, N. Nanda, How to use and interpret activation patching, 2024, <https://arxiv.org/abs/2404.15255>.)
 """
 
 from __future__ import annotations

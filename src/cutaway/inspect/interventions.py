@@ -105,9 +105,7 @@ class Noise(Edit):
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """Return x plus noise from its own generator, the same in every call of the model."""
-        generator = torch.Generator().manual_seed(
-            self.seed + 7919 * run + first
-        )  # a different seed for each run of a call
+        generator = torch.Generator().manual_seed(self.seed + 7919 * run + first)  # each run of a call has its own
         return x + self.std * torch.randn(x.shape, generator=generator).to(x)
 
 
