@@ -115,7 +115,7 @@ class LanguageThinker:
             logits, seen = self._read(tree, of, seen[[branch.at for branch in branches]], tokens)
             full = (seen.sum(1) >= self.context).tolist()
             going = []
-            for branch in self._drawn(logits, branches, held):
+            for branch in self._sample_branches(logits, branches, held):
                 own, last = held[branch.parent], branch.tokens[-1]
                 own.spent.written += 1
                 if last not in stops and not full[branch.at]:
@@ -164,7 +164,7 @@ class LanguageThinker:
         """Return whether no step can follow this one in a tree."""
         return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
 
-    def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
+    def _sample_branches(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
         """Extend the branches by their logits (B, V): one branch for each distinct token that the tries of a branch
         sample.
         """

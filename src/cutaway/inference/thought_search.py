@@ -144,7 +144,7 @@ def search(
         return depth_first(thinker, roots, method.proposals, method.depth, method.threshold, method.budget)
     count = 1 if method.method in ("greedy", "sample") else method.samples
     chains = thinker.propose(roots, count, whole=True)
-    return [_chosen(thinker, root, own, method.method, verify) for root, own in zip(roots, chains)]
+    return [_choose_chain(thinker, root, own, method.method, verify) for root, own in zip(roots, chains)]
 
 
 def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, proposals: int, depth: int) -> list[Found]:
@@ -213,7 +213,7 @@ def depth_first(
     return [Found(root, best, own) for root, best, own in zip(roots, found, seen)]
 
 
-def _chosen(
+def _choose_chain(
     thinker: Thinker, root: Thought, chains: list[Thought], method: str, verify: Callable[[Thought], bool] | None
 ) -> Found:
     """Choose a chain: by majority of answers, by likelihood, or the first that is verified.

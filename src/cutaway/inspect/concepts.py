@@ -128,10 +128,10 @@ def concept(
             raise UnknownName("layer", name, [n for n, _ in model.named_modules() if n])
         slopes = _slopes(entry, name)  # (N, D)
         generator = torch.Generator().manual_seed(seed)
-        c, r = _given(model, those, name), _given(model, pool, name)
-        lots = [_drawn(r, len(c), generator) for _ in range(sets + 1)]
-        found = [_asked(c, lot, slopes, generator) for lot in lots[:sets]]
-        chance = [_asked(one, another, slopes, generator) for one, another in pairwise(lots)]
+        c, r = _activations(model, those, name), _activations(model, pool, name)
+        lots = [_random_rows(r, len(c), generator) for _ in range(sets + 1)]
+        found = [_tcav_score(c, lot, slopes, generator) for lot in lots[:sets]]
+        chance = [_tcav_score(one, another, slopes, generator) for one, another in pairwise(lots)]
     scores, by_chance = tuple(s for s, _ in found), tuple(s for s, _ in chance)
     accuracy = sum(a for _, a in found) / sets
     return Concept(name, target, scores, by_chance, welch(scores, by_chance), accuracy, len(c))
@@ -160,7 +160,7 @@ def _most(model: nn.Module, inputs: tuple[Tensor, ...]) -> int:
 def last_layer(entry: Entry) -> str:
     """Return the last module before the output with activations per example that affect the output.
 
-    If there is none, return the input of the output module. Raises ModelError if neither exists.
+    Without one, return the input of the output module. Raises ModelError if neither exists.
     """
     found: list[str] = []
 
@@ -183,7 +183,7 @@ def last_layer(entry: Entry) -> str:
             handle.remove()
     answering = ""
     for name in reversed(dict.fromkeys(found)):
-        with torch.no_grad(), _kept(entry.model, [name]) as kept:
+        with torch.no_grad(), _capture_leaves(entry.model, [name]) as kept:
             entry.score(entry.z, entry.rows)
         said = kept[name].shape == answer.shape and torch.equal(kept[name], answer)  # it is the output itself
         if said:
@@ -196,7 +196,7 @@ def last_layer(entry: Entry) -> str:
 
 
 @contextmanager
-def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
+def _capture_leaves(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
     """Record outputs or inputs of these modules as leaves for gradients; later modules continue from a copy."""
     found: dict[str, Tensor] = {}
 
@@ -228,16 +228,16 @@ def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
 
 
 @torch.no_grad()
-def _given(model: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+def _activations(model: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Tensor:
     """Return the layer's activations for each example, (n, D)."""
-    with _kept(model, [name]) as kept:
+    with _capture_leaves(model, [name]) as kept:
         model(*inputs)
     return _flat(kept[name], len(inputs[0]), torch.mean)
 
 
 def _slopes(entry: Entry, name: str) -> Tensor:
     """Return ∇h_k at the layer, (N, D); summed over positions where activations are averaged over them."""
-    with _kept(entry.model, [name]) as kept:
+    with _capture_leaves(entry.model, [name]) as kept:
         score = entry.score(entry.z, entry.rows).sum()
     (slope,) = torch.autograd.grad(score, kept[name], allow_unused=True)
     slope = torch.zeros_like(kept[name]) if slope is None else slope
@@ -265,12 +265,12 @@ def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
 # --- the classifier and the test -----------------------------------------------------------------------------------
 
 
-def _drawn(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _random_rows(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Return as many random rows as the concept has examples, or all."""
     return pool[torch.randperm(len(pool), generator=generator)[: max(count, LEAST)]]
 
 
-def _asked(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generator) -> tuple[float, float]:
+def _tcav_score(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generator) -> tuple[float, float]:
     """Return the TCAV score of one set against another, and the accuracy of a classifier on unseen examples."""
     direction, _ = vector(one, other)
     score = float((slopes @ direction > 0).float().mean())

@@ -93,7 +93,7 @@ def flow(
     require(lr > 0, "lr", lr, "above 0", SettingError)
     watch = _Flow(model)
     with _buffers_restored(model), torch.enable_grad(), watch.hooked():
-        value = _loss_of(model, inputs, loss)
+        value = _compute_loss(model, inputs, loss)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
             raise ModelError(
                 "The loss must be one number that the model's weights can change, and this one is none: give a "
@@ -105,7 +105,7 @@ def flow(
     return [watch.layer(name, found, lr, rule) for name in watch.ran]
 
 
-def _loss_of(
+def _compute_loss(
     model: nn.Module, inputs: Inputs | Callable[[], Tensor], loss: Callable[[Tensor], Tensor] | None
 ) -> Tensor | None:
     """Return the loss of the head's outputs, or of the given function. Raises ModelError for inputs without a loss."""

@@ -104,7 +104,7 @@ class Noise(Edit):
         self.place, self.std, self.seed = _place(module, place), std, seed
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """Return x plus noise from its own generator, the same in every call of the model."""
+        """Return x plus noise of its shape from its own generator, the same in every call."""
         generator = torch.Generator().manual_seed(self.seed + 7919 * run + first)  # each run of a call has its own
         return x + self.std * torch.randn(x.shape, generator=generator).to(x)
 
@@ -149,7 +149,7 @@ def _place(module: str, parts: dict[str, Any]) -> Site:
     return place
 
 
-def _kind_of(place: Site) -> dict[str, Any]:
+def _attach_keywords(place: Site) -> dict[str, Any]:
     """Return keywords that make `attach` use heads, edges or outputs, as the place does."""
     return {"head": place.head} if place.head is not None else {"edge": place.edge} if place.edge is not None else {}
 
@@ -208,13 +208,13 @@ def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
 
         return keep
 
-    places = [Site(t.place.name, **_kind_of(t.place)) for t in transplants]
+    places = [Site(t.place.name, **_attach_keywords(t.place)) for t in transplants]
     with torch.no_grad(), _changing(model, [(place, keeping(parts)) for place, parts in zip(places, found)]):
         model(*transplants[0].inputs)
     for transplant, parts in zip(transplants, found):
         transplant.found = [torch.cat(of_run) for _, of_run in sorted(parts.items())]
         at_edges = isinstance(transplant.place.find(model), MessagePassing)
-        transplant.in_turns = at_edges and bool(_kind_of(transplant.place))
+        transplant.in_turns = at_edges and bool(_attach_keywords(transplant.place))
 
 
 @contextmanager

@@ -4,12 +4,12 @@ with cutaway.inspect.capture(model, "attention") as seen:
     model(x)
 seen["attention"]["blocks.0.attention"]        # (N, heads, T, S)
 
-    kind        seen[kind][name], for each module that has such a thing
-    features    what the module gives, a copy
-    attention   weights (N, heads, T, S) before dropout, from the queries and keys that the fused kernel was given
-    gates       rnn.l0.forget and so on, (N, T, hidden) each, by the recurrence computed again (`gates.py`)
-    messages    the coefficient of each edge, (E, heads); beside it seen["edges"], (2, E), sources above targets
-    gradients   ∂L/∂output of the module, of a backward within the block; beside it seen["weights"], ∂L/∂weight
+    kind        seen[kind][name], for each module that supports the kind
+    features    a copy of the module's output
+    attention   weights (N, heads, T, S) before dropout, from the queries and keys of the fused kernel
+    gates       rnn.l0.forget etc., (N, T, hidden) each, recomputed step by step (`gates.py`)
+    messages    the coefficient of each edge, (E, heads); also seen["edges"], (2, E), sources in the first row
+    gradients   ∂L/∂output of the module, of a backward pass within the block; also seen["weights"], ∂L/∂weight
 
 The rules, the same for all kinds:
 - A call is a call of the model, `model(x)`. The results are those of the last call. `every=10` records the first call,
@@ -97,7 +97,7 @@ def capture(
     """
     reject_compiled(model)
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
-    chosen = {k: _chosen(model, k, names, kinds) for k in kinds}
+    chosen = {k: _select_modules(model, k, names, kinds) for k in kinds}
     seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
     with ExitStack() as undo:
         undo.callback(seen.close)
@@ -113,7 +113,9 @@ def capture(
         yield seen
 
 
-def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[str, nn.Module]]:
+def _select_modules(
+    model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[str, ...]
+) -> list[tuple[str, nn.Module]]:
     """Return the modules that support the kind and match a name."""
     if kind not in KINDS:
         raise UnknownName("kind of capture", kind, KINDS)

@@ -63,7 +63,7 @@ def pca(x: Tensor) -> Plane:
 
 def tsne(x: Tensor, seed: int = 0) -> Plane | None:
     """Return the t-SNE plane of vectors (n, d); None for fewer than five vectors, or if all are equal."""
-    given, start = _begun(x)
+    given, start = _initial_positions(x)
     if given is None:
         return None
     from sklearn.manifold import TSNE
@@ -96,7 +96,7 @@ def umap(x: Tensor, seed: int = 0) -> Plane | None:
         raise SettingError(
             f"UMAP needs umap-learn, which is not here ({error}): pip install 'cutaway[umap]'."
         ) from error
-    given, start = _begun(x)
+    given, start = _initial_positions(x)
     if given is None:
         return None
     # The library divides by the spread of the initial positions, which is 0 on the second axis for 1-d vectors.
@@ -114,7 +114,7 @@ def umap(x: Tensor, seed: int = 0) -> Plane | None:
     return Plane(torch.from_numpy(places).double())
 
 
-def _begun(x: Tensor) -> tuple[Tensor | None, Tensor]:
+def _initial_positions(x: Tensor) -> tuple[Tensor | None, Tensor]:
     """Return the first components of vectors (n, d), scaled to a spread of 1 along the first, and initial positions
     (n, 2).
 

@@ -86,27 +86,27 @@ class Site:
         """Register `change`, which maps each value at the site to its replacement; yield functions that remove it."""
         module = self.find(model)
         if self.head is None and self.edge is None:
-            yield from self._at_output(module, change, runs)
+            yield from self._hook_output(module, change, runs)
         elif isinstance(module, MessagePassing):
-            yield self._at_edges(module, change, runs)
+            yield self._hook_edges(module, change, runs)
         elif isinstance(module, Attention):
-            yield self._at_heads(module, change, runs)
+            yield self._hook_heads(module, change, runs)
 
     def _applies(self, run: int) -> bool:
         return self.run is None or self.run == run
 
-    def _at_output(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
+    def _hook_output(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             run = runs.next(self)
             before = tensor_of(module, output)
             if before is None or not self._applies(run):
                 return None
             after = change(before, self._selected(module, before), run, 0)
-            return None if after is before else _in_place_of(module, args, kwargs, output, after)
+            return None if after is before else _replace_first(module, args, kwargs, output, after)
 
         yield module.register_forward_hook(hook, with_kwargs=True).remove
 
-    def _at_heads(self, module: Attention, change: Change, runs: Runs) -> Undo:
+    def _hook_heads(self, module: Attention, change: Change, runs: Runs) -> Undo:
         def before_projection(out: nn.Module, args: Any) -> Any:
             run = runs.next(self)
             if not self._applies(run):
@@ -119,7 +119,7 @@ class Site:
 
         return module.out.register_forward_pre_hook(before_projection).remove
 
-    def _at_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
+    def _hook_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
         def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
             run = runs.next(self) if first == 0 else runs.now(self)
             if not self._applies(run):
@@ -228,7 +228,7 @@ def pairs_in(given: Any) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in whole]
 
 
-def _in_place_of(module: nn.Module, args: Any, kwargs: Any, output: Any, after: Tensor) -> Any:
+def _replace_first(module: nn.Module, args: Any, kwargs: Any, output: Any, after: Tensor) -> Any:
     """Return the module's output with `after` in place of its first tensor."""
     if isinstance(output, Tensor):
         return after
@@ -253,7 +253,7 @@ def _packed(module: nn.Module, like: PackedSequence, x: Tensor) -> PackedSequenc
 
 
 def _with_ends(layer: nn.RNNBase, h: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return the last states h, (layers · directions, N, hidden), with those of the top layer taken from the outputs."""
+    """Return the last states h, (layers · directions, N, hidden), those of the top layer from the outputs."""
     if outputs.ndim == 2:  # one sequence without a batch
         return _with_ends(layer, h[:, None], outputs[None] if layer.batch_first else outputs[:, None], None)[:, 0]
     steps = outputs if layer.batch_first else outputs.transpose(0, 1)  # (N, T, ways · hidden)

@@ -372,7 +372,7 @@ class MultiHeadAttention(Attention):
             Outputs, shape (N, T, dim).
         """
         q, k, v = self.split(x, source, cache, positions)
-        mask, causal = _settled(mask, causal, q, k)
+        mask, causal = _resolve_causal(mask, causal, q, k)
         if self.seen is not None:
             self.seen.append(Seen(q.detach(), k.detach(), mask, causal, self.scale))
         y = F.scaled_dot_product_attention(
@@ -457,7 +457,7 @@ class MultiHeadAttention(Attention):
         return joined
 
 
-def _settled(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[Tensor | None, bool]:
+def _resolve_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[Tensor | None, bool]:
     """Return mask and `causal` in a form that the fused kernel accepts.
 
     The kernel supports `causal` only without a mask. With more keys than queries it aligns the queries with the first

@@ -36,7 +36,7 @@ MOST_ENTRIES = 1 << 22  # largest number of entries of the heads that are comput
 Made = TypeVar("Made")
 
 
-class _Kept(Generic[Made]):
+class _TensorCache(Generic[Made]):
     """A cache of results for a tensor, valid for as long as the tensor exists and is unchanged."""
 
     def __init__(
@@ -86,7 +86,7 @@ def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     return _neighbours(edges, nodes, loops)
 
 
-@functools.partial(_Kept, known=lambda edges, made: edges.clone(), same=torch.equal)
+@functools.partial(_TensorCache, known=lambda edges, made: edges.clone(), same=torch.equal)
 def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
@@ -95,7 +95,7 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
         )
     sources, targets = edges.long()
     if torch.compiler.is_exporting():  # the values of the edges are unknown
-        return _listed(sources, targets, nodes, loops)
+        return _coo_adjacency(sources, targets, nodes, loops)
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= nodes):
         wrong = int(((edges < 0) | (edges >= nodes)).any(0).nonzero()[0])
         raise ModelError(
@@ -109,7 +109,7 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     return Pattern(starts_of(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
 
 
-def _listed(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
+def _coo_adjacency(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
     if loops:
         apart, every = sources != targets, torch.arange(nodes, device=sources.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
@@ -275,12 +275,12 @@ def _row_max(pattern: Pattern, values: Tensor) -> Tensor:
 
 
 def _csr(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    _say_nothing()
+    _suppress_beta_warning()
     return torch.sparse_csr_tensor(starts, columns, values, size, check_invariants=False)
 
 
 @functools.cache
-def _say_nothing() -> None:
+def _suppress_beta_warning() -> None:
     """Suppress PyTorch's one-time warning that CSR tensors are in beta state, which users cannot act on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -369,14 +369,14 @@ def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
     return torch.equal(found, values) and int(x.count_nonzero()) == len(values)
 
 
-@functools.partial(_Kept, known=lambda x, made: made, same=_same_features)
+@functools.partial(_TensorCache, known=lambda x, made: made, same=_same_features)
 def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
     """Return pattern and values of features (V, F) with few nonzeros, or None if they are better treated as dense."""
     if torch.compiler.is_exporting() or x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
         return None
     if int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
         return None
-    _say_nothing()
+    _suppress_beta_warning()
     rows = x.detach().to_sparse_csr()
     starts, columns = rows.crow_indices().to(torch.int32), rows.col_indices().to(torch.int32)
     return Pattern(starts, columns, x.shape[1]), rows.values()

@@ -76,20 +76,20 @@ def batch_norm(
                 "take a larger batch, or a last batch that is not of one example."
             )
         mean = x.mean(axes)  # (C,)
-        var = (x - _by_channel(mean, x)).square().mean(axes)  # (C,)
+        var = (x - _per_channel(mean, x)).square().mean(axes)  # (C,)
     else:
         mean, var = running_mean, running_var
     if training and running_mean is not None and running_var is not None:
         with torch.no_grad():
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(var * (count / (count - 1)), momentum)
-    y = (x - _by_channel(mean, x)) / torch.sqrt(_by_channel(var, x) + eps)
+    y = (x - _per_channel(mean, x)) / torch.sqrt(_per_channel(var, x) + eps)
     if weight is not None:
-        y = y * _by_channel(weight, x)
-    return y if bias is None else y + _by_channel(bias, x)
+        y = y * _per_channel(weight, x)
+    return y if bias is None else y + _per_channel(bias, x)
 
 
-def _by_channel(values: Tensor, x: Tensor) -> Tensor:
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
     """Reshape (C,) to (C, 1, ...), so that it broadcasts to x (N, C, ...)."""
     return values.reshape(-1, *[1] * (x.ndim - 2))
 

@@ -60,7 +60,7 @@ def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric
     It has no interval. Within a bin |fraction − probability| is above 0 by chance alone, so the error of a calibrated
     model is biased upwards, and resampling increases the bias.
     """
-    said, so = _said(likely, outputs, target)
+    said, so = _predicted_and_correct(likely, outputs, target)
     apart = np.bincount(np.searchsorted(EDGES[1:-1], said), weights=so - said, minlength=BINS)
     return without_interval(float(np.abs(apart).sum() / len(said)), "binned calibration error is biased upwards")
 
@@ -92,7 +92,7 @@ def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Ten
     from sklearn.calibration import calibration_curve
     from sklearn.metrics import brier_score_loss
 
-    said, so = _said(likely, outputs, target)
+    said, so = _predicted_and_correct(likely, outputs, target)
     fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
     counts = np.bincount(np.searchsorted(EDGES[1:-1], said), minlength=BINS)  # same bins as calibration_curve
     return {
@@ -108,7 +108,7 @@ def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Ten
     }
 
 
-def _said(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
+def _predicted_and_correct(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return the predicted probability of the positive or predicted class, (n,), and whether it is correct, (n,)."""
     said, so, rows = [], [], max(1, CELLS // outputs.shape[1])
     for some, was in zip(torch.split(outputs, rows), torch.split(target, rows)):

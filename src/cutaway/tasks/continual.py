@@ -42,7 +42,7 @@ def metrics(right: Tensor, task: Tensor, original: Tensor) -> dict[str, Metric]:
     right, found = right.double(), accuracies(right, task)  # (times, tasks)
     times, count = found.shape
     share = 1 / task.bincount(minlength=count).double()[task]  # (n,): of each example in its task's accuracy
-    average, variance, images = _sum_of(right[-1] * share / count, task, original)
+    average, variance, images = _clustered_sum(right[-1] * share / count, task, original)
     metrics = {"average_accuracy": effective(average, variance, images, images - 1)}
     if times == count > 1:
         earlier, scale = task < count - 1, share / (count - 1)
@@ -60,14 +60,14 @@ def details(right: Tensor, task: Tensor, names: tuple[str, ...]) -> dict[str, An
 
 def _difference(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
     """Return a signed sum of contributions (n,) with Student's t interval."""
-    value, variance, images = _sum_of(parts, task, original)
+    value, variance, images = _clustered_sum(parts, task, original)
     if not 0 < variance < math.inf:
         return without_interval(value, "all examples have the same" if not variance else "a task has one example")
     half = student(images - 1) * math.sqrt(variance)
     return Metric(value, value - half, value + half)
 
 
-def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> tuple[float, float, int]:
+def _clustered_sum(parts: Tensor, task: Tensor, original: Tensor) -> tuple[float, float, int]:
     """Return the sum of the contributions (n,), its variance, and the number of images.
 
     The units are images with all examples made from them. Where each image belongs to one task, tasks are strata.

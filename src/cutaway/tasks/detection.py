@@ -204,7 +204,7 @@ class Detection:
         rows = []
         for own, there in zip(kept, target):
             said, actual = self.said(own), _actual(there)
-            boxes = self._told(said, actual)
+            boxes = self._match_for_display(said, actual)
             wrong = any(box["kind"] != "right" for box in boxes)
             rows.append(
                 {
@@ -218,7 +218,7 @@ class Detection:
             )
         return rows
 
-    def _told(self, said: Tensor, actual: Tensor) -> list[dict[str, Any]]:
+    def _match_for_display(self, said: Tensor, actual: Tensor) -> list[dict[str, Any]]:
         """Return each predicted box as right or wrong, and each missed one; boxes are matched in the order of scores.
 
         A box within a crowd of its class is not wrong.

@@ -83,7 +83,7 @@ class Forecasting:
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the error of each step ahead."""
-        steps = [{"key": "model", "name": "model", "rmse": self._by_step(outputs, target)}]
+        steps = [{"key": "model", "name": "model", "rmse": self._rmse_per_step(outputs, target)}]
         return {"forecast": {**self._about(), "steps": steps, "examples": []}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
@@ -108,9 +108,9 @@ class Forecasting:
             baselines.append({"key": rival.key, "name": rival.name, **shown})
         best = min(rivals, key=lambda rival: self.quick(rival.outputs, target)["rmse"])
         said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
-        steps = [{"key": key, "name": name, "rmse": self._by_step(o, target)} for key, name, o in said]
+        steps = [{"key": key, "name": name, "rmse": self._rmse_per_step(o, target)} for key, name, o in said]
         examples = self._windows(outputs, best.outputs, split)
-        by_series = {"series": self._by_series(said, split)} if split.several else {}
+        by_series = {"series": self._per_series(said, split)} if split.several else {}
         return {
             "baselines": baselines,
             "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
@@ -125,7 +125,9 @@ class Forecasting:
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return actual and predicted values of each window: mean and range of each column over the horizon."""
-        rows = zip(self._said(outputs), self._said(target), self.losses(outputs, target).tolist())
+        rows = zip(
+            self._describe_windows(outputs), self._describe_windows(target), self.losses(outputs, target).tolist()
+        )
         return [
             {"actual": actual, "predicted": said, "confidence": None, "loss": loss, "wrong": True}
             for said, actual, loss in rows
@@ -146,7 +148,7 @@ class Forecasting:
         return {"columns": columns, "horizon": self.target.steps, "season": self.target.season_length, "unit": unit}
 
     def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        error, there = self._by_step_and_column(outputs, target)
+        error, there = self._step_errors(outputs, target)
         columns = error.shape[2]
         overlap = self.overlap
         square, absolute, count = np.square(error).sum((1, 2)), np.abs(error).sum((1, 2)), there.sum((1, 2))
@@ -171,7 +173,7 @@ class Forecasting:
         """Return the RMSE minus that of other outputs, on the same blocks: below 0 where the first are better."""
         sums = []
         for said in (outputs, other):
-            error, there = self._by_step_and_column(said, target)
+            error, there = self._step_errors(said, target)
             sums += [np.square(error).sum((1, 2)), there.sum((1, 2))]
 
         def apart(sums: Values) -> Values:
@@ -184,7 +186,7 @@ class Forecasting:
         """The number of windows that begin within one horizon, over all series."""
         return self.target.steps * max(1, len(self.target.series))
 
-    def _by_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
+    def _per_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
         """Return the windows of each series with the RMSE of the model and the simple forecasts, worst series first."""
         several, target, found = split.several, split.target, []
         assert several is not None
@@ -198,16 +200,16 @@ class Forecasting:
             found.append({"name": name, "count": int(own.sum()), "rmse": figures})
         return sorted(found, key=lambda one: -(one["rmse"]["model"] or 0.0))
 
-    def _by_step_and_column(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
+    def _step_errors(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
         """Return standardized errors (N, H, C), 0 where nothing was measured, and a mask of measured values."""
         shape = (-1, self.target.steps, len(self.target.columns))
         error = (outputs.double() - target.double()).cpu().numpy().reshape(shape)
         there = ~np.isnan(error)
         return np.where(there, error, 0.0), there.astype(np.float64)
 
-    def _by_step(self, outputs: Tensor, target: Tensor) -> list[float | None]:
+    def _rmse_per_step(self, outputs: Tensor, target: Tensor) -> list[float | None]:
         """Return the RMSE of each step ahead; None where nothing was measured."""
-        error, there = self._by_step_and_column(outputs, target)
+        error, there = self._step_errors(outputs, target)
         squares, counts = np.square(error).sum((0, 2)), there.sum((0, 2))
         return [_short(self.unit * np.sqrt(s / c)) if c else None for s, c in zip(squares, counts)]
 
@@ -236,13 +238,13 @@ class Forecasting:
             for k, (i, row) in enumerate(zip(chosen.tolist(), seen.tolist()))
         ]
 
-    def _said(self, standardised: Tensor) -> list[str]:
+    def _describe_windows(self, standardised: Tensor) -> list[str]:
         """Return each window as text, with at most three columns: OT 12.3 (10.1 to 14.2)."""
         words = []
         for steps in self.in_units(standardised).cpu().numpy():  # (H, C)
             columns = [
-                f"{name} {_told(np.nanmean(values), scale)} ({_told(np.nanmin(values), scale)} to "
-                f"{_told(np.nanmax(values), scale)})"
+                f"{name} {_format_value(np.nanmean(values), scale)} ({_format_value(np.nanmin(values), scale)} to "
+                f"{_format_value(np.nanmax(values), scale)})"
                 for name, values, scale in zip(self.target.columns[:SHOWN_COLUMNS], steps.T, self.target.scale)
                 if not np.isnan(values).all()
             ]
@@ -261,7 +263,7 @@ def _digits(scale: float) -> int:
     return 5 - math.floor(math.log10(scale))
 
 
-def _told(value: float, scale: float) -> str:
+def _format_value(value: float, scale: float) -> str:
     """Format a value; rounding errors and −0 become 0."""
     return f"{round(float(value), _digits(scale)) + 0.0:.4g}".replace("-", "−")
 

@@ -32,7 +32,7 @@ def scores(
     Outputs are (n, K) or (n, 1), target is (n,). The result is empty where all examples are of one class. `held_out`,
     outputs and target of examples that are in neither training nor this evaluation, is used to calibrate probabilities.
     """
-    rows = _chosen(len(target), max(outputs.shape[1], 2))
+    rows = _subsample(len(target), max(outputs.shape[1], 2))
     outputs, target = outputs[rows], target[rows]
     probabilities = task.probabilities(outputs)
     raw = (probabilities if probabilities is not None else outputs.double()).cpu().numpy()
@@ -49,7 +49,7 @@ def scores(
     return found
 
 
-def _chosen(count: int, width: int) -> NDArray[np.int64]:
+def _subsample(count: int, width: int) -> NDArray[np.int64]:
     """Return the indices of an even subsample of allowed size."""
     most = max(1, min(MOST_ROWS, MOST_CELLS // width))
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -72,7 +72,7 @@ class Linear:
         columns = len(self.weights)
         found = []
         for index in torch.split(torch.arange(len(split)), CHUNK):
-            inputs, _ = _shown(split, index, columns, self.steps, self.known)
+            inputs, _ = _model_inputs(split, index, columns, self.steps, self.known)
             found.append((inputs @ self.weights).permute(1, 2, 0).flatten(1).float())  # (C, N, H) to (N, H·C)
         return torch.cat(found)
 
@@ -92,7 +92,7 @@ def fit_linear(train: WindowSplit) -> Linear | None:
     evenly = torch.linspace(0, len(train) - 1, min(len(train), MOST_WINDOWS)).round().long()
     count = 0
     for index in torch.split(evenly, CHUNK):
-        x, y = _shown(train, index, columns, steps, known)
+        x, y = _model_inputs(train, index, columns, steps, known)
         whole = ~y.isnan().any(2).any(0)  # (N,)
         x, y = x[:, whole], y[:, whole]
         gram += x.mT @ x
@@ -107,7 +107,7 @@ def fit_linear(train: WindowSplit) -> Linear | None:
     return Linear(weights, steps, known)
 
 
-def _shown(split: WindowSplit, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
+def _model_inputs(split: WindowSplit, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
     """Return the inputs of the linear models for these windows, (C, N, D), and their targets, (C, N, H) or empty."""
     ((x, *future), target) = next(split.batches([index]))
     own = x[:, -steps:, :columns].permute(2, 0, 1)  # (N, T, C) to (C, N, T)

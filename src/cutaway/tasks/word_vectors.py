@@ -149,7 +149,7 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
     in lower case. Raises DataError, with the lines, if the file has another format, or if fewer than two pairs are
     known.
     """
-    find, unit = _by_word(vectors), _unit(vectors.matrix)
+    find, unit = _row_lookup(vectors), _unit(vectors.matrix)
     pairs: list[tuple[int, int, float]] = []
     problems: list[Problem] = []
     total = 0
@@ -183,7 +183,7 @@ def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> An
     The prediction is the word most similar to b − a + c among the `commonest` words, except these three. Questions with
     other words are skipped. Raises DataError, with the lines, if the file has another format.
     """
-    find, unit = _by_word(vectors, commonest), _unit(vectors.matrix[:commonest])
+    find, unit = _row_lookup(vectors, commonest), _unit(vectors.matrix[:commonest])
     asked: dict[str, list[list[int]]] = {}
     problems: list[Problem] = []
     section, total = "", 0
@@ -219,7 +219,7 @@ def _right(unit: NDArray[np.float32], questions: NDArray[np.int64]) -> int:
     return right
 
 
-def _by_word(vectors: Vectors, commonest: int | None = None) -> Callable[[str], int | None]:
+def _row_lookup(vectors: Vectors, commonest: int | None = None) -> Callable[[str], int | None]:
     """Return a function that looks up the row of a word, as written or in lower case."""
     places = {word: i for i, word in enumerate(vectors.words[:commonest])}
     return lambda word: places.get(word, places.get(word.lower()))

@@ -51,7 +51,7 @@ class Completeness:
             return "This method does not promise that its values add up to the change of the output."
         total, change = float(self.sum[0]), float(self.change[0])
         of = "the change" if bool((self.change.abs() >= self.size).all()) else "the sizes of all values together"
-        found = f"The values add up to {_said(total)}; the output changes by {_said(change)}"
+        found = f"The values add up to {_format_number(total)}; the output changes by {_format_number(change)}"
         found += f" (gap {100 * self.relative:.1f}\u202f% of {of})."
         if self.passed:
             return found
@@ -83,7 +83,7 @@ class Randomisation:
     @property
     def says(self) -> str:
         """The finding as a sentence."""
-        found = f"With all weights random, the map keeps a rank correlation of {_said(self.last)} with itself."
+        found = f"With all weights random, the map keeps a rank correlation of {_format_number(self.last)} with itself."
         if self.passed:
             return found
         return f"{found} It shows the input and the architecture more than what was learned."
@@ -136,6 +136,6 @@ class Attribution:
         return " ".join(failed) or None
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     """Format with three digits and a minus sign."""
     return f"{value:.3g}".replace("-", "−")
